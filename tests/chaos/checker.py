@@ -24,7 +24,14 @@ FINAL: Final = frozenset({"DONE", "FAILED", "CANCELLED"})
 SILENT_SECONDS: Final = 20.0  # of a head to which nothing happens; it is asked every two seconds
 LIMIT_SLACK_SECONDS: Final = 4.0  # a loaded machine of two cores, beats half a second apart
 AFTER_FAULT_SECONDS: Final = 15.0  # until a part that was away has caught up
-NODE_ENDS: Final = ("kill shim", "kill node", "full disk", "freeze")  # what may lose an end
+NODE_ENDS: Final = (
+    "kill shim",
+    "kill node",
+    "full disk",
+    "freeze node",
+    "freeze agent",
+    "freeze shim",
+)
 AWAY: Final = ("freeze node", "freeze agent", "freeze head", "kill agent", "kill head", "full disk")
 OF_COMMANDS: Final = ("kill head", "kill head, two starts", "two starts", "backup")
 
@@ -223,9 +230,16 @@ def _is_lost_end(plan: Planned, attempt: AttemptRecord, ranks: Sequence[RankEvid
 
 
 def _may_lose_end(book: Book, attempt: AttemptRecord, ranks: Sequence[RankEvidence]) -> bool:
+    """Whether a fault has hit what records its end: its shim, its node, or its disk."""
     last = max(one.last for one in ranks)
-    near = book.faults(last - 1.0, last + AFTER_FAULT_SECONDS, attempt.nodes)
-    return any(one.kind.startswith(NODE_ENDS) for one in near)
+    return any(
+        one.kind.startswith(NODE_ENDS)
+        and (
+            not one.kind.endswith("shim")
+            or (one.job, one.attempt) == (ranks[0].job, attempt.number)
+        )
+        for one in book.faults(last - 1.0, last + AFTER_FAULT_SECONDS, attempt.nodes)
+    )
 
 
 def _one_attempt(book: Book) -> Iterator[Violation]:

@@ -172,10 +172,13 @@ def test_a_killed_rank_explains_any_code() -> None:
 def test_an_end_may_be_lost_with_what_records_it(kind: str) -> None:
     job = record(attempts=(*BY_CLUSTER, attempt(2, 30.0)))
     ranks = [rank(), rank(number=2, at=30.0)]
-    excused = history(job, ranks, faults=(fault(kind, 14.0, 14.2),))
+    hit = fault(kind, 14.0, 14.2, job="j1", attempt=1)
+    excused = history(job, ranks, faults=(hit,))
     assert rules(excused) == []
     assert allowed(excused) == {"overlaps": 0, "lost ends": 1}
-    assert rules(history(job, ranks, faults=(fault(kind, 14.0, 14.2, target="n2"),))) == ["charge"]
+    assert rules(history(job, ranks, faults=(replace(hit, target="n2"),))) == ["charge"]
+    beside = history(job, ranks, faults=(replace(hit, attempt=2),))
+    assert rules(beside) == ["charge"] * kind.endswith("shim")
 
 
 def test_a_job_with_saves_may_overlap_while_its_node_is_away_and_no_longer() -> None:

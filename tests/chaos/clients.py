@@ -4,7 +4,7 @@ import heapq
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,9 +25,18 @@ PAGE: Final = 500
 
 class Submitter:
     """Submits jobs at a rate, each until it is acknowledged: a try after one that was not answered
-    has the same key. It also cancels the jobs whose plans say so."""
+    has the same key. It also cancels the jobs whose plans say so.
 
-    def __init__(self, root: Path, jobs: Iterable[Submission], pause_seconds: float) -> None:
+    `has_room`: whether the cluster keeps up; nothing is submitted while it does not.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        jobs: Iterable[Submission],
+        pause_seconds: float,
+        has_room: Callable[[], bool],
+    ) -> None:
         self.plans: list[Planned] = []
         self.acknowledged: list[Acknowledged] = []
         self.cancelled: list[Cancelled] = []
@@ -38,6 +47,7 @@ class Submitter:
         self._root = root
         self._jobs = iter(jobs)
         self._pause_seconds = pause_seconds
+        self._has_room = has_room
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="submitter", daemon=True)
 
@@ -55,6 +65,10 @@ class Submitter:
             for one in self._jobs:
                 due = max(due + self._pause_seconds, time.monotonic() - MOST_BEHIND_SECONDS)
                 if self._over.wait(max(0.0, due - time.monotonic())):
+                    break
+                while not self._has_room() and not self._over.wait(RETRY_SECONDS):
+                    self._cancel_due(client, time.monotonic())
+                if self._over.is_set():
                     break
                 self._submit(client, one)
                 self._cancel_due(client, time.monotonic())
@@ -113,6 +127,7 @@ class Watcher:
     def __init__(self, root: Path) -> None:
         self.sightings: list[Sighting] = []
         self.answers: list[float] = []
+        self.unfinished = 0
         self._known: dict[str, tuple[Any, ...]] = {}
         self._root = root
         self._over = threading.Event()
@@ -133,7 +148,8 @@ class Watcher:
                     self.answers.append(time.time())
                     self._take(jobs, self.answers[-1])
 
-    def _take(self, jobs: Iterable[api.Job], at: float) -> None:
+    def _take(self, jobs: Sequence[api.Job], at: float) -> None:
+        self.unfinished = sum(not job.is_over for job in jobs)
         for job in jobs:
             seen = (job.state, job.exit_code, job.attempt, job.ended_at)
             if self._known.get(job.id) != seen:

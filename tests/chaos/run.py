@@ -31,6 +31,7 @@ from tests.chaos.injector import Injector
 from tests.chaos.workload import Place, submissions
 
 UP: Final = ("--nodes", "3", "--gpus", "2", "--pretend", "--reboot", "4", "--disk-reserve", "1MB")
+MOST_UNFINISHED: Final = 40  # more would wait for minutes once the faults are over
 SETTLE_SECONDS: Final = 420.0  # a retry delay is 60 s at most, and several may follow each other
 PROGRAM: Final = Path(__file__).with_name("rank.py")
 
@@ -59,8 +60,13 @@ def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> H
         first = cluster.corral("up", *UP, "--shared", str(cluster.ranks_dir))
         if first.returncode:
             raise SystemExit(f"the cluster does not start: {first.stderr}")
-        submitter = Submitter(cluster.root, submissions(seed, place), pause_seconds)
         watcher, injector = Watcher(cluster.root), Injector(cluster, folder)
+        submitter = Submitter(
+            cluster.root,
+            submissions(seed, place),
+            pause_seconds,
+            has_room=lambda: watcher.unfinished < MOST_UNFINISHED,
+        )
         submitter.start()
         watcher.start()
         injector.run(injections(seed), minutes * 60.0)

@@ -31,7 +31,7 @@ from tests.chaos.injector import Injector
 from tests.chaos.workload import Place, submissions
 
 UP: Final = ("--nodes", "3", "--gpus", "2", "--pretend", "--reboot", "4", "--disk-reserve", "1MB")
-MOST_UNFINISHED: Final = 40  # more would wait for minutes once the faults are over
+MOST_UNFINISHED: Final = 24  # more would wait for minutes once the faults are over
 SETTLE_SECONDS: Final = 420.0  # a retry delay is 60 s at most, and several may follow each other
 PROGRAM: Final = Path(__file__).with_name("rank.py")
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import corral
+from corral.domain.errors import CorralError
 from corral.engines.local.processes import Process
 from tests.chaos.faults import HEAD, NODES
 from tests.chaos.history import Command
@@ -182,6 +184,14 @@ class Cluster:
 
     def empty(self, target: str) -> None:
         (self.folder_of(target) / FILLER).unlink(missing_ok=True)
+
+    def clear(self, target: str) -> None:
+        """Tell the head, if it answers, that the node is mended; of the head's disk, all nodes."""
+        with corral.Client(dir=self.root) as client:
+            for node in NODES if target == HEAD else (target,):
+                for change in (client.clear_node, client.uncordon):
+                    with suppress(CorralError):
+                        change(node)
 
     def drop_disks(self) -> list[str]:
         """Unmount them. Return what could not be."""

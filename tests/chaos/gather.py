@@ -55,10 +55,11 @@ def read_jobs(root: Path) -> tuple[JobRecord, ...]:
     """The head's records of all jobs. Raises: CorralError."""
     ends: dict[str, list[str]] = defaultdict(list)
     with corral.Client(dir=root) as client:
-        for event in client.events():
+        jobs = all_jobs(client)
+        for event in client.events():  # after the jobs: an end that is listed has its event
             if event.job and (end := _END.match(event.text)):
                 ends[event.job].append(end.group(1))
-        return tuple(_record(client, job.id, ends[job.id]) for job in reversed(all_jobs(client)))
+        return tuple(_record(client, job.id, ends[job.id]) for job in reversed(jobs))
 
 
 def _record(client: "corral.Client", id: str, ends: Sequence[str]) -> JobRecord:

@@ -17,7 +17,9 @@ STARTS: Final = 4  # tries to start a killed head again
 
 
 class Injector:
-    """Each fault has a thread of its own, so that one may come while another lasts."""
+    """An operator makes room on a full disk, and says so; all else heals by itself.
+
+    Each fault has a thread of its own, so that one may come while another lasts."""
 
     def __init__(self, cluster: Cluster, backups: Path) -> None:
         self.faults: list[Fault] = []
@@ -141,6 +143,7 @@ class Injector:
             self._cluster.empty(one.target)
             self._full.discard(one.target)
             self._keep(one.kind, one.target, began)
+            self._cluster.clear(one.target)
 
     def _back_up(self) -> None:
         began = time.time()

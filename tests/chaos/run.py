@@ -24,7 +24,7 @@ from tests.chaos import report
 from tests.chaos.checker import violations
 from tests.chaos.clients import Submitter, Watcher, all_jobs
 from tests.chaos.cluster import DISK_BYTES, Cluster
-from tests.chaos.faults import NODES, injections
+from tests.chaos.faults import HEAD, injections
 from tests.chaos.gather import check_store, read_evidence, read_jobs
 from tests.chaos.history import Backup, History
 from tests.chaos.injector import Injector
@@ -88,10 +88,7 @@ def settle(cluster: Cluster) -> None:
     for target in DISK_BYTES:
         cluster.empty(target)
     cluster.up()
-    with corral.Client(dir=cluster.root) as client:
-        for node in NODES:
-            client.clear_node(node)
-            client.uncordon(node)
+    cluster.clear(HEAD)
 
 
 def until_all_over(cluster: Cluster) -> list[str]:

@@ -97,10 +97,12 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "ask for more with resources: {memory: ...}, or use fewer data workers; check ulimit -v",
     ),
     FailureKind.SHARED_MEMORY: Meaning(
-        "/dev/shm is full", "use fewer data workers, or ask for more memory"
+        "/dev/shm is full",
+        "use fewer data workers, or a larger /dev/shm: df -h /dev/shm shows its size",
     ),
     FailureKind.DISK_FULL: Meaning(
-        "a disk is full", "make room where its log says, or keep fewer checkpoints"
+        "a disk is full",
+        "make room on the disk that it writes to (df -h, quota), or keep fewer checkpoints",
     ),
     FailureKind.STORAGE: Meaning(
         "storage answered with an error",
@@ -154,10 +156,12 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "access was denied", "check the token in secrets: and that it may read what is asked for"
     ),
     FailureKind.DATA: Meaning(
-        "the data cannot be read", "check the file that its log names; a copy may be cut off"
+        "the data cannot be read",
+        "check the file that it was reading: it may be cut off, damaged or of another format",
     ),
     FailureKind.CHECKPOINT: Meaning(
-        "a checkpoint cannot be loaded", "corral checkpoints lists those that verify"
+        "a checkpoint cannot be loaded",
+        "load another: it may be cut off or damaged; corral checkpoints lists those that verify",
     ),
     FailureKind.NUMERIC: Meaning(
         "a value is not a number", "lower the learning rate, clip gradients; check the last batch"

@@ -41,6 +41,10 @@ class NextStep(StrEnum):
     LAST_LINES = "last-lines"
     SILENT = "silent"
     EARLIER_COMMAND = "earlier-command"
+    ENCODING = "encoding"
+    LINKER = "linker"
+    CPU_TIME = "cpu-time"
+    FILE_SIZE = "file-size"
     FIRST_LINE = "first-line"
 
 
@@ -99,4 +103,11 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     "-u, and run it again",
     NextStep.EARLIER_COMMAND: "mend the first of the quoted lines: the second is its consequence; "
     "set -e in the script would have ended it there",
+    NextStep.ENCODING: "the bytes are not in the encoding that is read: pass encoding=, convert "
+    "the file with iconv, or find out whether it is text at all",
+    NextStep.LINKER: "link the library that defines the symbol (-l, behind what uses it), or "
+    "install it",
+    NextStep.CPU_TIME: "its limit of CPU time is reached (SIGXCPU): raise ulimit -t in its script",
+    NextStep.FILE_SIZE: "its limit of file sizes is reached (SIGXFSZ): raise ulimit -f in its "
+    "script",
 }

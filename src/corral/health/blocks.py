@@ -39,7 +39,7 @@ _OPENINGS: Final = (
         re.compile(r"^[^\s:]{1,200}:\d{1,9}:(?:\d{1,9}:)? (?:fatal )?error: |^error\[E\d{4}\]: "),
     ),
     (
-        NextStep.COMPILER,
+        NextStep.LINKER,
         re.compile(r"^.{0,200}: (?:undefined reference to |cannot find -l)|^ld: symbol\(s\) not"),
     ),
     (

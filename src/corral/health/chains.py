@@ -90,6 +90,21 @@ def quoted(text: str) -> str:
     return f"{text[:head]} ... {text[-END_CHARACTERS:]}"
 
 
+def with_earlier(quote: str, raised: Sequence[Raised], chain: Chain) -> str:
+    """Return the quote with errors that the program had printed before and gone on: the last may
+    come of them. Of more than MOST_EARLIER nothing is known."""
+    said = {_said(chain.root, ""), _said(chain.last, "")}
+    before = dict.fromkeys(
+        _said(one, "")
+        for one in raised
+        if one.chain < chain.last.chain and not one.is_wrapper and not one.is_of_thread
+    )
+    earlier = [text for text in before if text not in said and text not in quote]
+    if not earlier or len(before) > MOST_EARLIER:
+        return quote
+    return f"{quote}; earlier in its log: {quoted(earlier[-1])}"
+
+
 def has_line(chain: Chain, line: str) -> bool:
     """Return whether the line is of its first or its last error."""
     return _has(chain.root, line) or _has(chain.last, line)

@@ -37,8 +37,12 @@ PROGRAM_WORDS: Final = (
     ),
     of(
         F.DATA,
+        r"UnicodeDecodeError|invalid (UTF-8|byte sequence)|stream did not contain valid UTF-8",
+        step=S.ENCODING,
+    ),
+    of(
+        F.DATA,
         r"JSONDecodeError",
-        r"UnicodeDecodeError",
         r"UnpicklingError",
         r"zlib\.error|LZMAError|ZstdError|incorrect data check",
         r"Ran out of input|DataLossError|DATA_LOSS|tarfile\.ReadError|truncated file",

@@ -10,7 +10,7 @@ from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import FailureKind
 from corral.domain.next_steps import NextStep
 from corral.health.blocks import message, sentence
-from corral.health.chains import begins_it, chain_of, has_line, quote_of, quoted
+from corral.health.chains import begins_it, chain_of, has_line, quote_of, quoted, with_earlier
 from corral.health.commands import earlier_command, is_of_timeout
 from corral.health.frames import kind_of_place
 from corral.health.hits import ENDS_BY_SIGNAL, Hit, by_words, hit_of
@@ -45,6 +45,8 @@ _STEPS: Final = {  # advice by the signal, where the log has no error
     8: NextStep.ARITHMETIC,
     11: NextStep.SEGMENTATION,
     _TERM: NextStep.TERMINATED,
+    24: NextStep.CPU_TIME,
+    25: NextStep.FILE_SIZE,
 }
 
 
@@ -150,6 +152,8 @@ def _of_errors(read: Reading, log: Printed, newest: Raised, said: Hit | None) ->
     if is_roots and root is not None and (said is None or root[0].kind != said[0].kind):
         said = root
     quote = quote_of(chain, root_first=root_first, line=line)
+    if chain.root is chain.last and chain.last.step is None:
+        quote = with_earlier(quote, log.raised, chain)
     if said is None and chain.root is chain.last and (cause := log.listed_cause):
         quote = f"{cause}; it led to: {quote}"
     if said is None:

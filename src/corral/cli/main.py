@@ -28,6 +28,7 @@ OTHER_WORDS: Final = {
     "rm": "corral stop JOB",
     "kill": "corral stop JOB",
     "delete": "corral stop JOB",
+    "requeue": "corral suspend JOB; corral resume JOB",
     "list": "corral ps; for nodes: corral node ls",
     "ls": "corral ps; for nodes: corral node ls",
     "get": "corral ps; for nodes: corral node ls",

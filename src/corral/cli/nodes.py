@@ -200,6 +200,8 @@ def _change(
 
 def _work(node: "api.Node") -> str:
     """Whether it takes any."""
+    if node.liveness != "alive":
+        return f"none: it is {node.liveness}"
     if node.draining or node.cordoned:
         by = ", by its health" if node.cordoned_by else ""
         return f"{'draining' if node.draining else 'cordoned'}{by}"

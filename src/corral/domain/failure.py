@@ -71,7 +71,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "the program raised an error", "read the end of its log and mend the program"
     ),
     FailureKind.MODULE: Meaning(
-        "a module is not installed", "install it in setup:, or in the image; then submit again"
+        "a module cannot be imported", "install it in setup:, or in the image; then submit again"
     ),
     FailureKind.SYNTAX: Meaning(
         "the program cannot be read", "mend the line that its log names; then submit again"

@@ -45,6 +45,8 @@ class NextStep(StrEnum):
     LINKER = "linker"
     CPU_TIME = "cpu-time"
     FILE_SIZE = "file-size"
+    CIRCULAR_IMPORT = "circular-import"
+    OTHER_VERSION = "other-version"
     FIRST_LINE = "first-line"
 
 
@@ -108,6 +110,10 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     NextStep.LINKER: "link the library that defines the symbol (-l, behind what uses it), or "
     "install it",
     NextStep.CPU_TIME: "its limit of CPU time is reached (SIGXCPU): raise ulimit -t in its script",
+    NextStep.CIRCULAR_IMPORT: "two files import each other, or a file has the name of a module "
+    "that it imports: rename it, or import inside of a function",
+    NextStep.OTHER_VERSION: "the package is installed in another version than the program was "
+    "written for: pin the version that has this name, or change the program",
     NextStep.FILE_SIZE: "its limit of file sizes is reached (SIGXFSZ): raise ulimit -f in its "
     "script",
 }

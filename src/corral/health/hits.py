@@ -1,6 +1,8 @@
 """Lines of a log that have the words of a class of failures, and which of them counts."""
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -11,6 +13,12 @@ from corral.health.printed import Printed
 from corral.health.raised import Raised
 from corral.health.words import Pattern
 
+LAUNCHER: Final = "ChildFailedError"  # of torchrun: the error that closes its log
+GAVE_UP: Final = re.compile(
+    r"\b(?:giv(?:e|ing)|gave) up\b|\b(?:after|exceeded|exhausted|too many|max\w*) .{0,20}"
+    r"\b(?:tries|retries|attempts)\b|\bretr(?:y|ies)\w* .{0,20}\b(?:exhausted|exceeded|failed)\b",
+    re.IGNORECASE,
+)
 ENDS_BY_SIGNAL: Final = frozenset({FailureKind.CRASH, FailureKind.KILLED})
 _INSTALLED: Final = frozenset({FailureKind.MODULE, FailureKind.PACKAGE})
 
@@ -47,6 +55,24 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
     return found
 
 
+def without_losses(log: Printed) -> Printed:
+    """Return the log of a launcher, which its workers share, without the errors by which workers
+    lost each other, where another error is left."""
+    if not any(LAUNCHER in one.lines[0] for one in log.raised):
+        return log
+    hits = [(one, hit_of(one)) for one in log.raised]
+    kept = [one for one, hit in hits if hit is None or not hit[0].of_peers]
+    has_own = any(not one.is_wrapper for one in kept)
+    return replace(log, raised=tuple(kept)) if has_own else log
+
+
+def by_retries(log: Printed, error: str) -> Hit | None:
+    """Return the class of what a program tried again until it gave up, as its error says."""
+    if GAVE_UP.search(error) is None:
+        return None
+    return _best(reversed(_hits([*log.chatter, *log.warnings, *log.last])))
+
+
 def hit_of(one: Raised) -> Hit | None:
     """Return the class of an error by its message; of the program's own by the first line."""
     hit = _best(_hits(one.lines[:1] if one.is_own else one.lines))
@@ -65,6 +91,6 @@ def _best(hits: Iterable[Hit]) -> Hit | None:
     return min(hits, key=_rank_of_hit, default=None)
 
 
-def _rank_of_hit(hit: Hit) -> tuple[bool, int, bool]:
+def _rank_of_hit(hit: Hit) -> tuple[bool, int, bool, bool]:
     pattern, line = hit
-    return pattern.of_peers, PATTERNS.index(pattern), is_report_of_shell(line)
+    return pattern.of_peers, PATTERNS.index(pattern), is_report_of_shell(line), line.startswith("{")

@@ -47,6 +47,10 @@ _CURRENT: Final = "\nCurrent thread 0x"
 _LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b")
 _CAUSES: Final = re.compile(r"^Caused by:\n((?:[ \t]{2,20}\S[^\n]{0,500}\n?){1,20})", re.MULTILINE)
 _ORDINAL: Final = re.compile(r"^\d{1,3}: ")
+_WORKER_SIGNAL: Final = re.compile(
+    r"\bSignal \d{1,2} \(SIG\w{1,9}\) received by PID \d{1,9}|\bfailed \(exitcode: -\d{1,2}\)"
+    r" local_rank: \d{1,9}"
+)
 _ESCAPED: Final = r"Traceback (most recent call last):\n"
 _IN_JSON: Final = re.compile(re.escape(_ESCAPED) + r'(?:[^"\\\n]|\\.){1,4000}')
 _UNJOINED: Final = "terminate called without an active exception"
@@ -179,6 +183,12 @@ class Printed:
         found = _CAUSES.search(self.text)
         rows = found[1].rstrip().split("\n") if found is not None else [""]
         return _cut(_ORDINAL.sub("", rows[-1].strip()))
+
+    @property
+    def told_by_launcher(self) -> str:
+        """The last line by which torchrun tells of a worker's signal; "" for none."""
+        found = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
+        return _cut(found[-1]) if found else ""
 
     def line_before(self, line: str) -> str:
         """Return the last line with words before this one; "" for none."""

@@ -29,6 +29,7 @@ PROGRAM_WORDS: Final = (
     of(
         F.NUMERIC,
         r"\b(loss|grad\w*|output\w*|logits|weights?) \w+( now)? (nan|inf)",
+        r"\bloss\w{0,20}\W{1,3}(nan|inf)\b|\b(loss|training|gradients?) (has |have )?diverged",
         r"(nan|inf)\b.*\b(loss|gradient|encountered|detected)",
         r"FloatingPointError|non-?finite|invalid values: *$|tensor\(\[*nan",
         r"returned nan values|\b(is|are|became) (now )?(nan|inf|infinite)\b",
@@ -64,6 +65,22 @@ PROGRAM_WORDS: Final = (
         r"requires a buffer of|buffer is smaller than requested|cannot mmap an empty file",
     ),
     # -- the program itself ----------------------------------------------------------------------
+    of(
+        F.PROGRAM,
+        r"partially initialized module",
+        step=S.CIRCULAR_IMPORT,
+    ),
+    of(
+        F.MODULE,
+        r"cannot import name '\w{1,80}' from '\w[\w.]{0,80}' \(.{0,200}(-packages|/lib/python\d)",
+        step=S.OTHER_VERSION,
+    ),
+    of(
+        F.PROGRAM,
+        r"AttributeError: module '(numpy|torch|pandas|jax|tensorflow|scipy|collections|PIL"
+        r"|transformers|sklearn|pkgutil|inspect)[\w.]{0,60}' has no attribute",
+        step=S.OTHER_VERSION,
+    ),
     of(
         F.MODULE,
         r"module\(s\) are unknown|Unable to locate a modulefile|modulefile.{0,60}not found",

@@ -25,6 +25,7 @@ _INSTALLED: Final = re.compile(  # code that is not the user's own
     r"(?:site|dist)-packages/|/lib/python\d|^<|^python\d|/\.pyenv/|\.pyx$|\.egg/"
 )
 _LIBRARY: Final = re.compile(r"^.{0,500}(?:(?:site|dist)-packages|/lib/python\d[\d.]{0,6})/")
+_BOXED: Final = re.compile(r"^(\S{1,400}\.pyx?):(\d{1,9}) in (\S{1,200})$")  # of rich
 _WORK: Final = re.compile(r"^.{0,500}/attempts/[^/]{1,100}/work/")  # of an attempt, on its node
 _CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
 _HANDLED: Final = "During"  # an error was raised while another was handled
@@ -175,7 +176,12 @@ class _Reading:
             self.is_inside, self.is_saving = True, False
             self.place = self.outer_place if row.startswith(_ORIGINAL) else ""
             self.chain += 1
-        elif 'File "' in row and (at := _FRAME.match(row)) is not None:
+        elif (
+            'File "' in row
+            and (at := _FRAME.match(row)) is not None
+            or self.is_inside
+            and (at := _BOXED.match(row.rstrip())) is not None
+        ):
             self._note_frame(at)
         elif self.error:
             if row.strip():

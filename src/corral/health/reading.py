@@ -13,7 +13,7 @@ from corral.health.blocks import message, sentence
 from corral.health.chains import begins_it, chain_of, has_line, quote_of, quoted, with_earlier
 from corral.health.commands import earlier_command, is_of_timeout
 from corral.health.frames import kind_of_place
-from corral.health.hits import ENDS_BY_SIGNAL, Hit, by_words, hit_of
+from corral.health.hits import ENDS_BY_SIGNAL, Hit, by_retries, by_words, hit_of, without_losses
 from corral.health.patterns import MACHINE, pattern_of
 from corral.health.printed import Printed, parted, printed
 from corral.health.raised import Raised
@@ -92,7 +92,7 @@ def _tells(read: Reading) -> bool:
 
 def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading:
     """By what it says, where its end alone does not say more."""
-    log = printed(end.tail)
+    log = without_losses(printed(end.tail))
     rank, inner = inner_end(log.text, exit, log.newest)
     is_told = inner is not exit  # by who had started it, in the same log
     end, exit = end if rank is None else replace(end, rank=rank), inner
@@ -138,6 +138,9 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading
 
 def _of_errors(read: Reading, log: Printed, newest: Raised, said: Hit | None) -> Reading:
     """Return how the newest error of a program reads, with the one that it began with."""
+    if said is None and (retried := by_retries(log, message(newest.lines))) is not None:
+        quote = f"{quoted(retried[1])}; it led to: {quoted(message(newest.lines))}"
+        return replace(_of_pattern(read, retried[0]), quote=quote, place=newest.place)
     line = said[1] if said is not None else ""
     chain = chain_of(log.raised, newest, line)
     if said is not None and not has_line(chain, line):  # printed beside, or of an earlier chain
@@ -206,6 +209,8 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
             return sentence(log.last, at)
     if aborts:
         return log.complaint
+    if is_told and (told := log.told_by_launcher):
+        return told
     return sentence(log.raised[-1].lines) if is_told and log.raised else ""
 
 

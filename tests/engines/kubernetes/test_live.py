@@ -183,6 +183,27 @@ def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(ours: Team,
     assert why in evidence(ours, id)
 
 
+def test_what_is_preempted_goes_on_where_there_is_room(ours: Team) -> None:
+    """The preemptor has its node by name before it is bound there."""
+    id = ours.house.submit("moves", HOUR, resources={"gpu": 2})
+    ours.until_running(id)
+    (pod,) = ours.pods(id)
+    taken = pod["spec"]["nodeName"]
+    container = {"name": "theirs", "image": IMAGE, "command": ["sleep", "3600"]}
+    container["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
+    where = {"kubernetes.io/hostname": taken}
+    spec = {"containers": [container], "restartPolicy": "Never", "nodeSelector": where}
+    made = ours.kube.create("pods", {"metadata": {"name": "higher"}, "spec": spec}, "default")
+    nominated = {**made, "status": {**made["status"], "nominatedNodeName": taken}}
+    kube = ours.kube
+    kube.do(lambda: kube.storage.update(kube.kinds["pods"], nominated))
+    kube.delete("pods", pod["metadata"]["name"])
+    until(lambda: (ours.house.job(id).attempt, ours.house.job(id).state) == (2, "RUNNING"))
+    assert ours.house.job(id).nodes != [taken]
+    kube.delete("pods", "higher", "default", gracePeriodSeconds=0)
+    until(lambda: ours.house.node(taken).gpus.taken == 0)
+
+
 @pytest.mark.soak
 def test_what_others_hold_is_not_given_away(ours: Team) -> None:
     limits = {"limits": {"nvidia.com/gpu": "2"}}
@@ -226,6 +247,48 @@ def test_an_end_that_was_reported_while_its_node_was_not_ready_is_recorded(ours:
     assert ours.house.node(node).liveness == "silent"
     ours.kube.ready(node)
     until(lambda: ours.house.node(node).liveness == "alive")
+
+
+@pytest.mark.parametrize("ends", ["while the head is away", "once it is back"])
+def test_an_end_on_a_node_that_is_not_ready_is_recorded_by_the_next_head(
+    ours: Team, ends: str
+) -> None:
+    flag = ours.claim("shared") / f"next-{ends.replace(' ', '-')}"
+    id = ours.house.submit("next", f"{wait_in_shell(flag)}; exit 8", nodes=2, retry={"user": 0})
+    ours.until_running(id)
+    ours.kube.not_ready("gpu1")
+    until(lambda: ours.house.node("gpu1").liveness == "silent")
+    ours.house.kill_head()
+    if ends == "while the head is away":
+        flag.touch()
+    ours.house.up()
+    flag.touch()
+    job = ours.house.until_over(id)
+    assert (job.state, job.exit_code, job.attempt) == ("FAILED", 8, 1)
+    assert ours.house.node("gpu1").liveness != "dead"
+    ours.kube.ready("gpu1")
+    until(lambda: ours.house.node("gpu1").liveness == "alive")
+
+
+def test_an_end_on_a_node_that_was_deleted_is_recorded_by_the_next_head(ours: Team) -> None:
+    flag = ours.claim("shared") / "reclaimed"
+    ours.kube.add_node("spot", gpus=4, labels=LABELS)
+    until(lambda: ours.house.nodes().get("spot") == "alive")
+    run = f"{wait_in_shell(flag)}; touch {flag}.ended; exit 8"
+    id = ours.house.submit("reclaimed", run, resources={"gpu": 4}, retry={"user": 0})
+    ours.until_running(id)
+    kubelet = ours.kube.kubelets["spot"]
+    ours.kube.do(lambda: setattr(kubelet, "dead", True))  # it hangs; what it has started runs on
+    ours.kube.not_ready("spot")
+    ours.house.kill_head()
+    flag.touch()
+    until(flag.with_name("reclaimed.ended").exists)
+    ours.kube.delete("nodes", "spot", "")
+    ours.house.up()
+    job = ours.house.until_over(id)
+    assert (job.state, job.exit_code, job.attempt) == ("FAILED", 8, 1)
+    until(lambda: "spot" not in ours.house.nodes())
+    ours.kube.do(kubelet.power_off)
 
 
 def test_nothing_is_missed_when_watches_are_cut_and_history_is_forgotten(ours: Team) -> None:

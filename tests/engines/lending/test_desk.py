@@ -15,6 +15,8 @@ from corral.domain.wanted import Launch, Stop, Version, Wanted
 from corral.engines.lending.desk import (
     LATE_SECONDS,
     LEAVE_SECONDS,
+    NEVER_ANSWERED,
+    REPORT_SECONDS,
     TELL_SECONDS,
     UNHEARD_SECONDS,
     Desk,
@@ -234,6 +236,56 @@ def test_an_end_that_a_part_reports_is_passed_on_while_the_batch_system_is_away(
     words = {word.node: word for word in desk.words(20.0, is_stale=True)}
     assert (words[A].heard_at, words[A].seen) == (4.0, (ended,))
     assert words[B].seen == (Seen(key=KEY, phase=Phase.STARTING),)
+
+
+def begun(nodes: Sequence[LentNode], at: float = 0.0) -> Desk:
+    """A head that has begun while the attempt ran, on nodes as they are now."""
+    desk = Desk()
+    desk.look(Look(nodes=tuple(nodes), tickets=(running(),)), at)
+    run_on(desk)
+    return desk
+
+
+def running() -> Ticket:
+    return Ticket(key=KEY, handle="41", state=TicketState.RUNNING, nodes=(A, B))
+
+
+ENDED = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),))
+
+
+def test_of_a_node_that_was_silent_when_the_head_began_an_end_is_passed_on() -> None:
+    desk = begun((node(A, silent=True), node(B)))
+    assert [word.node for word in desk.words(1.0)] == [B]
+    desk.hear(part_of(A, KEY), [ENDED])
+    silent, _ = desk.words(2.0)
+    assert (silent.heard_at, silent.seen) == (0.0, (ENDED,))  # as silent as since the beginning
+    assert silent.inventory.closed == NEVER_ANSWERED
+    desk.look(Look(nodes=(node(A), node(B)), tickets=(running(),)), 3.0)
+    answers, _ = desk.words(4.0)
+    assert (answers.heard_at, answers.inventory.closed) == (4.0, "")
+
+
+def test_parts_of_a_node_that_died_while_no_head_was_there_are_heard_before_that_counts() -> None:
+    dead = node(A, down="deleted", gone=True)
+    desk = begun((dead, node(B)), at=100.0)
+    desk.hear(part_of(A, KEY), [ENDED])
+    assert (desk.proofs(), desk.gone()) == ({}, set())
+    words = {word.node: word for word in desk.words(1.0)}
+    assert (words[A].heard_at, words[A].seen) == (0.0, (ENDED,))
+    desk.look(Look(nodes=(dead, node(B)), tickets=(running(),)), 100.0 + REPORT_SECONDS)
+    assert (desk.proofs(), desk.gone()) == ({A: "deleted"}, {A})
+    assert [word.node for word in desk.words(9.0)] == [B]
+
+
+def test_a_node_that_dies_later_is_dead_at_once() -> None:
+    desk = begun((node(A), node(B)))
+    desk.words(1.0)
+    after = Look(nodes=(node(A, down="NODE_FAIL"), node(B)), tickets=(running(),))
+    desk.look(after, REPORT_SECONDS)
+    assert desk.proofs() == {A: "NODE_FAIL"}
+    desk = begun((node(A, down="NODE_FAIL"), node(B)))
+    settle_on(desk, 1.0, A)
+    assert desk.proofs() == {A: "NODE_FAIL"}  # nothing of it is to be recorded
 
 
 def test_of_a_silent_node_only_its_parts_may_say_that_anything_is_over() -> None:

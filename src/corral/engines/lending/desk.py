@@ -27,6 +27,8 @@ LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the b
 LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
 TELL_SECONDS: Final = 5.0  # that the batch system is given to say why it ended what it ended
 UNHEARD_SECONDS: Final = 20.0  # that an agent is given to reach the head, once it runs
+REPORT_SECONDS: Final = 5.0  # that parts of a dead node are given after a head's begin
+NEVER_ANSWERED: Final = "it has not answered since the head began"
 OVER: Final = (Phase.ENDED, Phase.REFUSED)
 NEVER_CAME: Final = "nothing of it is on this node"
 
@@ -52,6 +54,7 @@ class Desk:
         self.nodes: dict[NodeId, LentNode] = {}
         self.attempts: dict[AttemptKey, Handed] = {}
         self.looked_at: float | None = None
+        self._began_at = 0.0  # at the first look
         self._wanted: dict[NodeId, Wanted] = {}
 
     # -- what comes in ---------------------------------------------------------------------------
@@ -77,6 +80,8 @@ class Desk:
 
     def look(self, look: Look, at: float) -> None:
         """Take what the batch system says."""
+        if self.looked_at is None:
+            self._began_at = at
         self.looked_at = at
         self.nodes = {node.node: node for node in look.nodes}
         for node in self._spoken_at.keys() - self.nodes.keys():
@@ -159,13 +164,20 @@ class Desk:
         """Return the whole word of each node.
 
         A node that does not answer remains as silent as it was; what the parts on it say of their
-        attempts is passed on all the same, for an end is reported once.
+        attempts is passed on all the same, for an end is reported once. So it is for a node that
+        has not answered since the head began: it counts as heard at that moment, which is 0, and
+        takes nothing new.
 
         Args:
             serving: now, by the head's serving clock.
             is_stale: the batch system has not answered for long, so no node counts as heard.
         """
-        silent = {node.node for node in self.nodes.values() if is_stale or node.silent}
+        reports = self._reporting()
+        silent = {
+            node.node
+            for node in self.nodes.values()
+            if is_stale or node.silent or (node.down and node.node in reports)
+        }
         for node in self.nodes.values():
             if node.node not in silent:
                 self._spoken_at[node.node] = serving
@@ -178,15 +190,34 @@ class Desk:
             NodeFacts(
                 node=node.node,
                 boot=node.boot,
-                heard_at=self._spoken_at[node.node],
+                heard_at=self._spoken_at.get(node.node, 0.0),
                 inventory=self._offered(node),
                 address=node.address,
                 seen=tuple(seen.get(node.node, ())),
                 signals=self._signals(node.node),
             )
             for node in self.nodes.values()
-            if not node.down and node.node in self._spoken_at
+            if node.node in reports or (not node.down and node.node in self._spoken_at)
         ]
+
+    def _reporting(self) -> set[NodeId]:
+        """Return the nodes of which only their parts speak, and something may be new.
+
+        A node that is down is among them for REPORT_SECONDS after the head's begin: an end that was
+        reported while no head was there is reported again.
+        """
+        is_new = (self.looked_at or 0.0) - self._began_at < REPORT_SECONDS
+        found: set[NodeId] = set()
+        for handed in self.attempts.values():
+            for where in handed.where - handed.settled:
+                node = self.nodes.get(where)
+                if node is None:
+                    continue
+                if node.down and is_new and handed.submitted:
+                    found.add(where)
+                if not node.down and where not in self._spoken_at and where in handed.parts:
+                    found.add(where)
+        return found
 
     def _signals(self, node: NodeId) -> tuple[Signal, ...]:
         """Of all its parts; the head takes each once (0062)."""
@@ -194,11 +225,13 @@ class Desk:
 
     def proofs(self) -> Mapping[NodeId, str]:
         """Nodes on which nothing runs any more, with the proof."""
-        return {node.node: node.down for node in self.nodes.values() if node.down}
+        reports = self._reporting()
+        down = (node for node in self.nodes.values() if node.down)
+        return {node.node: node.down for node in down if node.node not in reports}
 
     def gone(self) -> Set[NodeId]:
         """Those of them that the batch system has no more."""
-        return {node.node for node in self.nodes.values() if node.gone}
+        return {node.node for node in self.nodes.values() if node.gone} & self.proofs().keys()
 
     def part_word(self, part: NodeId) -> Wanted | None:
         """What of its node's word is the part's; None before the node has any."""
@@ -331,7 +364,7 @@ class Desk:
             gpus=gpus,
             taken_cpu_millis=min(node.foreign.cpu_millis, has.cpu_millis),
             taken_memory_bytes=min(node.foreign.memory_bytes, has.memory_bytes),
-            closed=node.closed,
+            closed=node.closed or ("" if node.node in self._spoken_at else NEVER_ANSWERED),
         )
 
 

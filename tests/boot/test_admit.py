@@ -1,6 +1,7 @@
 """Who is let in by the head itself, and of whom nothing stays."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,24 @@ def test_a_token_that_a_part_has_taken_for_its_own_is_forgotten_with_it(is_known
         await tokens.register(part("j1"), AB)
         await admit_node(store, part("j1"), CD, 5.0)
         tokens.renewed(part("j1"), token_id(CD))
+        await tokens.forget(part("j1"))
+        assert await left(store) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_token_that_a_part_has_replaced_stays_as_long_as_the_part() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await admit_node(store, part("j1"), AB, 1.0)
+        first = await store.token(token_id(AB))
+        assert first is not None
+        fresh = replace(first, id=token_id(CD), sha256=CD, created_at=2.0)
+        entry = AuditEntry(at=2.0, by=UserName("head"), token=None, what="token.renew", on="")
+        await store.renew_token(first.id, fresh, at=2.0, entry=entry)
+        tokens = tokens_of(store)  # of the next head
+        await tokens.forget(part("j0"))
+        assert await left(store) == [part("j1")] * 2
         await tokens.forget(part("j1"))
         assert await left(store) == []
 

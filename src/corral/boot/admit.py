@@ -74,15 +74,24 @@ class NodeTokens:
         self._known.pop(node, None)
 
     async def _left(self) -> dict[NodeId, set[TokenId]]:
-        """What an earlier head has let in; parts that it has only revoked are forgotten."""
+        """What an earlier head has let in; parts that it has only revoked are forgotten.
+
+        A token that its part has replaced stays as long as the part: while the answer to that was
+        lost, the agent still shows it.
+        """
         found: dict[NodeId, set[TokenId]] = {}
+        revoked: list[tuple[NodeId, TokenId]] = []
         for token in await self._store.tokens():
-            if token.node is not None:
-                if token.revoked_at is None:
-                    found.setdefault(token.node, set()).add(token.id)
-                elif is_part(token.node):
-                    entry = _entry("token.forget", token.id, f"node {token.node}", self._wall())
-                    await self._store.forget_token(token.id, entry=entry)
+            if token.node is not None and token.revoked_at is None:
+                found.setdefault(token.node, set()).add(token.id)
+            elif token.node is not None and is_part(token.node):
+                revoked.append((token.node, token.id))
+        for part, id in revoked:
+            if part in found:
+                found[part].add(id)
+            else:
+                entry = _entry("token.forget", id, f"node {part}", self._wall())
+                await self._store.forget_token(id, entry=entry)
         return found
 
 

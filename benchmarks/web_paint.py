@@ -20,6 +20,7 @@ import platform
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -148,9 +149,17 @@ def timed(rounds: int, once: Callable[[], object]) -> Took:
     return Took(min(took), statistics.median(took), max(took), statistics.median(spent))
 
 
-def paint(head: Head, nodes: int) -> dict[str, tuple[float, float]]:
+class Painted(NamedTuple):
+    """Seconds by the clock, and of the tasks that the page itself ran."""
+
+    median: float
+    most: float
+    tasks: float
+
+
+def paint(head: Head, nodes: int) -> dict[str, Painted]:
+    took: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     with head.http("olga") as caller, chromium.browser() as browser:
-        firsts, alls, lists, tables = [], [], [], []
         for _ in range(ROUNDS):
             context = browser.new_context(viewport=SCREEN)
             page = context.new_page()
@@ -159,26 +168,36 @@ def paint(head: Head, nodes: int) -> dict[str, tuple[float, float]]:
             page.get_by_role("heading", name="Overview").wait_for()
             kept = context.storage_state()
             context.close()
-            context = browser.new_context(
-                viewport={"width": 1280, "height": 860}, storage_state=kept
-            )
+            context = browser.new_context(viewport=SCREEN, storage_state=kept)
             page = context.new_page()
+            spent = tasks_of(page)
             page.goto(f"{head.url}/", wait_until="commit")
             first, whole = page.evaluate(PAINTED, nodes)
-            firsts.append(first)
-            alls.append(whole)
+            took["first paint"].append((first, 0.0))
+            took["all painted"].append((whole, spent()))
             page.goto(f"{head.url}/jobs", wait_until="commit")
-            lists.append(page.evaluate(LISTED))
+            took["page of jobs"].append((page.evaluate(LISTED), spent()))
             page.goto(f"{head.url}/nodes", wait_until="commit")
-            tables.append(page.evaluate(NODES, nodes))
+            took["page of nodes, all painted"].append((page.evaluate(NODES, nodes), spent()))
             context.close()
-    found = {
-        "first paint": firsts,
-        "all painted": alls,
-        "page of jobs": lists,
-        "page of nodes, all painted": tables,
-    }
-    return {name: (statistics.median(took), max(took)) for name, took in found.items()}
+    return {name: painted(found) for name, found in took.items()}
+
+
+def painted(found: list[tuple[float, float]]) -> Painted:
+    clock, tasks = zip(*found, strict=True)
+    return Painted(statistics.median(clock), max(clock), statistics.median(tasks))
+
+
+def tasks_of(page: Any) -> Callable[[], float]:
+    """Ask the browser how long the tasks of the page took since it was last opened."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def seconds() -> float:
+        found = session.send("Performance.getMetrics")["metrics"]
+        return next(float(one["value"]) for one in found if one["name"] == "TaskDuration")
+
+    return seconds
 
 
 def listings(head: Head) -> dict[str, Took]:
@@ -233,12 +252,12 @@ def main() -> None:
         for number, id in enumerate(list(head.control.world.nodes)):
             head.control.sensed.newest[NodeId(id)] = replace(sample_of(number), at=1.0)
         search_rarely()  # as the head's own process does
-        painted = paint(head, asked.nodes)
+        pages = paint(head, asked.nodes)
         term = head.control.world.term
         head.run(add_history(store, term, 1_000_000, asked.history))
         listed = listings(head)
         head.close()
-    text = report(asked, painted, listed)
+    text = report(asked, pages, listed)
     print(text)
     if asked.write:
         asked.write.write_text(text)
@@ -246,7 +265,7 @@ def main() -> None:
 
 def report(
     asked: argparse.Namespace,
-    painted: dict[str, tuple[float, float]],
+    pages: dict[str, Painted],
     listed: dict[str, Took],
 ) -> str:
     day = datetime.now(tz=UTC).date()
@@ -257,11 +276,15 @@ def report(
         f"{platform.python_version()}. {asked.nodes} nodes of 8 GPUs, {asked.jobs} unfinished "
         f"jobs, SQLite, loopback, Chromium with an empty cache, {ROUNDS} visits; head and browser "
         f"share this machine's {os.cpu_count()} cores with others (load {os.getloadavg()[0]:.1f}, "
-        f"niceness {os.nice(0)} beside their 10). To reach: first paint <= {TARGET_SECONDS:g} s.",
+        f"niceness {os.nice(0)} beside their 10). To reach: first paint and the page of "
+        f"2,000 nodes <= {TARGET_SECONDS:g} s.",
         "",
-        "| what | median, s | most, s |",
-        "| --- | ---: | ---: |",
-        *(f"| {what} | {half:.3f} | {most:.3f} |" for what, (half, most) in painted.items()),
+        "| what | median, s | most, s | tasks of the page, s |",
+        "| --- | ---: | ---: | ---: |",
+        *(
+            f"| {what} | {one.median:.3f} | {one.most:.3f} | {one.tasks:.3f} |"
+            for what, one in pages.items()
+        ),
         "",
         f"With {asked.history} further jobs that are over, a page of 100, as the head answers, and "
         f"10,000 whole rows in one answer; to reach: {PAGE_SECONDS:g} s for 10,000. Head and asker "

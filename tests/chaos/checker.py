@@ -322,6 +322,8 @@ def _limits(book: Book) -> Iterator[Violation]:
 
 def _saves(book: Book) -> Iterator[Violation]:
     """An attempt begins from the newest save that was committed before it, never further back."""
+    for wrong in book.history.wrong:
+        yield Violation(rule="saves", job="", text=wrong)
     for id, plan in book.plans.items():
         if not plan.saves:
             continue

@@ -169,5 +169,6 @@ class History:
     left_processes: tuple[str, ...] = ()
     left_mounts: tuple[str, ...] = ()
     failed_commands: tuple[Command, ...] = ()
+    wrong: tuple[str, ...] = ()  # what ranks themselves found wrong
     notes: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)

@@ -149,7 +149,8 @@ def record(
         left_processes=left,
         left_mounts=mounts,
         failed_commands=tuple(cluster.failed),
-        notes=(*notes, *injector.errors, *wrong, *(f"refused: {o}" for o in submitter.refused)),
+        wrong=wrong,
+        notes=(*notes, *injector.errors, *(f"refused: {o}" for o in submitter.refused)),
         counts={**injector.missed, "unanswered tries": submitter.unanswered},
     )
 

@@ -124,6 +124,7 @@ TWICE = (attempt(1, 10.0, cause="infra"), attempt(2, 20.0, resume_step=8))
             [rank(number=2, at=20.0, resumed_step=8)], SAVING)),
         ("saves", history(record(attempts=TWICE), [rank(number=2, at=20.0, resumed_step=8)],
             SAVING)),
+        ("saves", history(record(), [rank()], wrong=("the save at /s is not of step 8",))),
         ("cancel", history(record(), [rank()], cancelled=(
             Cancelled(job="j1", at=9.5, state="CANCELLED"),))),
         ("store", history(record(), [rank()], integrity="row 3 missing from index")),

@@ -15,6 +15,7 @@ from corral.agent.accounts import Accounts
 from corral.agent.channel import BEATS, Beats
 from corral.agent.checks.keep import Checks
 from corral.agent.dial import Dialler
+from corral.agent.disk_room import closed_by, room_at
 from corral.agent.disk_use import keep_bounded
 from corral.agent.host import interface
 from corral.agent.known import Known
@@ -42,6 +43,7 @@ from corral.wire.node import NodeSettings
 
 ATTACH: Final = "/v1/agents/attach/"
 LEASE_SECONDS: Final = 1.0
+DISK_SECONDS: Final = 1.0
 PROBE_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,7 @@ class Agent:
     checks: Checks = field(init=False)
     obedience: Obedience = field(init=False)
     renewal: Renewal = field(init=False)
+    _closed: str = ""  # why the node takes no new work
     _observes: bool = False
     _failed: set[AttemptKey] = field(default_factory=set)
     _attached: set[asyncio.Task[None]] = field(default_factory=set)
@@ -152,6 +155,7 @@ class Agent:
                 parts.create_task(self.senses.keep(self.ranks, self.beats.wake))
                 if not is_part(self.settings.node):  # whose token lasts as long as its attempt
                     parts.create_task(self.renewal.keep())
+                    parts.create_task(self._watch_disk())
                 if os.geteuid() == 0:  # else all attempts have one account
                     policy, overrun = self.prepare.accounts.policy, self.ranks.overrun
                     parts.create_task(keep_bounded(self.node_dir, policy, overrun))
@@ -171,7 +175,7 @@ class Agent:
         held = frozenset(one.master_port for one in launches if one.node_rank == 0)
         accounts = self.prepare.accounts
         newest, _ = await asyncio.gather(self.look(held), asyncio.to_thread(accounts.look))
-        newest = with_accounts(newest, accounts)
+        newest = replace(with_accounts(newest, accounts), closed=self._closed)
         if newest != self.inventory_now:
             self.inventory_now = newest
             self.beats.wake()
@@ -281,6 +285,24 @@ class Agent:
             for stop in overdue(self.ranks.launches.values(), silent_seconds):
                 if stop.key in present:
                     self.ranks.stop(stop)
+
+    async def _watch_disk(self) -> None:
+        """Each second: a node whose disk is full takes no new work. What runs there runs on."""
+        attempts = self.node_dir / "attempts"
+        while True:
+            try:
+                room = await asyncio.to_thread(room_at, attempts)
+            except OSError as trouble:
+                log.warning("the room on the disk is looked at later: %s", trouble)
+            else:
+                self._close(closed_by(room, is_closed=bool(self._closed)))
+            await asyncio.sleep(DISK_SECONDS)
+
+    def _close(self, why: str) -> None:
+        if why != self._closed:
+            self._closed = why
+            self.inventory_now = replace(self.inventory_now, closed=why)
+            self.beats.wake()
 
     async def _look_again(self) -> None:
         while True:

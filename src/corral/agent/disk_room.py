@@ -1,0 +1,35 @@
+"""Whether the disk of a node has room for another attempt. No attempt can start on a full disk."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LEAST_BYTES: Final = 2 * 1024 * 1024
+LEAST_FILES: Final = 32
+ENOUGH: Final = 4  # times the least, until the node takes work again
+FULL: Final = "its disk is full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskRoom:
+    """Room on a disk for accounts other than root. `files` None: the disk does not count them."""
+
+    bytes: int
+    files: int | None
+
+
+def room_at(path: Path) -> DiskRoom:
+    """Return the room on the disk of this path. Raises: OSError."""
+    found = os.statvfs(path)
+    files = found.f_favail if found.f_files else None
+    return DiskRoom(bytes=found.f_bavail * found.f_frsize, files=files)
+
+
+def closed_by(room: DiskRoom, *, is_closed: bool) -> str:
+    """Return why the node takes no new work, "" where it does. Once closed it needs more room to
+    open than to stay open, so that it does not change with each small file."""
+    factor = ENOUGH if is_closed else 1
+    has_bytes = room.bytes >= factor * LEAST_BYTES
+    has_files = room.files is None or room.files >= factor * LEAST_FILES
+    return "" if has_bytes and has_files else FULL

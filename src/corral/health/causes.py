@@ -117,7 +117,14 @@ def _of_the_gang(
         step = NextStep.OTHER_RANKS if kind == FailureKind.HANG else order[0].step
         return _failure(replace(order[0], kind=kind, step=step), alike=len(told))
     kind = first.kind if waited else FailureKind.HANG
-    return _failure(replace(first, end=missing, kind=kind, place="", step=None), alike=alike)
+    did = "waited" if waited else "lost it"
+    quote = f"rank {first.end.rank} {did}{_at(first)}: {first.quote}" if first.quote else ""
+    late = replace(first, end=missing, kind=kind, quote=quote, place="", step=None)
+    return _failure(late, alike=alike)
+
+
+def _at(one: Reading) -> str:
+    return f" at {one.place}" if one.place else ""
 
 
 def _missing(

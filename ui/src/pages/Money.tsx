@@ -3,8 +3,9 @@
 import { useState } from "react";
 import { type ReportKind, useQueues, useReport } from "../api/queries";
 import type { Report, ReportColumn } from "../api/types";
-import { Card, Empty, Head, Scroll, Segments, Tile, Wrong } from "../parts/basic";
+import { Card, Empty, Head, Segments, Tile, Wrong } from "../parts/basic";
 import { count, percent, words } from "../parts/say";
+import { type Column, Table } from "../parts/Table";
 import { Budgets } from "./Queues";
 
 const KINDS: Record<ReportKind, string> = {
@@ -138,6 +139,26 @@ function Days({ report }: { report: Report }) {
   );
 }
 
+function columnsOf(report: Report): Column<Report["rows"][number]>[] {
+  const whose: Column<Report["rows"][number]> = {
+    name: words(report.by.replace("-", " ")),
+    look: "tight",
+    of: (row) => (
+      <>
+        <b>{row.name}</b> <span className="soft">{row.more}</span>
+      </>
+    ),
+  };
+  const values = report.columns.map(
+    (column, index): Column<Report["rows"][number]> => ({
+      name: `${words(column.name)}${column.unit && column.unit !== "share" ? ` (${column.unit})` : ""}`,
+      look: "number",
+      of: (row) => said(row.values[index], column),
+    }),
+  );
+  return [whose, ...values];
+}
+
 function Rows({ report }: { report: Report }) {
   if (!report.rows.length) return <Empty>Nothing was held in this time.</Empty>;
   return (
@@ -146,35 +167,12 @@ function Rows({ report }: { report: Report }) {
       aside={`${report.first} to ${report.last}, days of UTC`}
       bare
     >
-      <Scroll of="The report">
-        <table>
-          <thead>
-            <tr>
-              <th>{words(report.by.replace("-", " "))}</th>
-              {report.columns.map((column) => (
-                <th key={column.name} className="number">
-                  {words(column.name)}
-                  {column.unit && column.unit !== "share" && ` (${column.unit})`}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {report.rows.map((row) => (
-              <tr key={row.name}>
-                <td className="tight">
-                  <b>{row.name}</b> <span className="soft">{row.more}</span>
-                </td>
-                {report.columns.map((column, index) => (
-                  <td key={column.name} className="number">
-                    {said(row.values[index], column)}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table
+        of="The report"
+        rows={report.rows}
+        keyOf={(row) => row.name}
+        columns={columnsOf(report)}
+      />
       {report.rest > 0 && (
         <p className="empty">{count(report.rest)} more are in `corral report`.</p>
       )}

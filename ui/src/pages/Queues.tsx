@@ -3,8 +3,9 @@
 import { Link } from "@tanstack/react-router";
 import { useQueues } from "../api/queries";
 import type { BudgetRow, QueueRow } from "../api/types";
-import { Card, Empty, Head, Meter, Scroll, Wrong } from "../parts/basic";
+import { Card, Empty, Head, Meter, Wrong } from "../parts/basic";
 import { count, day, duration, full, percent } from "../parts/say";
+import { type Column, Table } from "../parts/Table";
 
 export function Queues() {
   const { data, error, isPending } = useQueues();
@@ -21,30 +22,12 @@ export function Queues() {
           bare
         >
           {queues.length ? (
-            <Scroll of="Share and use">
-              <table>
-                <thead>
-                  <tr>
-                    <th>Queue</th>
-                    <th>GPUs used</th>
-                    <th className="number">of its own</th>
-                    <th className="number">Borrowed</th>
-                    <th className="number">Owes</th>
-                    <th className="number">Running</th>
-                    <th className="number">Waiting</th>
-                    <th className="number" title="The part of the cluster that its weight gives it">
-                      Share due
-                    </th>
-                    <th className="number">GPU hours</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {queues.map((queue) => (
-                    <Row key={queue.name} queue={queue} most={most} />
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
+            <Table
+              of="Share and use"
+              rows={queues}
+              keyOf={(queue) => queue.name}
+              columns={sharesOf(most)}
+            />
           ) : (
             !isPending && (
               <Empty>
@@ -59,91 +42,100 @@ export function Queues() {
   );
 }
 
-function Row({ queue, most }: { queue: QueueRow; most: number }) {
-  const own = Math.max(0, queue.used - queue.borrowed);
-  return (
-    <tr>
-      <td className="tight">
+const sharesOf = (most: number): Column<QueueRow>[] => [
+  {
+    name: "Queue",
+    look: "tight",
+    of: (queue) => (
+      <>
         <span className="tree" style={{ "--depth": queue.depth } as React.CSSProperties} />
         <b>
           <Link to="/queues/$queue" params={{ queue: queue.name }}>
             {queue.name}
           </Link>
         </b>
-      </td>
-      <td>
-        <span className="metered">
-          <Meter of={most} parts={[own, queue.borrowed]} />
-          <span>{count(queue.used)}</span>
-        </span>
-      </td>
-      <td className="number">{count(queue.own)}</td>
-      <td className={queue.borrowed ? "number warn" : "number soft"}>{count(queue.borrowed)}</td>
-      <td className={queue.owes ? "number warn" : "number soft"}>{count(queue.owes)}</td>
-      <td className="number">{count(queue.running)}</td>
-      <td className="number">{count(queue.waiting)}</td>
-      <td className="number">{percent(queue.due)}</td>
-      <td className="number">{count(queue.used_gpu_hours)}</td>
-    </tr>
-  );
+      </>
+    ),
+  },
+  {
+    name: "GPUs used",
+    of: (queue) => (
+      <span className="metered">
+        <Meter of={most} parts={[Math.max(0, queue.used - queue.borrowed), queue.borrowed]} />
+        <span>{count(queue.used)}</span>
+      </span>
+    ),
+  },
+  { name: "of its own", look: "number", of: (queue) => count(queue.own) },
+  {
+    name: "Borrowed",
+    look: "number",
+    of: (queue) => <Debt is={queue.borrowed} />,
+  },
+  { name: "Owes", look: "number", of: (queue) => <Debt is={queue.owes} /> },
+  { name: "Running", look: "number", of: (queue) => count(queue.running) },
+  { name: "Waiting", look: "number", of: (queue) => count(queue.waiting) },
+  {
+    name: "Share due",
+    look: "number",
+    title: "The part of the cluster that its weight gives it",
+    of: (queue) => percent(queue.due),
+  },
+  { name: "GPU hours", look: "number", of: (queue) => count(queue.used_gpu_hours) },
+];
+
+function Debt({ is }: { is: number }) {
+  return <span className={is ? "warn" : "soft"}>{count(is)}</span>;
 }
 
 type Budgeted = Pick<QueueRow, "name" | "budget">;
+type WithBudget = Budgeted & { budget: BudgetRow };
+
+const BUDGETS: Column<WithBudget>[] = [
+  { name: "Queue", look: "tight", of: ({ name }) => <b>{name}</b> },
+  {
+    name: "Spent",
+    of: ({ budget }) => (
+      <span className="metered">
+        <Meter of={budget.amount} parts={[budget.spent]} />
+        <span className="tight">
+          {count(budget.spent)} of {count(budget.amount)} {budget.unit}
+        </span>
+      </span>
+    ),
+  },
+  {
+    name: "Left",
+    look: "number",
+    of: ({ budget }) => (
+      <span className={budget.is_spent ? "bad" : undefined}>{count(budget.left)}</span>
+    ),
+  },
+  { name: "Runs out", look: "tight", of: ({ budget }) => <RunsOut is={budget} /> },
+  {
+    name: "Renewed",
+    look: "tight",
+    of: ({ budget }) => (budget.renewed_at ? day(budget.renewed_at) : "never"),
+  },
+  { name: "When it is spent", look: "wide soft", of: ({ budget }) => budget.effect },
+];
+
+function RunsOut({ is: budget }: { is: BudgetRow }) {
+  if (budget.is_spent) return <span className="bad">it is spent</span>;
+  if (!budget.runs_out_at) return <span className="soft">not in its time</span>;
+  return (
+    <span className="warn" title={full(budget.runs_out_at)}>
+      {day(budget.runs_out_at)}, if what is held is held on
+    </span>
+  );
+}
 
 export function Budgets({ queues }: { queues: readonly Budgeted[] }) {
-  const with_ = queues.filter(
-    (queue): queue is Budgeted & { budget: BudgetRow } => queue.budget !== null,
-  );
+  const with_ = queues.filter((queue): queue is WithBudget => queue.budget !== null);
   return (
     <Card title="Budgets" bare>
       {with_.length ? (
-        <Scroll of="Budgets">
-          <table>
-            <thead>
-              <tr>
-                <th>Queue</th>
-                <th>Spent</th>
-                <th className="number">Left</th>
-                <th>Runs out</th>
-                <th>Renewed</th>
-                <th>When it is spent</th>
-              </tr>
-            </thead>
-            <tbody>
-              {with_.map(({ name, budget }) => (
-                <tr key={name}>
-                  <td className="tight">
-                    <b>{name}</b>
-                  </td>
-                  <td>
-                    <span className="metered">
-                      <Meter of={budget.amount} parts={[budget.spent]} />
-                      <span className="tight">
-                        {count(budget.spent)} of {count(budget.amount)} {budget.unit}
-                      </span>
-                    </span>
-                  </td>
-                  <td className={budget.is_spent ? "number bad" : "number"}>
-                    {count(budget.left)}
-                  </td>
-                  <td className="tight">
-                    {budget.is_spent ? (
-                      <span className="bad">it is spent</span>
-                    ) : budget.runs_out_at ? (
-                      <span className="warn" title={full(budget.runs_out_at)}>
-                        {day(budget.runs_out_at)}, if what is held is held on
-                      </span>
-                    ) : (
-                      <span className="soft">not in its time</span>
-                    )}
-                  </td>
-                  <td className="tight">{budget.renewed_at ? day(budget.renewed_at) : "never"}</td>
-                  <td className="soft">{budget.effect}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table of="Budgets" rows={with_} keyOf={({ name }) => name} columns={BUDGETS} />
       ) : (
         <Empty>No queue has a budget.</Empty>
       )}

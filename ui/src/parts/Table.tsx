@@ -1,5 +1,5 @@
-/** Tables. On a phone, a table that holds sentences is a stack: each cell below the other, under its
- * name, so that nothing is cut at the edge. */
+/** Tables. On a phone, a table that holds sentences or many columns is a stack: each cell below the
+ * other, under its name, so that nothing is cut at the edge. */
 
 import type { ReactNode } from "react";
 import { Scroll } from "./basic";
@@ -25,13 +25,16 @@ interface Props<Row> {
   titleOf?: (row: Row) => string;
 }
 
+/** Columns of numbers that a phone has room for. */
+const FEW = 5;
+
 const isWide = <Row,>({ look }: Column<Row>): boolean =>
   typeof look === "string" && look.split(" ").includes("wide");
 
 export function Table<Row>({ of, rows, keyOf, columns, titleOf }: Props<Row>) {
   return (
     <Scroll of={of}>
-      <table className={columns.some(isWide) ? "stacks" : undefined}>
+      <table className={columns.length > FEW || columns.some(isWide) ? "stacks" : undefined}>
         <thead>
           <tr>
             {columns.map((one) => (

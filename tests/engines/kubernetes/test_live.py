@@ -189,8 +189,13 @@ def test_what_is_preempted_goes_on_where_there_is_room(ours: Team) -> None:
     ours.until_running(id)
     (pod,) = ours.pods(id)
     taken = pod["spec"]["nodeName"]
-    container = {"name": "theirs", "image": IMAGE, "command": ["sleep", "3600"]}
-    container["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
+    limits = {"limits": {"nvidia.com/gpu": "2"}}
+    container = {
+        "name": "theirs",
+        "image": IMAGE,
+        "command": ["sleep", "3600"],
+        "resources": limits,
+    }
     where = {"kubernetes.io/hostname": taken}
     spec = {"containers": [container], "restartPolicy": "Never", "nodeSelector": where}
     made = ours.kube.create("pods", {"metadata": {"name": "higher"}, "spec": spec}, "default")

@@ -275,6 +275,23 @@ def test_an_end_on_a_node_that_is_not_ready_is_recorded_by_the_next_head(
     until(lambda: ours.house.node("gpu1").liveness == "alive")
 
 
+def test_an_admin_removes_what_a_cluster_has_left_by_its_label(ours: Team) -> None:
+    """The command is that of deploy/kubernetes/README.md; here the head has only been killed."""
+    id = ours.house.submit("left", HOUR)
+    ours.until_running(id)
+    ours.house.kill_head()
+    label = f"corral.dev/cluster={ours.pods(id)[0]['metadata']['labels']['corral.dev/cluster']}"
+    kinds = "jobs,pods,secrets,configmaps"
+    text = ROLES.with_name("README.md").read_text()
+    assert f"delete {kinds} -l corral.dev/cluster=" in text
+    done = ours.kube.kubectl("delete", kinds, "-l", label, "--grace-period=1", "--wait=false")
+    assert done.returncode == 0, done.stderr
+    until(lambda: not ours.left() and not ours.kube.all("configmaps"))
+    ours.house.up()
+    until(lambda: len(ours.kube.all("configmaps")) == 1)
+    until(lambda: ours.pods(id))  # nothing of the attempt was left, so it begins anew
+
+
 def test_an_end_on_a_node_that_was_deleted_is_recorded_by_the_next_head(ours: Team) -> None:
     flag = ours.claim("shared") / "reclaimed"
     ours.kube.add_node("spot", gpus=4, labels=LABELS)

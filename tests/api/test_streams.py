@@ -131,7 +131,13 @@ def test_a_log_is_resumed_behind_the_last_piece_that_was_read(
         again = Reader(head, path, **headers)
         assert again.over.wait(PATIENCE_SECONDS)
         assert again.text() == "second\n"
-    last: dict[str, Any] = {"rank": None, "attempt": None, "data": "", "end": "RUNNING", "times": []}
+    last: dict[str, Any] = {
+        "rank": None,
+        "attempt": None,
+        "data": "",
+        "end": "RUNNING",
+        "times": [],
+    }
     assert again.data()[-1] == last
 
 

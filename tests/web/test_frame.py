@@ -66,6 +66,20 @@ def test_a_wrong_token_is_explained_to_a_person_at_a_browser(visit: Visit) -> No
     visit.wrong[:] = [one for one in visit.wrong if "401" not in one]
 
 
+def test_another_user_is_told_who_may_read_a_log_and_sees_no_outputs(
+    visit: Visit, here: House
+) -> None:
+    """Without a request that is refused, which `visit` would find in the console."""
+    here.ok("user", "add", "carla")
+    id = here.submit("private", "echo mine > result", resources={"cpu": 0.1})
+    here.until_over(id)
+    page = visit.page
+    log_in(page, visit, here, "carla", path=f"/jobs/{id}")
+    expect(page.get_by_text(re.compile("Only .* and operators may read the log"))).to_be_visible()
+    expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
+    expect(page.get_by_role("heading", name="Kept outputs")).to_have_count(0)
+
+
 def test_buttons_say_why_a_viewer_may_not_press_them(
     visit: Visit, here: House, lasting: str
 ) -> None:

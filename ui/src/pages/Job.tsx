@@ -58,7 +58,7 @@ function Parts({ job }: { job: JobDetail }) {
         <Timeline job={job} />
       </div>
       {range && <Training job={job} range={range} />}
-      <Logs job={job} />
+      {job.run === null ? <NoLogs owner={job.owner} /> : <Logs job={job} />}
       <Gpus job={job} />
       {range && <Machines job={job} range={range} />}
       <Outputs job={job} />
@@ -67,6 +67,15 @@ function Parts({ job }: { job: JobDetail }) {
       <Checkpoints job={job} />
       <Receipts job={job} />
     </div>
+  );
+}
+
+/** Another's log is asked for by nobody who may not read it. */
+function NoLogs({ owner }: { owner: string }) {
+  return (
+    <Card title="Logs">
+      <Empty>Only {owner} and operators may read the log and the outputs of this job.</Empty>
+    </Card>
   );
 }
 

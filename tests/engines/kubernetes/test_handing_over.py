@@ -15,6 +15,7 @@ from corral.engines.kubernetes.namespaces import Namespace
 from corral.engines.kubernetes.settings import KubernetesSettings
 from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang
 from tests.kube.cluster import NAMESPACE, Cluster, kubernetes
+from tests.kube.kinds import Json
 from tests.patience import PATIENCE_SECONDS
 
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
@@ -49,18 +50,31 @@ def handed(cluster: Cluster, key: AttemptKey, *tokens: str) -> list[tuple[str, s
     return cluster.server.asked[before:]
 
 
-def token_of(cluster: Cluster, key: AttemptKey) -> str:
+def found(cluster: Cluster, key: AttemptKey) -> Json:
+    """The Secret of the attempt."""
     name = names.name_of(CLUSTER, key)
-    (found,) = (one for one in cluster.all("secrets") if one["metadata"]["name"] == name)
-    return str(found["data"]["token"])
+    (one,) = (one for one in cluster.all("secrets") if one["metadata"]["name"] == name)
+    return one
+
+
+def token_of(cluster: Cluster, key: AttemptKey) -> str:
+    return str(found(cluster, key)["data"]["token"])
+
+
+def is_noted(cluster: Cluster, key: AttemptKey) -> bool:
+    return names.HANDED in found(cluster, key)["metadata"].get("annotations", {})
 
 
 def key_of(number: int) -> AttemptKey:
     return JobId(f"j{number}"), AttemptNumber(1)
 
 
-def test_it_takes_two_calls(cluster: Cluster) -> None:
-    assert handed(cluster, key_of(1), "Zmlyc3Q=") == [("POST", SECRETS), ("POST", JOBS)]
+def test_its_job_is_the_second_call_and_what_is_noted_comes_after(cluster: Cluster) -> None:
+    own = f"{SECRETS}/{names.name_of(CLUSTER, key_of(1))}"
+    assert handed(cluster, key_of(1), "Zmlyc3Q=") == [
+        ("POST", SECRETS), ("POST", JOBS), ("PUT", own),
+    ]  # fmt: skip
+    assert is_noted(cluster, key_of(1))
 
 
 def test_what_was_handed_over_already_keeps_its_token(cluster: Cluster) -> None:
@@ -76,4 +90,5 @@ def test_a_secret_without_its_job_gets_the_newest_token(cluster: Cluster) -> Non
     cluster.create("secrets", left)
     asked = handed(cluster, key_of(3), "c2Vjb25k")
     assert token_of(cluster, key_of(3)) == "c2Vjb25k"
-    assert asked[-1] == ("POST", JOBS)
+    assert ("POST", JOBS) in asked
+    assert is_noted(cluster, key_of(3))

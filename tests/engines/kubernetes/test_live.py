@@ -146,6 +146,23 @@ def test_a_job_that_kubernetes_does_not_take_now_is_handed_over_later(ours: Team
     assert ours.house.until_over(id).state == "DONE"
 
 
+def test_what_was_not_handed_over_before_the_head_died_is_handed_over_by_the_next(
+    ours: Team,
+) -> None:
+    """Its Secret is there, and no Job: a quota refuses it, or the head dies between the two."""
+    hard = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
+    ours.kube.create("resourcequotas", hard)
+    id = ours.house.submit("next", "true", nodes=2)
+    until(lambda: "exceeded quota: jobs" in ours.why(id))
+    ours.house.kill_head()
+    ours.kube.delete("resourcequotas", "jobs")
+    assert ours.left() == [ours.kube.all("secrets")[0]["metadata"]["name"]]
+    ours.house.up()
+    job = ours.house.until_over(id)
+    assert (job.state, job.attempt) == ("DONE", 1)
+    ours.until_nothing_is_left()
+
+
 @pytest.mark.soak
 def test_a_job_that_a_webhook_denies_fails_with_its_words(ours: Team) -> None:
     def deny(object: object) -> str:

@@ -426,6 +426,28 @@ def test_a_closed_node_has_what_it_has_and_says_why_it_takes_nothing() -> None:
     assert (word.closed, word.capacity) == ("it is cordoned", node(A).inventory)
 
 
+def test_what_was_never_handed_over_is_handed_over_by_the_next_head() -> None:
+    desk = Desk()
+    desk.look(Look(nodes=(node(A), node(B)), tickets=(), unsent=(KEY,)), 0.0)
+    run_on(desk)
+    assert [launch.seat.node for launch in desk.due(0.0).submit[0]] == [A, B]
+    desk = Desk()
+    desk.look(Look(nodes=(node(A), node(B)), tickets=(), kept=(KEY,)), 0.0)
+    run_on(desk)
+    assert desk.due(0.0).submit == ()  # it may have run
+
+
+def test_what_was_never_handed_over_and_is_to_stop_is_forgotten() -> None:
+    desk = Desk()
+    desk.look(Look(nodes=(node(A), node(B)), tickets=(), unsent=(KEY,)), 0.0)
+    stop_on(desk, 1.0)
+    seen = seen_on(desk, A)
+    assert seen is not None
+    assert seen.phase == Phase.REFUSED
+    settle_on(desk, 2.0, A, B)
+    assert desk.due(2.0).forget == (KEY,)
+
+
 def test_a_dead_node_is_proven_and_a_silent_one_says_nothing() -> None:
     desk = Desk()
     nodes = (node(A, down="NODE_FAIL"), node(B, silent=True))

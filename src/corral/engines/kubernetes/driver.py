@@ -26,6 +26,7 @@ from corral.engines.kubernetes.namespaces import (
     NO_ANSWER,
     RETRY_SECONDS,
     Namespace,
+    is_handed_over,
 )
 from corral.engines.kubernetes.queue_namespaces import QueueNamespaces, key_of
 from corral.engines.kubernetes.rights import missing_rights
@@ -125,11 +126,13 @@ class KubernetesDriver:
         secrets = [one for space in spaces for one in spaces.counted(space, space.secrets)]
         seen = tickets.tickets_of(jobs, pods, events)
         known = {ticket.key for ticket in seen}
+        kept = {key: is_handed_over(one) for one in secrets if (key := key_of(one)) is not None}
         waiting = [_waiting(key, one.why) for key, one in self.held.items() if key not in known]
         return Look(
             nodes=(*found, *gone),
             tickets=(*seen, *waiting),
-            kept=tuple(key for one in secrets if (key := key_of(one)) is not None),
+            kept=tuple(key for key, is_sent in kept.items() if is_sent or key in known),
+            unsent=tuple(key for key, is_sent in kept.items() if not is_sent and key not in known),
             troubles=tuple(self.spaces.troubles()),
         )
 

@@ -17,6 +17,7 @@ ATTEMPT: Final = "corral.dev/attempt"
 NAME: Final = "corral.dev/name"  # of the job, as its user wrote it
 OWNER: Final = "corral.dev/owner"
 NODES: Final = "corral.dev/nodes"  # of the gang, by node rank: JSON
+HANDED: Final = "corral.dev/handed-over"  # on a Secret: its Job has been made
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -182,12 +183,14 @@ class Namespace:
         """Make the Secret, then the Job, unless an earlier try has made it.
 
         A Job is there only with its Secret, which is made before it and removed after it. So two
-        calls do where no earlier try was.
+        calls do where no earlier try was. A third one notes on the Secret that there was a Job:
+        without that, the next head knows that it may make one.
 
         Raises: NotTaken, Trouble.
         """
         name = names.name_of(self.cluster, key)
-        if await self.access.create(secret, namespace=self.name) is None:
+        kept = await self.access.create(secret, namespace=self.name)
+        if kept is None:
             if await self.access.find(Job, name, namespace=self.name) is not None:
                 return  # an earlier try did it, and its answer was lost
             await self.access.put(
@@ -200,6 +203,18 @@ class Namespace:
             raise
         if made is not None:
             self.jobs.put(made)
+        with suppress(Trouble, NotTaken):  # the Job is there, which says the same while it is
+            await self._note_handed_over(kept or secret, is_newest=kept is not None)
+
+    async def _note_handed_over(self, secret: Secret, *, is_newest: bool) -> None:
+        """`is_newest`: it is as the server has answered. Raises: NotTaken, Trouble."""
+        assert secret.metadata is not None
+        secret.metadata.annotations = {**(secret.metadata.annotations or {}), names.HANDED: "true"}
+        if is_newest:
+            client: Any = self.access.client
+            await self.access.ask(client.replace(secret, namespace=self.name))
+        else:
+            await self.access.put(secret, is_handed_over, namespace=self.name)
 
     async def cancel(self, key: AttemptKey) -> None:
         """Delete the Job and its pods. Raises: Trouble."""
@@ -225,3 +240,9 @@ class Namespace:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def is_handed_over(secret: Secret) -> bool:
+    """Whether the Secret says that its Job has been made, be it there now or not."""
+    assert secret.metadata is not None
+    return names.HANDED in (secret.metadata.annotations or {})

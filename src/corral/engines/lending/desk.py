@@ -87,6 +87,8 @@ class Desk:
         for node in self._spoken_at.keys() - self.nodes.keys():
             del self._spoken_at[node]
         tickets = {ticket.key: ticket for ticket in look.tickets}
+        for key in look.unsent:
+            self._handed(key)  # it is handed over once it is wanted, or forgotten
         for key in (*tickets, *look.kept):
             handed = self._handed(key)
             handed.submitted = handed.submitted or not handed.handing

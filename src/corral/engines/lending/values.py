@@ -76,12 +76,14 @@ class Ticket:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """All that the batch system says now. `kept`: attempts of which a folder or a Secret is left:
-    they were handed over, or were about to be. `troubles`: sentences about what of the batch system
-    cannot be used now, while the rest of it can."""
+    they were handed over, or were about to be. `unsent`: those of which that is left and which were
+    never handed over, for certain. `troubles`: sentences about what of the batch system cannot be
+    used now, while the rest of it can."""
 
     nodes: tuple[LentNode, ...]
     tickets: tuple[Ticket, ...]
     kept: tuple[AttemptKey, ...] = ()
+    unsent: tuple[AttemptKey, ...] = ()
     troubles: tuple[str, ...] = ()
 
 

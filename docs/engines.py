@@ -1,5 +1,5 @@
-"""Writes docs/engines.md from a run of the engines' contract: `make engines`. With the name of an
-engine only that one is run, and its column written.
+"""Writes docs/engines.md from a run of the engines' contract: `make engines`. With names of
+engines only those are run, and their columns written.
 
 Every engine makes the same statements true, each with its real component; the page tells what was
 seen: yes, or why not.
@@ -114,6 +114,15 @@ def told(text: str, groups: Mapping[str, Iterable[str]]) -> list[Outcome]:
     return found
 
 
+def renewed(known: Iterable[Outcome], fresh: Iterable[Outcome]) -> list[Outcome]:
+    """Return `known` with the engines of `fresh` replaced, each in the column that it had."""
+    known, fresh = list(known), list(fresh)
+    columns = list(dict.fromkeys(one.engine for one in [*known, *fresh]))
+    run = {one.engine for one in fresh}
+    found = [*(one for one in known if one.engine not in run), *fresh]
+    return sorted(found, key=lambda one: columns.index(one.engine))
+
+
 def main() -> None:
     asked = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -124,8 +133,7 @@ def main() -> None:
         if not report.exists():
             sys.exit(code)
         known = told(PAGE.read_text(), statements()) if asked else []
-        kept = [one for one in known if one.engine not in asked]
-        PAGE.write_text(page(statements(), [*kept, *outcomes(report)]))
+        PAGE.write_text(page(statements(), renewed(known, outcomes(report))))
 
 
 if __name__ == "__main__":

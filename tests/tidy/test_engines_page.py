@@ -38,6 +38,16 @@ def test_what_the_page_tells_is_read_back() -> None:
     assert made.page(made.statements(), made.told(page, made.statements())) == page
 
 
+def test_engines_that_were_run_alone_keep_their_columns_and_the_others_stay() -> None:
+    made = engines()
+    known = [made.Outcome("test_a", name, "") for name in ("x", "y", "z")]
+    fresh = [made.Outcome("test_a", name, "no root") for name in ("y", "x")]
+    found = made.renewed(known, fresh)
+    assert [(one.engine, one.why) for one in found] == [
+        ("x", "no root"), ("y", "no root"), ("z", ""),
+    ]  # fmt: skip
+
+
 def test_a_reason_is_told_once() -> None:
     made = engines()
     seen = [made.Outcome("test_a", "x", ""), made.Outcome("test_a", "y", "no root")]

@@ -17,13 +17,13 @@ ENGINES: dict[str, Callable[[], AbstractContextManager[Landlord]]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", help="the contract of this engine alone")
+    parser.addoption("--engine", action="append", help="of this engine alone; may be repeated")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "landlord" in metafunc.fixturenames:
-        one = metafunc.config.getoption("--engine", default=None)
-        names = [name for name in ENGINES if one in (None, name)]
+        asked = metafunc.config.getoption("--engine", default=None)
+        names = [name for name in ENGINES if not asked or name in asked]
         short = metafunc.module.__name__.endswith("test_users")
         marked = [pytest.param(name, marks=_marks(name, short=short)) for name in names]
         metafunc.parametrize("landlord", marked, indirect=True, scope="session")

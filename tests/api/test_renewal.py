@@ -134,3 +134,5 @@ def test_the_agent_of_one_attempt_takes_another_token_once_and_the_first_counts_
         assert ask(head, token, "GET", "/v1/agents/forgotten").status_code == code
     refused = renew(head, first, FRESH + "-of-a-rank")
     assert refused.json()["error"]["code"] == "token_revoked"
+    for method, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/nodes")):
+        assert ask(head, FRESH, method, path, json={}).status_code == 403

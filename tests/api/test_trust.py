@@ -1,6 +1,8 @@
-"""What a part may tell of: GPUs that are its attempt's, and nothing else of the node."""
+"""What a part may tell of, and ask for: its own attempt, and nothing else of the node."""
 
-from corral.api.trust import believed_signals
+from corral.api.trust import believed, believed_signals, holds, needs_snapshot
+from corral.domain.attempt import Exit
+from corral.domain.facts import Phase, Seen
 from corral.domain.ids import AttemptNumber, NodeId
 from corral.domain.part import part_of
 from corral.domain.signals import Signal, SignalKind
@@ -28,3 +30,19 @@ def test_of_a_parts_signals_those_of_its_own_gpus_count_and_as_its_own() -> None
     assert believed_signals(cluster.world, fenced, told) == ()
     assert believed_signals(cluster.world, part_of(NodeId("n2"), (mine, FIRST)), told) == ()
     assert believed_signals(cluster.world, N1, told) == ()
+
+
+def test_a_part_speaks_for_its_own_attempt_and_is_given_what_that_needs_alone() -> None:
+    """Whoever shows its token: in a pod its ranks may have the account of its agent."""
+    cluster = Cluster(node("n1"))
+    mine = cluster.submit(gang(gpus=1, workdir="a" * 64))
+    other = cluster.submit(gang(gpus=1, workdir="b" * 64))
+    part, world = part_of(N1, (mine, FIRST)), cluster.world
+    ended = [
+        Seen(key=(job, FIRST), phase=Phase.ENDED, exits=((0, Exit(code=0)),))
+        for job in (mine, other)
+    ]
+    assert believed(world, part, ended) == ((ended[0],), 1)
+    assert [holds(world, part, job, FIRST) for job in (mine, other)] == [True, False]
+    assert [needs_snapshot(world, part, digit * 64) for digit in "ab"] == [True, False]
+    assert [needs_snapshot(world, N1, digit * 64) for digit in "ab"] == [True, True]

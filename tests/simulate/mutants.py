@@ -357,8 +357,8 @@ CHARGES = [
     Mutant(
         "the recorded exit code is not the true one",
         "reconcile.attempts:_finish",
-        "reason=_doubt(parts),\n        exit_code=0",
-        "reason=_doubt(parts),\n        exit_code=1",
+        "reason=doubt.reason,\n        exit_code=0",
+        "reason=doubt.reason,\n        exit_code=1",
         "I5",
     ),
 ]

@@ -23,9 +23,10 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root changes accounts"),
 ]
 SECRET = "canary-of-ann"
+OWN = f"own-{os.getpid()}"  # no other worker or copy of these tests writes it
 HOLD = (
-    f"echo {SECRET} > /tmp/own; echo {SECRET} > /var/tmp/own; echo {SECRET} > /dev/shm/own; "
-    f"echo {SECRET} > ~/own; echo {SECRET} > own; chmod 644 ~/own own /tmp/own; "
+    f"echo {SECRET} > /tmp/{OWN}; echo {SECRET} > /var/tmp/{OWN}; echo {SECRET} > /dev/shm/{OWN}; "
+    f"echo {SECRET} > ~/{OWN}; echo {SECRET} > {OWN}; chmod 644 ~/{OWN} {OWN} /tmp/{OWN}; "
     f"ARGUMENT={SECRET} sh -c 'echo ready; sleep 3600; :' {SECRET}"
 )
 
@@ -73,11 +74,11 @@ async def test_nothing_of_one_user_is_within_reach_of_another(node_dir: Path) ->
         home = f"{here.dir}/homes/200001"
         looks = [
             "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' ' '",
-            "ls -lR /tmp/. /var/tmp/. /dev/shm/. | grep -w own",
-            "cat /tmp/own /var/tmp/own /dev/shm/own",
-            f"cat {home}/own; ls {home}",
-            f"cat {folder}/work/own {folder}/logs/rank-0.log {folder}/launch.json",
-            f"cat {folder}/{TMP}/tmp/own {folder}/journal.jsonl",
+            f"ls -lR /tmp/. /var/tmp/. /dev/shm/. | grep -w {OWN}",
+            f"cat /tmp/{OWN} /var/tmp/{OWN} /dev/shm/{OWN}",
+            f"cat {home}/{OWN}; ls {home}",
+            f"cat {folder}/work/{OWN} {folder}/logs/rank-0.log {folder}/launch.json",
+            f"cat {folder}/{TMP}/tmp/{OWN} {folder}/journal.jsonl",
         ]
         output = await said(here, "bob", 200_002, "; ".join(f"({one})" for one in looks))
         assert SECRET not in output
@@ -98,14 +99,14 @@ async def test_nothing_of_one_user_is_within_reach_of_another(node_dir: Path) ->
 async def test_ranks_and_shells_of_an_attempt_share_what_is_its_own(node_dir: Path) -> None:
     async with two_users(node_dir) as (here, key):
         reader, writer = await here.supervisor.attach(
-            key, 0, True, command="cat /tmp/own /dev/shm/own; echo $$ $HOME"
+            key, 0, True, command=f"cat /tmp/{OWN} /dev/shm/{OWN}; echo $$ $HOME"
         )
         shown = (await reader.read()).decode()
         writer.close()
         assert shown.count(SECRET) == 2
         assert int(shown.split()[-2]) < 1000  # of its own numbering
-        assert (here.work(key).parent / TMP / "tmp" / "own").read_text().strip() == SECRET
-        assert not Path("/tmp/own").exists()
+        assert (here.work(key).parent / TMP / "tmp" / OWN).read_text().strip() == SECRET
+        assert not Path(f"/tmp/{OWN}").exists()
 
 
 async def test_in_an_image_too_processes_and_shared_memory_are_the_attempts_own(
@@ -114,7 +115,7 @@ async def test_in_an_image_too_processes_and_shared_memory_are_the_attempts_own(
     async with two_users(node_dir) as (here, _):
         launch = launch_of(
             "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' ' '; ls -a /dev/shm /tmp; "
-            "echo mine > /dev/shm/own; ls -d /proc/self /etc",
+            f"echo mine > /dev/shm/{OWN}; ls -d /proc/self /etc",
             "bob",
         )
         work, root = here.work(launch.key), node_dir / "unpacked"
@@ -132,17 +133,17 @@ async def test_in_an_image_too_processes_and_shared_memory_are_the_attempts_own(
         ended = await here.ended(launch.key)
         assert [end.code for _, end in ended.exits] == [0], (ended, here.log(launch.key))
         assert SECRET not in here.log(launch.key)
-        assert "own\n" not in here.log(launch.key)
-        assert not Path("/dev/shm/own").exists()
+        assert f"{OWN}\n" not in here.log(launch.key)
+        assert not Path(f"/dev/shm/{OWN}").exists()
 
 
 async def test_a_node_may_share_tmp_but_not_processes(node_dir: Path) -> None:
     async with two_users(node_dir, tmp="shared") as (here, key):
         try:
-            output = await said(here, "bob", 200_002, "cat /tmp/own; cat /proc/[0-9]*/cmdline")
+            output = await said(here, "bob", 200_002, f"cat /tmp/{OWN}; cat /proc/[0-9]*/cmdline")
             assert output.count(SECRET) == 1
         finally:
-            for place in ("/tmp/own", "/var/tmp/own", "/dev/shm/own"):
+            for place in (f"/tmp/{OWN}", f"/var/tmp/{OWN}", f"/dev/shm/{OWN}"):
                 Path(place).unlink()
 
 

@@ -1,5 +1,6 @@
 """Work folders on a node: what counts as written, what is sent, and what is kept."""
 
+import asyncio
 import io
 import os
 import subprocess
@@ -12,10 +13,12 @@ import pytest
 from corral.agent.outputs.keep import KeptWorks
 from corral.agent.outputs.record import read_record, write_record
 from corral.agent.outputs.send import ABSENT, REFUSED
+from corral.agent.outputs.serve import AT_ONCE, OutputServer
 from corral.agent.outputs.walk import list_written, sift
 from corral.agent.shim.begun import record_begin
-from corral.domain.ids import UserName
+from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.kept_work import WorkLimits
+from corral.wire.channel import FilesNow
 
 NOBODY = 65534
 ANN = UserName("ann")
@@ -179,3 +182,25 @@ def test_a_record_is_written_whole(folder: Path) -> None:
     write_record(folder, record)
     assert read_record(folder) == record
     assert not (folder / ".work.json").exists()
+
+
+class LeavingReader:
+    """A connection whose reader takes one frame, dawdles, and is gone."""
+
+    async def send(self, frame: bytes) -> None:
+        await asyncio.sleep(0.3)  # meanwhile the helper fills what is between
+        raise ConnectionResetError
+
+
+async def test_a_reader_who_leaves_gives_its_place_back(tmp_path: Path) -> None:
+    """With more bytes between the helper and the reader than a paused stream reads to the end."""
+    work = tmp_path / "j1.1" / "work"
+    work.mkdir(parents=True)
+    with (work / "big").open("wb") as big:
+        big.truncate(64 * 1024**2)
+    server = OutputServer(tmp_path)
+    wish = FilesNow(session="s", job=JobId("j1"), attempt=AttemptNumber(1), path="big")
+    async with asyncio.timeout(30):
+        for _ in range(AT_ONCE + 1):
+            with pytest.raises(ConnectionResetError):
+                await server.serve(wish, LeavingReader())  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ async def _counted(limit: int, folders: Sequence[str], command: Sequence[str]) -
     finally:
         with contextlib.suppress(ProcessLookupError):
             helper.kill()
-        await helper.wait()
+        await helper.communicate()  # `wait` alone hangs where the stream is paused
     return {str(folder): int(taken) for folder, taken in answer.items()}
 
 

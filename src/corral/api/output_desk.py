@@ -55,8 +55,10 @@ class Transfer:
 
     async def close(self) -> None:
         """Let go of the agent, wherever the stream is."""
-        await self.pieces.aclose()
-        self.ended()
+        try:
+            await self.pieces.aclose()
+        finally:
+            self.ended()
 
 
 class OutputDesk:

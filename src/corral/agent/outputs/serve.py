@@ -80,4 +80,4 @@ class OutputServer:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 helper.kill()
-            await helper.wait()
+            await helper.communicate()  # `wait` alone hangs where the stream is paused

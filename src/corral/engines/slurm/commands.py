@@ -115,7 +115,7 @@ class Commands:
             if running.returncode is None:
                 with suppress(ProcessLookupError):
                     running.kill()
-                await running.wait()
+                await running.communicate()  # `wait` alone hangs where a stream is paused
         assert running.returncode is not None
         return running.returncode, out.decode(errors="replace"), _last_line(said)
 

@@ -8,15 +8,17 @@ power the same as `python -m corral.agent --kill NODE_DIR`: SIGKILL for all of i
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
@@ -32,6 +34,7 @@ KILL_AT: Final = 0.4  # of all steps, and not before a save is recorded
 POLL_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 240.0  # without a step: a busy machine is slow, not stuck
 LINE_SECONDS: Final = 4.0  # between two lines of progress where no terminal shows a bar
+END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NEXT_COMMANDS: Final = """
 Next, with a cluster of your own on this machine:
   . .venv/bin/activate
@@ -97,28 +100,62 @@ class Report:
 class Lines:
     """Progress in lines, for output that is not a terminal: a bar is not seen there."""
 
-    def __init__(self, console: Console, name: str, steps: int) -> None:
+    def __init__(self, console: Console, name: str) -> None:
         self.console = console
         self.name = name
-        self.steps = steps
         self.began = time.monotonic()
         self.shown_at = self.began
 
-    def show(self, step: int) -> None:
+    def show(self, doing: str) -> None:
         now = time.monotonic()
         if self.console.is_terminal or now < self.shown_at + LINE_SECONDS:
             return
         self.shown_at = now
-        text = f"  {self.name}: step {step} of {self.steps}, {now - self.began:.0f} s"
+        text = f"  {self.name}: {doing}, {now - self.began:.0f} s"
         self.console.print(text, style="dim", markup=False)
 
 
+@dataclass(kw_only=True)
+class Signals:
+    """Signals that end the demo. They are only recorded, so that no command is cut short."""
+
+    number: int = 0
+
+    def catch(self) -> None:
+        for number in END_SIGNALS:
+            signal.signal(number, self._record)
+
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+
+    def check(self) -> None:
+        """Raises: SystemExit after a signal."""
+        if self.number:
+            raise SystemExit(128 + self.number)
+
+
+def doing_of(job: Any, steps: int) -> str:
+    """What the job is doing now, in words."""
+    if job.progress is not None:
+        return f"step {job.progress.step} of {steps}"
+    if job.state == "RUNNING":
+        return "starting Python and PyTorch"
+    if job.state == "STARTING":
+        return f"starting on {', '.join(job.nodes)}"
+    if job.state == "RECOVERING":
+        return "stopping what is left of the attempt"
+    return f"waiting in the queue: {job.reason}" if job.reason else "waiting in the queue"
+
+
 class Demo:
-    def __init__(self, root: Path, layout: Layout, steps: int, console: Console) -> None:
+    def __init__(
+        self, root: Path, layout: Layout, steps: int, console: Console, signals: Signals
+    ) -> None:
         self.root = root
         self.layout = layout
         self.steps = steps
         self.console = console
+        self.signals = signals
         self.client = corral.Client(dir=root)
 
     def spec(self, name: str) -> dict[str, Any]:
@@ -142,13 +179,14 @@ class Demo:
         last_step, stepped_at = -1, time.monotonic()
         with self._bar(name) as advance:
             while not self._look(run, lose_a_node=lose_a_node):
-                advance(run.steps)
+                self.signals.check()
+                advance(run)
                 if run.steps != last_step:
                     last_step, stepped_at = run.steps, time.monotonic()
                 if time.monotonic() > stepped_at + PATIENCE_SECONDS:
                     raise SystemExit(f"{name} makes no step: {run.job.reason or run.job.state}")
                 time.sleep(POLL_SECONDS)
-            advance(run.steps)
+            advance(run)
         telling.join(2.0)
         if run.job.state != "DONE":
             for piece in self.client.logs(run.id, tail=20):
@@ -198,11 +236,13 @@ class Demo:
         )
         with Progress(*columns, console=self.console, transient=False) as progress:
             task = progress.add_task(name, total=self.steps)
-            lines = Lines(self.console, name, self.steps)
+            lines = Lines(self.console, name)
 
-            def advance(step: int) -> None:
-                progress.update(task, completed=step)
-                lines.show(step)
+            def advance(run: Run) -> None:
+                doing = doing_of(run.job, self.steps)
+                shown = name if run.job.progress is not None or run.job.is_over else doing
+                progress.update(task, description=shown, completed=run.steps)
+                lines.show(doing)
 
             yield advance
 
@@ -213,26 +253,50 @@ class Demo:
         return found
 
 
-def corral_command(*words: str) -> None:
-    done = subprocess.run([str(CORRAL), *words], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"corral {' '.join(words)}\n{done.stdout}{done.stderr}")
+def corral_command(console: Console, *words: str) -> None:
+    """Run it to its end, also where a signal comes meanwhile. Raises: SystemExit if it fails."""
+    lines = Lines(console, f"corral {words[0]}")
+    with subprocess.Popen(
+        [str(CORRAL), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the demo alone
+    ) as process:
+        while True:
+            try:
+                said, _ = process.communicate(timeout=LINE_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                with suppress(OSError):  # the terminal may be gone
+                    lines.show("still at it")
+    if process.returncode:
+        raise SystemExit(f"corral {' '.join(words)}\n{said}")
 
 
 @contextmanager
-def cluster(root: Path, layout: Layout) -> Iterator[None]:
+def cluster(root: Path, layout: Layout, console: Console, signals: Signals) -> Iterator[None]:
     """An embedded cluster in the directory, and nothing of it afterwards."""
     pretend = ["--pretend"] if layout.pretend else []
     try:
         corral_command(
+            console,
             "up", "--dir", str(root), "--nodes", str(layout.nodes), "--gpus", str(layout.gpus),
             "--own-disks",
             "--reboot", "5", *pretend,
         )  # fmt: skip
+        signals.check()
         yield
     finally:
-        corral_command("down", "--dir", str(root), "--jobs", "stop", "-y")
-        shutil.rmtree(root, ignore_errors=True)
+        if signals.number:
+            with suppress(OSError):
+                name = signal.Signals(signals.number).name
+                console.print(f"{name}: the cluster is stopped and removed", style="bold red")
+        try:
+            corral_command(console, "down", "--dir", str(root), "--jobs", "stop", "-y")
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
 
 
 def report_of(demo: Demo, disturbed: Run, calm: Run, began: float) -> Report:
@@ -293,10 +357,12 @@ def main() -> int:
     kind = "pretend GPUs" if layout.pretend else "GPUs"
     taken = f"{layout.job_gpus} on {layout.job_nodes} of them"
     console.print(f"{layout.nodes} nodes with {layout.gpus} {kind} each; the job takes {taken}")
+    signals = Signals()
+    signals.catch()
     root = Path(tempfile.mkdtemp(prefix="corral-demo-"))
     console.print("corral up: the head and its nodes start", style="dim")
-    with cluster(root, layout):
-        demo = Demo(root, layout, asked.steps, console)
+    with cluster(root, layout, console, signals):
+        demo = Demo(root, layout, asked.steps, console, signals)
         disturbed = demo.train("tiny-gpt", lose_a_node=True)
         if not disturbed.killed_at:
             raise SystemExit("the job was over before a node could be lost: give it more --steps")

@@ -21,6 +21,7 @@ from corral.domain.errors import (
 from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import After, CheckpointRule, JobSpec, On
+from corral.domain.moment import Moment
 from corral.domain.moves import JobState
 from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
@@ -210,6 +211,11 @@ def test_a_dry_run_names_no_id_of_a_job_that_does_not_exist() -> None:
         assert (
             second.reason.sentence == f"it waits for first to be done, known ({known}) to be done"
         )
+        late = gang("late", begin=Moment(after_seconds=1800.0))
+        (planned,) = head.control.dry_run([late], by=ALICE)
+        assert planned.reason is not None
+        assert planned.reason.code == "BeginTime"
+        assert not planned.reason.suggestions
 
     story(tell())
 

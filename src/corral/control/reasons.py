@@ -32,8 +32,8 @@ def planned_reason(draft: Draft, job: Job) -> Reason:
     """Why it would be held. Jobs of the same submission have no id yet: they go by their names."""
     if job.is_final:  # what it waits for can no longer happen
         return _own_reason(job)
-    if job.reason_code != DEPENDENCY:
-        return held_by(draft, job) or _own_reason(job)
+    if job.reason_code != DEPENDENCY:  # what would help names a job that is not there yet
+        return replace(held_by(draft, job) or _own_reason(job), suggestions=())
     waits = [
         replace(after, job=JobId(after.name), name="") if after.job in draft.jobs else after
         for after in unmet(draft, job.spec)

@@ -64,6 +64,7 @@ class FakeHead:
     heard: bool = True
     takes_logs: bool = True
     named: tuple[str, ...] = ()  # what it says of the heads there are
+    users: tuple[str, ...] = ()  # that it says may submit jobs
     recorded: int = 0  # up to which number it has recorded signals
     wall: float = 0.0  # what its clock shows; 0: it does not say
     hellos: list[Hello] = field(default_factory=list)
@@ -199,7 +200,7 @@ class FakeHead:
                     self.beats.append(beat)
                     self.inventory = beat.inventory or self.inventory
                     if self.heard:
-                        heard = Heard(beat.number, self.named, self.recorded, self.wall)
+                        heard = Heard(beat.number, self.named, self.recorded, self.wall, self.users)
                         await connection.send(encode(heard))
                     if self.wanted is not None and beat.version != self.wanted.version:
                         await self._say_wanted(connection)

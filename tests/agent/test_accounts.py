@@ -54,8 +54,33 @@ def test_a_user_without_an_account_is_refused_and_the_inventory_says_so(tmp_path
     assert said.startswith(f"machine n1: it has no account {UNKNOWN}; run there: useradd")
     assert [user for user, _ in accounts.refused] == [UNKNOWN]
     write_policy(tmp_path, NodePolicy(root="allow", uid_range="200000-200009"))
-    accounts.look()
+    asyncio.run(accounts.look())
     assert accounts.refused == ()
+
+
+@pytest.mark.root
+@as_root
+def test_accounts_of_named_users_are_looked_up_before_any_start(tmp_path: Path) -> None:
+    accounts = accounts_in(tmp_path, NodePolicy(root="allow"))
+    changes: list[tuple[str, ...]] = []
+    accounts.changed = lambda: changes.append(tuple(user for user, _ in accounts.refused))
+    for users in (("root", UNKNOWN), ("root", UNKNOWN), ("root",), ("root", UNKNOWN)):
+        asyncio.run(accounts.watch(users))
+    assert changes == [(UNKNOWN,), (), (UNKNOWN,)]
+    write_policy(tmp_path, NodePolicy(root="allow", uid_range="200000-200009"))
+    asyncio.run(accounts.look())
+    assert accounts.refused == ()
+
+
+@pytest.mark.root
+@as_root
+async def test_the_inventory_names_users_without_an_account(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        assert not here.head.inventory.refused_users
+        here.head.users = ("root", UNKNOWN)
+        await here.until(lambda: UNKNOWN in dict(here.head.inventory.refused_users))
+        here.head.users = ("root",)
+        await here.until(lambda: UNKNOWN not in dict(here.head.inventory.refused_users))
 
 
 @pytest.mark.root

@@ -189,7 +189,7 @@ def test_a_head_that_dies_and_comes_back_elsewhere_learns_all(tmp_path: Path) ->
             assert ended is not None
             assert ended.exits[0][1].code == 7
             assert ended.saves == (save,)
-            assert here.ranks.launched == [ONE, TWO]
+            assert sorted(here.ranks.launched) == [ONE, TWO]  # together, in any order
             assert here.head.hellos[-1].boot == here.head.hellos[0].boot
 
     asyncio.run(story())

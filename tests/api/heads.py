@@ -291,6 +291,7 @@ class Agent:
         self.inventory: Inventory = inventory(gpus)
         self.number = 0
         self.wanted: list[Wanted] = []
+        self.heard = Heard(0)
         self._open = ExitStack()
         self.connection = self._open.enter_context(head.dial(node, "/v1/agents/beats"))
 
@@ -324,6 +325,7 @@ class Agent:
         while True:
             message = self.receive()
             if isinstance(message, Heard) and message.number == self.number:
+                self.heard = message
                 return
 
     def receive(self, timeout: float = PATIENCE_SECONDS) -> Any:

@@ -40,6 +40,32 @@ def by(head: Head, token: str) -> httpx2.Client:
     return httpx2.Client(base_url=head.url, headers=headers, timeout=20, trust_env=False)
 
 
+def test_nodes_are_given_the_users_who_may_submit_and_each_change(head: Head, name: str) -> None:
+    agent = Agent(head, "n1").hello()
+    told: list[str] = []
+
+    def users() -> list[str]:
+        """The newest list, with the next answer."""
+        agent.beat()
+        told[:] = agent.heard.users or told
+        return told
+
+    with head.http() as http:
+        assert name in users()
+        agent.beat()
+        assert not agent.heard.users
+        viewer = http.post("/v1/users", json={"name": f"{name}-v", "role": "viewer"})
+        assert viewer.status_code == 201
+        assert f"{name}-v" not in users()
+        assert http.post("/v1/users", json={"name": f"{name}-b"}).status_code == 201
+        assert {name, f"{name}-b"} <= {*users()}
+        http.patch(f"/v1/users/{name}", json={"disabled": True})
+        assert name not in users()
+        assert http.delete(f"/v1/users/{name}-b").status_code == 200
+        assert f"{name}-b" not in users()
+    agent.close()
+
+
 def test_a_user_is_added_shown_changed_and_removed(head: Head, name: str) -> None:
     with head.http() as http:
         assert error(http.post("/v1/users", json={"name": name})) == (409, "conflict")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pytest
@@ -19,7 +19,7 @@ from corral.domain.errors import (
     Unsupported,
 )
 from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
-from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.ids import AttemptNumber, JobId, NodeId, UserName
 from corral.domain.job import After, CheckpointRule, JobSpec, On
 from corral.domain.moment import Moment
 from corral.domain.moves import JobState
@@ -88,6 +88,7 @@ class Head:
             keep_replay=lambda name, text: self.replays.append(name),
         )
         self.seen: dict[str, tuple[Seen, ...]] = {}
+        self.refused_users: tuple[tuple[str, str], ...] = ()
 
     async def start(self) -> "Head":
         await self.control.start()
@@ -103,7 +104,7 @@ class Head:
                     node=one.id,
                     boot=one.boot,
                     heard_at=self.control.serving_seconds(),
-                    inventory=one.inventory,
+                    inventory=replace(one.inventory, refused_users=self.refused_users),
                     seen=self.seen.get(id, ()),
                 )
             )
@@ -195,6 +196,24 @@ def test_a_dry_run_says_where_and_nothing_happens() -> None:
         assert planned[1].reason.code == "Resources"
         assert not head.control.world.jobs
         assert not await head.store.wishes(0)
+
+    story(tell())
+
+
+def test_a_dry_run_says_that_no_node_has_an_account_for_the_user() -> None:
+    async def tell() -> None:
+        head = await Head().start()
+        head.refused_users = ((ALICE, "it has no account alice"),)
+        await head.step()
+        (planned,) = head.control.dry_run([gang()], by=ALICE)
+        assert planned.reason is not None
+        assert planned.reason.code == "NoAccount"
+        assert planned.reason.suggestions == ("node n1: it has no account alice",)
+        assert not planned.may_start_later
+        (other,) = head.control.dry_run([gang()], by=UserName("bob"))
+        assert other.seats
+        later = head.control.dry_run([gang(nodes=2, gpus=2)] * 2, by=UserName("bob"))
+        assert [one.may_start_later for one in later] == [False, True]
 
     story(tell())
 

@@ -108,6 +108,19 @@ def test_what_a_job_was_told_is_written_down_and_what_it_came_to() -> None:
     story(tell())
 
 
+def test_nothing_is_foretold_of_a_job_that_no_node_has_an_account_for() -> None:
+    async def tell() -> None:
+        async with learning() as head:
+            head.refused_users = ((ALICE, "it has no account alice"),)
+            await head.step()
+            id = await head.submit(gang())
+            job = head.control.world.jobs[id]
+            assert head.control.reason(job).code == "NoAccount"
+            assert await head.forecasts.of(job, ALICE) is None
+
+    story(tell())
+
+
 def test_a_new_head_knows_what_the_old_one_knew() -> None:
     async def tell() -> None:
         store = MemoryStore()

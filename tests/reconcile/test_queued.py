@@ -1,18 +1,19 @@
 """What is kept of the queue from tick to tick changes nothing that is decided."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from corral.domain.attempt import Exit
-from corral.domain.ids import JobId, QueueName
+from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.moves import JobState
 from corral.domain.queue import ANY_TYPE, Queue
 from corral.domain.wishes import Cancel, SetQueues, Wish
 from corral.reconcile import Now, Outcome, reconcile
 from corral.reconcile.memo import Memo
-from tests.worlds import SAVING, Cluster, gang, node
+from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 QUEUES = [QueueName("default"), QueueName("team")]
 
@@ -59,3 +60,19 @@ def test_a_tick_decides_the_same_as_one_that_kept_nothing(seed: int) -> None:
         if number == 19:
             team = Queue(name=QUEUES[1], nominal=((ANY_TYPE, 4000),))
             cluster.wish(SetQueues(queues=(team,), whole=False))
+
+
+def test_a_job_waits_where_no_node_has_an_account_for_its_owner_and_starts_when_one_has() -> None:
+    cluster = Kept()
+    had = dict(cluster.nodes)
+    for id, one in had.items():
+        lacks = replace(one.inventory, refused_users=((ALICE, "it has no account alice"),))
+        cluster.nodes[id] = replace(one, inventory=lacks)
+    cluster.tick()
+    job = cluster.submit(gang())
+    assert cluster.outcome is not None
+    assert cluster.outcome.reasons.get(job).code == "NoAccount"  # type: ignore[union-attr]
+    cluster.nodes[NodeId("n2")] = had[NodeId("n2")]
+    cluster.tick()
+    cluster.tick()
+    assert cluster.world.attempts[job].nodes == (NodeId("n2"),)

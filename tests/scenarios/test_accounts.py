@@ -72,13 +72,21 @@ def is_refused(client: corral.Client, job: str) -> bool:
     return client.why(job).code == "NoAccount"
 
 
+def is_known(client: corral.Client, user: str) -> bool:
+    return user in client.node("n1").refused_users
+
+
 def test_a_user_without_an_account_waits_and_is_shown_why() -> None:
     """The same holds for a user who is called like a service of the machine."""
     with house("--nodes", "1", "--gpus", "0") as here, here.client() as admin:
         here.root.parent.chmod(0o755)
         for user, said in (("zoe", "it has no account zoe"), ("games", "below the lowest")):
-            job = submit_as(here, token_of(here, user), f"of-{user}", "id -un")
-            until(partial(is_refused, admin, job), f"{user} is refused")
+            token = token_of(here, user)
+            until(partial(is_known, admin, user), f"n1 refuses {user}")
+            job = submit_as(here, token, f"of-{user}", "id -un")
+            until(partial(is_refused, admin, job), f"{job} waits for an account")
             assert said in "".join(admin.why(job).suggestions)
+            assert admin.why(job).forecast is None
+            assert admin.job(job).attempt == 0
         own = here.until_over(here.submit("own", "id -un"))
         assert here.logs(own.id) == "root\n"

@@ -84,8 +84,19 @@ def test_nodes_that_refuse_the_owner_are_passed_over_and_the_reason_is_told() ->
     decision = run(nodes, gang("j", nodes=2, constraints=(refused,)))
     assert why(decision) == {"j": "NoAccount"}
     (reason,) = decision.reasons().values()
-    assert "with an account for alice" in reason.sentence
+    assert reason.sentence == (
+        "it asks for 2 nodes; of the 2 that could hold its part only 1 has an account for alice "
+        "that jobs may run as"
+    )
     assert reason.suggestions == ("node n1: it has no account alice",)
+    everywhere = off_refusing_nodes([NodeId("n1"), NodeId("n2")], "alice", "")
+    (reason,) = run(nodes, gang("j", constraints=(everywhere,))).reasons().values()
+    assert (
+        reason.sentence
+        == "no node that could hold it has an account for alice that jobs may run as"
+    )
+    zone = Constraint(label="zone", values=("a",))
+    assert why(run(nodes, gang("j", constraints=(zone, refused)))) == {"j": "BadConstraints"}
 
 
 def test_an_exclusive_job_has_its_nodes_to_itself() -> None:

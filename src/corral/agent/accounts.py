@@ -4,7 +4,7 @@ once. A user whom the node refuses is reported with its inventory, so that no jo
 import asyncio
 import os
 import pwd
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -86,6 +86,7 @@ class Accounts:
     changed: Callable[[], None] = lambda: None
     machine_policy: Path = MACHINE_POLICY
     _refused: dict[str, str] = field(default_factory=dict)
+    _watched: frozenset[str] = frozenset()
 
     @property
     def shared_account(self) -> str:
@@ -106,12 +107,32 @@ class Accounts:
         default = LENT if self.settings.containment == ENGINE else DEFAULT
         return load_policy(self.node_dir, self.machine_policy, default)
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Ask again for each refused user: an account may have been made meanwhile."""
+        await self._look_at((ROOT, *self._refused))
+
+    async def watch(self, users: Collection[str]) -> None:
+        """Look up the account of each of these users who was not in the last list, so that a user
+        without one is known before the first start."""
+        fresh = [user for user in users if user not in self._watched]
+        gone, self._watched = self._watched - {*users}, frozenset(users)
+        before = self.refused
+        for user in gone:
+            self._refused.pop(user, None)
+        await self._look_at(fresh)
+        if self.refused != before:
+            self.changed()
+
+    async def _look_at(self, users: Collection[str]) -> None:
+        """Where the node has accounts of its users. A directory service may take its time."""
         if os.geteuid() != 0 or self._is_container:
             return
-        found = {user: self._refusal_of(user) for user in (ROOT, *self._refused)}
-        self._refused = {user: why for user, why in found.items() if why}
+        found = await asyncio.to_thread(lambda: {user: self._refusal_of(user) for user in users})
+        for user, why in found.items():
+            if why:
+                self._refused[user] = why
+            else:
+                self._refused.pop(user, None)
 
     async def of(self, launch: Launch, number: Number) -> Account | None:
         """The account for an attempt's ranks; None: they run as the agent does.

@@ -68,6 +68,10 @@ class Node(Protocol):
         """The heads that there are, the one that leads first."""
         ...
 
+    def users(self, names: tuple[str, ...]) -> None:
+        """The users who may submit jobs."""
+        ...
+
     def wanted(self, wanted: Wanted) -> None: ...
 
     def attach(self, wish: AttachNow) -> None: ...
@@ -148,6 +152,8 @@ class Beats:
                     self._hear(heard)
                     if heard.heads:
                         self.node.named(heard.heads)
+                    if heard.users:
+                        self.node.users(heard.users)
                 case WantedNow(wanted=wanted):
                     self.node.wanted(wanted)
                 case AttachNow() as wish:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -86,7 +86,7 @@ class Agent:
     _closed: str = ""  # why the node takes no new work
     _observes: bool = False
     _failed: set[AttemptKey] = field(default_factory=set)
-    _attached: set[asyncio.Task[None]] = field(default_factory=set)
+    _beside: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.prepare.accounts.changed = self._accounts_changed
@@ -174,7 +174,7 @@ class Agent:
         launches = self.ranks.launches.values()
         held = frozenset(one.master_port for one in launches if one.node_rank == 0)
         accounts = self.prepare.accounts
-        newest, _ = await asyncio.gather(self.look(held), asyncio.to_thread(accounts.look))
+        newest, _ = await asyncio.gather(self.look(held), accounts.look())
         newest = replace(with_accounts(newest, accounts), closed=self._closed)
         if newest != self.inventory_now:
             self.inventory_now = newest
@@ -246,6 +246,9 @@ class Agent:
     def named(self, heads: tuple[str, ...]) -> None:
         self.dialler.heads.named(heads)
 
+    def users(self, names: tuple[str, ...]) -> None:
+        self._keep(self.prepare.accounts.watch(names))
+
     def wanted(self, wanted: Wanted) -> None:
         self.obedience.wanted(wanted)
 
@@ -256,9 +259,13 @@ class Agent:
         self._carry(wish, self.outputs.serve)
 
     def _carry(self, wish: Carried, carry: Carry[Carried]) -> None:
-        task = asyncio.create_task(self._dial_back(wish, carry))
-        self._attached.add(task)
-        task.add_done_callback(self._attached.discard)
+        self._keep(self._dial_back(wish, carry))
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        """Go on with it beside the talk."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     def signal(self, wish: SignalNow) -> None:
         self.send(wish)

@@ -17,7 +17,7 @@ from corral.api.words import word_frame
 from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.facts import NodeFacts
-from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, TokenId
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, TokenId, UserName
 from corral.domain.part import is_part, part_of
 from corral.domain.wanted import Wanted
 from corral.ports.log import Log
@@ -84,6 +84,7 @@ class Channels:
         self.amend: Callable[[NodeFacts], NodeFacts] = lambda word: word
         self.renewed: Callable[[NodeId, TokenId], None] = lambda node, token: None
         self.heads: tuple[str, ...] = ()  # of several, where each serves; the one that leads first
+        self.users: tuple[UserName, ...] = ()  # whose accounts nodes look up
         self.taking = Taking()
 
     @property
@@ -103,6 +104,7 @@ class Channels:
     def forget(self) -> None:
         """The term is over: its words are none to give any more."""
         self._newest.clear()
+        self.users = ()
 
     def is_connected(self, node: NodeId) -> bool:
         return node in self._talks
@@ -244,11 +246,15 @@ class Channels:
                 control.hear(self.amend(word))
             elif self.lender is not None:
                 self.lender.hear_part(word)
-            fresh = self.heads if talk.heads != self.heads else ()
             taken = _taken(talk, frame, word, control)
-            await talk.socket.send_bytes(encode(Heard(frame.number, fresh, taken, wall)))
-            talk.heads = self.heads
+            await talk.socket.send_bytes(encode(self._heard(talk, frame.number, taken, wall)))
+            talk.heads, talk.users = self.heads, self.users
             self._see_to(talk, control)
+
+    def _heard(self, talk: Talk, number: int, taken: int, wall: float) -> Heard:
+        heads = self.heads if talk.heads != self.heads else ()
+        users = self.users if talk.users != self.users else ()
+        return Heard(number, heads, taken, wall, users)
 
     async def _next(self, talk: Talk, control: Control) -> Hello | Beat | LogChunk:
         """The node's next message, without what is out of bounds; in its own time."""

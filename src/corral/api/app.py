@@ -192,6 +192,8 @@ def _routes() -> list[BaseRoute]:
 
 async def beats(socket: WebSocket) -> None:
     house = house_of(socket)
+    if not house.channels.users:
+        await house.name_users()
     await house.channels.beats(socket, house.control)
 
 

@@ -31,6 +31,7 @@ from corral.api.snapshots import Snapshots
 from corral.api.terminal_log_ins import TerminalLogIns
 from corral.control import Alerting, Control, Forecasts, InLine
 from corral.domain.ids import JobId
+from corral.domain.people import submitters
 from corral.ports.planner import Planner
 from corral.ports.series import Series
 from corral.wire import api
@@ -71,6 +72,10 @@ class House:
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+
+    async def name_users(self) -> None:
+        """Let nodes look up the accounts of the users as they are now."""
+        self.channels.users = submitters(await self.control.store.users())
 
     async def events(
         self,

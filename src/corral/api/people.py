@@ -49,6 +49,7 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
         raise Conflict(
             f"there is a user {user.name} already", hint=f"run: corral user show {user.name}"
         )
+    await house.name_users()
     return wire.User.of(user)
 
 
@@ -82,6 +83,7 @@ async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) 
         limits=asked,
         entry=caller.entry(house.control.clock.wall(), on=user, detail=detail),
     )
+    await house.name_users()
     return wire.User.of(changed or await find_user(house, user))
 
 
@@ -103,6 +105,7 @@ async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemov
     )
     if removed is None:
         raise await _unknown_user(house, user)
+    await house.name_users()
     return wire.UserRemoved(
         name=user,
         secrets_removed=removed.secrets_removed,

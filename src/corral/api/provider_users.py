@@ -44,12 +44,14 @@ async def user_by_claims(
         user = User(name=name, role=role, created_at=now, identity=identity)
         if not await store.add_user(user, entry=entry):
             raise Conflict(f"another log-in has just made the user {name}", hint="log in again")
+        await house.name_users()
         return user, role
     check_enabled(known)
     if known.role not in (role, Role.ADMIN):
         key = ("PATCH", "/v1/users/{user}")
         entry = _entry(name, role, source, key, now, on=name, detail=by_groups)
         known = await store.change_user(name, role=role, entry=entry) or known
+        await house.name_users()
     return known, role
 
 

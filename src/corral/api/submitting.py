@@ -43,7 +43,7 @@ async def admitted(
 
 async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
     planned = house.control.dry_run(specs, by=caller.name)
-    waits = [place for place, one in enumerate(planned) if not one.seats]
+    waits = [place for place, one in enumerate(planned) if one.may_start_later]
     told: Mapping[int, Forecast] = {}
     if waits and house.forecasts is not None:
         told = await house.forecasts.planned([one.spec for one in planned], waits, caller.name)

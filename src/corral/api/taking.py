@@ -55,6 +55,7 @@ class Talk:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     pace: Pace = field(default_factory=Pace)
     heads: tuple[str, ...] = ()  # that it was told of
+    users: tuple[str, ...] = ()  # that it was told of
     seen: frozenset[AttemptKey] = frozenset()  # that it reported last
     is_partial: bool = False  # the word did not fit into one frame
     over: str = ""  # why it is heard no more

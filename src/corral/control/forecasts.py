@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corral.control.control import Control
+from corral.control.growth import NEVER
 from corral.control.suggest import changes_of
 from corral.domain.errors import Trouble
 from corral.domain.facts import Facts
@@ -75,7 +76,7 @@ class Forecasts:
             return await self._of(job)
 
     async def _of(self, job: Job) -> Forecast | None:
-        if job.state != JobState.QUEUED:
+        if job.state != JobState.QUEUED or self._control.reason(job).code in NEVER:
             return None
         now = self._control.clock.monotonic()
         at, known = self._fresh.get(job.id, (float("-inf"), None))

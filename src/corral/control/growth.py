@@ -12,7 +12,8 @@ from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
 MOST_MORE: Final = 1000  # of one kind, that are looked at
-NEVER: Final = frozenset({"NeverFits", "BadConstraints", "BadTopology", "NoNodes"})
+# What no wait cures: another node does, or whoever looks after those that are there.
+NEVER: Final = frozenset({"NeverFits", "BadConstraints", "BadTopology", "NoAccount", "NoNodes"})
 
 
 def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:

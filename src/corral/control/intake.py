@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from corral.control.checking import check_checks
-from corral.control.growth import could_come
+from corral.control.growth import NEVER, could_come
 from corral.control.leaving import check_node
 from corral.control.queues import check_queue, check_queues, longest_seconds
 from corral.control.reasons import planned_reason
@@ -76,6 +76,11 @@ class Planned:
     seats: tuple[Seat, ...]
     reason: Reason | None
     stops: tuple[str, ...] = ()
+
+    @property
+    def may_start_later(self) -> bool:
+        """Whether a wait could give it a place that it has not now."""
+        return not self.seats and (self.reason is None or self.reason.code not in NEVER)
 
 
 def accepted(

@@ -1,5 +1,6 @@
 """Who may ask: users, their tokens, and the log of what was asked."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -27,6 +28,7 @@ ANOTHER_JOIN: Final = (
 NODE_TOKEN_SECONDS: Final = DAY_SECONDS  # that the token of a node, or of a directory, lasts
 RENEW_SECONDS: Final = NODE_TOKEN_SECONDS / 2  # after its making it is renewed
 RENEWABLE_SECONDS: Final = 30 * DAY_SECONDS  # after its end a node's token still gets another one
+MOST_SUBMITTERS: Final = 200  # users of a cluster whose accounts nodes look up before a start
 HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
 
 
@@ -92,6 +94,13 @@ class User:
     def governs(self) -> bool:
         """Whether this user can mend whatever happens to the others."""
         return self.role == Role.ADMIN and not self.disabled
+
+
+def submitters(users: Iterable[User]) -> tuple[UserName, ...]:
+    """The users who may submit jobs, by name; of many the newest, whose accounts may be missing."""
+    able = (user for user in users if user.role != Role.VIEWER and not user.disabled)
+    newest = sorted(able, key=lambda user: -user.created_at)[:MOST_SUBMITTERS]
+    return tuple(sorted(user.name for user in newest))
 
 
 class TokenKind(StrEnum):

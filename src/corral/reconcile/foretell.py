@@ -286,9 +286,9 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
         )
         for job, attempt in on_nodes
     }
-    of_nodes = OfNodes.of(draft)
     heard = draft.facts.nodes.keys() - draft.facts.awaited
     nodes = draft.all_nodes()
+    of_nodes = OfNodes.of({id: node.inventory for id, node in nodes.items()})
     present = Present(
         now=draft.now.wall,
         nodes=tuple(nodes.values()),

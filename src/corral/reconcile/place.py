@@ -77,7 +77,7 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
         ends=lambda: endings_of(draft, memo.live),
         known=promised_of(draft),
         shares=memo.queued.shares,
-        movable=_movables(draft, over),
+        movable=_movables(draft, over, memo),
         lent=lambda: lent_to(draft, memo.live),
     )
     for placed in decision.placed:
@@ -110,18 +110,20 @@ def _take_chosen(draft: Draft, memo: Memo, placing: Placing) -> Reasons:
     return Reasons().instead(reasons)
 
 
-def _movables(draft: Draft, over: frozenset[QueueName]) -> Callable[[], Movables] | None:
+def _movables(
+    draft: Draft, over: frozenset[QueueName], memo: Memo
+) -> Callable[[], Movables] | None:
     """Asks who may be relocated; None: nobody ever."""
     rule = draft.tree.relocation
     if rule is None:
         return None
-    nodes = OfNodes.of(draft)
+    nodes = memo.queued.of_nodes(draft)
     return lambda: movables_of(draft, rule, over, lambda job: waiting_of(draft, job, over, nodes))
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
     """All that wait now, as the scheduler sees them."""
-    nodes = OfNodes.of(draft)
+    nodes = queued.of_nodes(draft)
 
     def guarded(job: Job) -> Waiting | None:
         """A bug met on one job holds that job and lets all the others be placed."""

@@ -11,6 +11,7 @@ from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.place import AccountConstraint, off_refusing_nodes
+from corral.domain.resources import Inventory
 from corral.reconcile.draft import Draft
 from corral.schedule import Groups, Shares, Waiting
 
@@ -30,8 +31,7 @@ class OfNodes:
     refused: Mapping[str, AccountConstraint]
 
     @classmethod
-    def of(cls, draft: Draft) -> "OfNodes":
-        inventories = {node.id: node.inventory for node in draft.all_nodes().values()}
+    def of(cls, inventories: Mapping[NodeId, Inventory]) -> "OfNodes":
         shared = frozenset(path for one in inventories.values() for path, _ in one.shared)
         refusing = [(id, one.refused_users) for id, one in inventories.items() if one.refused_users]
         return cls(shared, _refused_owners(refusing))
@@ -56,6 +56,8 @@ class Queued:
     """
 
     def __init__(self) -> None:
+        self._inventories: Mapping[NodeId, Inventory] = {}
+        self._nodes = OfNodes(frozenset(), {})
         self._basis: Basis = ()
         self._jobs: dict[JobId, Job] = {}
         self._have_saves: set[JobId] = set()  # where these lie is in no row of the job's own
@@ -65,7 +67,7 @@ class Queued:
 
     def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
         """All gangs that wait now. `make` answers None where it has met a fault of ours."""
-        basis = (draft.tree, over, OfNodes.of(draft))
+        basis = (draft.tree, over, self.of_nodes(draft))
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
             self._have_saves = set()
@@ -78,6 +80,16 @@ class Queued:
         for job in [*new, *(queued[id] for id in self._have_saves)]:
             self._put(job, make(job))
         return self._groups
+
+    def of_nodes(self, draft: Draft) -> OfNodes:
+        """Return what of all nodes a waiting job is made of; made anew when an inventory is."""
+        inventories = {node.id: node.inventory for node in draft.all_nodes().values()}
+        known = self._inventories
+        if inventories.keys() != known.keys() or any(
+            known[id] is not one for id, one in inventories.items()
+        ):
+            self._inventories, self._nodes = inventories, OfNodes.of(inventories)
+        return self._nodes
 
     def _learn(self, jobs: Sequence[Job]) -> None:
         """From those that are submitted since the last look, in their order."""

@@ -88,9 +88,8 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
     anywhere = PlaceRule(constraints=rule.constraints)
     admitted = fleet.could_hold(shape, anywhere)
     if admitted < shape.nodes:
-        refused = any(isinstance(one, AccountConstraint) for one in rule.constraints)
-        return Reason(
-            code="NoAccount" if refused else "BadConstraints",
+        return _no_account(rule, shape, fleet, admitted) or Reason(
+            code="BadConstraints",
             sentence=f"it asks for {_nodes(shape.nodes)} with {_listed(rule)}; of the {holding} "
             f"that could hold its part {admitted} {'is' if admitted == 1 else 'are'} such",
             suggestions=_about_labels(rule, fleet),
@@ -109,6 +108,26 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
             ),
         )
     return None
+
+
+def _no_account(rule: PlaceRule, shape: Shape, fleet: Fleet, admitted: int) -> Reason | None:
+    """That too few nodes have an account for the job's owner; None where enough have one."""
+    refused = next((one for one in rule.constraints if isinstance(one, AccountConstraint)), None)
+    if refused is None:
+        return None
+    others = tuple(one for one in rule.constraints if one is not refused)
+    able = fleet.could_hold(shape, PlaceRule(constraints=others))
+    if able < shape.nodes:
+        return None
+    which = f"could hold {'its part' if shape.nodes > 1 else 'it'}"
+    have = f"{refused} that jobs may run as"
+    sentence = f"no node that {which} has {have}"
+    if admitted:
+        sentence = (
+            f"it asks for {_nodes(shape.nodes)}; of the {able} that {which} "
+            f"only {admitted} {'has' if admitted == 1 else 'have'} {have}"
+        )
+    return Reason(code="NoAccount", sentence=sentence, suggestions=(refused.why,))
 
 
 def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:

@@ -56,12 +56,14 @@ class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
     """The head is there and has taken in the beat of this number. `heads`: where each of several
     serves, the one that leads first; said once on each connection, and when it has changed.
     `signals`: those up to this number are recorded. `wall` is the head's clock, 0 of an older head.
+    `users`: users who may submit jobs, whose accounts the node looks up; said as `heads` are.
     """
 
     number: int
     heads: tuple[str, ...] = ()
     signals: int = 0
     wall: float = 0.0
+    users: tuple[str, ...] = ()
 
 
 class WantedNow(msgspec.Struct, tag="wanted", frozen=True):

@@ -14,6 +14,7 @@ from corral.cli.common import DIR
 from corral.cli.failure import Usage
 from corral.cli.files import check_writable, unwritable, write
 from corral.cli.output import note, print_json, say, show_table, table
+from corral.cli.progress import progress
 from corral.cli.replayed import OWN, replayed
 from corral.domain.units import duration_text, share_text
 
@@ -91,7 +92,7 @@ def simulate(
     tree = _tree(found, sizes, owned, queues, per_vc=queue_per_vc)
     named = _named(policy or (), config, restart_seconds, tree)
     answer: dict[str, Any] = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
-    answer |= _replayed(found, sizes, named, failures, events, tree, restart_seconds)
+    answer |= _replayed(found, sizes, named, failures, events, tree, restart_seconds, not json)
     _write_page(html, answer)
     if json:
         print_json(answer)
@@ -173,6 +174,7 @@ def _replayed(
     events: Path | None,
     tree: "QueueTree | None",
     restart_seconds: float,
+    shows_progress: bool,
 ) -> dict[str, Any]:
     from corral.replay import compiles_first
 
@@ -181,14 +183,18 @@ def _replayed(
     plays = {name: _policy(work, sizes, named, failures) for name, named in policies.items()}
     if tree is not None:
         plays[QUEUES] = _queued(work, found.queues, sizes, tree, restart_seconds, failures)
-    if policies and compiles_first():
-        note("compiling once (about a minute); the next replays begin at once")
-        few = work.only(range(min(FEW, len(work.submits))))
-        for named in policies.values():  # so that wall_s is the replay's own
-            _policy(few, sizes, named, failures)(None)
     queues = [found.queues[queue] for queue in work.queues]
-    with _event_file(events, work.names) as write:
-        results = {name: _run(play, queues, write(name)) for name, play in plays.items()}
+    results = {}
+    with progress("compiling", shown=shows_progress) as at:
+        if policies and compiles_first():
+            note("compiling once (about a minute); the next replays begin at once")
+            few = work.only(range(min(FEW, len(work.submits))))
+            for named in policies.values():  # so that wall_s is the replay's own
+                _policy(few, sizes, named, failures)(None)
+        with _event_file(events, work.names) as write:
+            for name, play in plays.items():
+                at.doing = f"replaying {len(work.submits):,} jobs under {name}"
+                results[name] = _run(play, queues, write(name))
     return {
         "nodes": len(sizes),
         "gpus": sum(sizes),

@@ -11,6 +11,7 @@ from corral.cli.common import DIR
 from corral.cli.failure import Usage
 from corral.cli.output import note
 from corral.cli.planner.output import Out
+from corral.cli.progress import Progress, progress
 from corral.cli.replayed import replayed as of_log
 from corral.domain.errors import SpecInvalid
 from corral.domain.units import seconds_of
@@ -97,17 +98,20 @@ def capacity(
     from corral.plan.capacity import capacity as found_of
     from corral.plan.capacity_report import report
 
-    found, here = _history(history, own=own, dir=dir)
-    request = CapacityRequest(
-        work=found.workload,
-        node_gpus=node_gpus,
-        horizon_days=horizon_days,
-        target=_target(how.wait, how.share),
-        play=_play(how.policy) if how.wait is not None else None,
-        growth=how.growth,
-        gpus_now=sum(here) or None,
-    )
-    shown.show(report(found_of(request)))
+    with progress("reading the history", shown=not shown.json) as at:
+        found, here = _history(history, own=own, dir=dir)
+        at.doing = f"forecasting the demand of {len(found.workload.submits):,} jobs"
+        request = CapacityRequest(
+            work=found.workload,
+            node_gpus=node_gpus,
+            horizon_days=horizon_days,
+            target=_target(how.wait, how.share),
+            play=_play(how.policy, at) if how.wait is not None else None,
+            growth=how.growth,
+            gpus_now=sum(here) or None,
+        )
+        answer = found_of(request)
+    shown.show(report(answer))
 
 
 def _said(options: ByHand | Replayed) -> list[str]:
@@ -167,15 +171,24 @@ def _target(wait: str | None, share: float) -> "WaitTarget | None":
     return WaitTarget(seconds=seconds, share=share)
 
 
-def _play(policy: str) -> "Play":
+def _play(policy: str, at: Progress) -> "Play":
     from corral.replay import compiles_first, replay
     from corral.simulate.logs.policies import chosen
 
     (named,) = chosen([policy] if policy else [], None, RESTART_SECONDS).values()
+    compiling = ""
     if compiles_first():
         note("compiling once (about a minute); the next replays begin at once")
+        compiling = "compiling, then "
 
     def play(work: "Workload", nodes: Sequence[int]) -> "Outcome":
+        nonlocal compiling
+        at.doing = f"{compiling}replaying {len(work.submits):,} jobs on {_nodes(len(nodes))}"
+        compiling = ""
         return replay(work, nodes, named)
 
     return play
+
+
+def _nodes(count: int) -> str:
+    return f"{count:,} node{'s' * (count > 1)}"

@@ -1,0 +1,54 @@
+"""Progress of work that prints nothing by itself, on stderr."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+FIRST_SECONDS: Final = 2.0  # work that is over by then shows nothing
+TERMINAL_SECONDS: Final = 0.5  # a terminal has one line that changes
+LINE_SECONDS: Final = 4.0  # a file has a line this often
+CLEAR: Final = "\r\x1b[2K"
+
+
+@dataclass(slots=True)
+class Progress:
+    """`doing`: the work at the moment, in words."""
+
+    doing: str = ""
+
+
+@contextmanager
+def progress(doing: str, *, shown: bool) -> Iterator[Progress]:
+    """Show what is done, and for how long, while the body runs."""
+    now, ended = Progress(doing), threading.Event()
+    if not shown:
+        yield now
+        return
+    ticker = threading.Thread(target=_tick, args=(now, ended), daemon=True)
+    ticker.start()
+    try:
+        yield now
+    finally:
+        ended.set()
+        ticker.join()
+
+
+def _tick(now: Progress, ended: threading.Event) -> None:
+    began, is_terminal = time.monotonic(), sys.stderr.isatty()
+    seconds = TERMINAL_SECONDS if is_terminal else LINE_SECONDS
+    if ended.wait(FIRST_SECONDS):
+        return
+    before, after = (CLEAR, "") if is_terminal else ("", "\n")
+    try:
+        while True:
+            text = f"{now.doing}, {time.monotonic() - began:.0f} s"
+            print(f"{before}{text}", end=after, file=sys.stderr, flush=True)
+            if ended.wait(seconds):
+                break
+        print(before, end="", file=sys.stderr, flush=True)
+    except OSError:
+        pass  # nobody reads it any more

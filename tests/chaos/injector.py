@@ -127,6 +127,8 @@ class Injector:
             self._cluster.up(starts)
             if self._cluster.head() is not None:
                 break
+            while "head" in self._full and not self._over.wait(0.5):
+                pass  # whoever starts it makes room first
 
     def _fill(self, one: Injection) -> None:
         if not self._cluster.has_small_disks or one.target in self._full:

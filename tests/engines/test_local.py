@@ -19,7 +19,7 @@ from corral.domain.node_policy import NodePolicy
 from corral.domain.wanted import Wanted
 from corral.engines.local import node
 from corral.engines.local.engine import LocalEngine
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import Process, spawn
 from corral.engines.local.settings import LocalSettings
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 
@@ -222,6 +222,23 @@ def test_a_node_that_died_while_no_head_looked_starts_anew_at_once(tmp_path: Pat
     asyncio.run(story())
 
 
+def leave_an_end(house: House) -> None:
+    """As a shim that is done leaves it: a journal on the node's disk, and no process."""
+    folder = house.dir / "nodes" / N1 / "attempts" / "j1.1"
+    folder.mkdir()
+    journal = Journal.create(folder / "journal.jsonl")
+    group = {"kind": "subreaper", "mark": "CORRAL_SOCKET=none"}
+    journal.append(
+        {"type": "launch", "shim": [0, 0], "containment": group, "ranks": [0], "at": 1.0}
+    )
+    journal.append(
+        {"type": "exit", "rank": 0, "code": 7, "signal": None, "out_of_memory": False,
+         "at": 1.0}
+    )  # fmt: skip
+    journal.append({"type": "ended", "at": 1.0, "trouble": "", "infra": False, "progress": None})
+    journal.close()
+
+
 def test_exits_that_no_head_has_recorded_outlive_the_launcher_and_the_agent(
     tmp_path: Path,
 ) -> None:
@@ -232,25 +249,41 @@ def test_exits_that_no_head_has_recorded_outlive_the_launcher_and_the_agent(
         async with running(house) as first:
             boot = house.boot(N1)
             await first.down(kill=True)
-            folder = tmp_path / "nodes" / N1 / "attempts" / "j1.1"
-            folder.mkdir()
-            journal = Journal.create(folder / "journal.jsonl")
-            group = {"kind": "subreaper", "mark": "CORRAL_SOCKET=none"}
-            journal.append(
-                {"type": "launch", "shim": [0, 0], "containment": group, "ranks": [0], "at": 1.0}
-            )
-            journal.append(
-                {"type": "exit", "rank": 0, "code": 7, "signal": None, "out_of_memory": False,
-                 "at": 1.0}
-            )  # fmt: skip
-            journal.append(
-                {"type": "ended", "at": 1.0, "trouble": "", "infra": False, "progress": None}
-            )
-            journal.close()
+            leave_an_end(house)
             second = await house.engine()
             await until(lambda: house.is_up(N1))
             assert house.boot(N1) == boot
             second.close()
+
+    asyncio.run(story())
+
+
+def test_an_exit_that_no_head_has_recorded_is_told_before_its_node_counts_as_dead(
+    tmp_path: Path,
+) -> None:
+    """Else a job that has ended would run again. An agent that cannot stay up tells nothing."""
+
+    async def story() -> None:
+        house = house_of(tmp_path, nodes=1)
+        async with running(house) as engine:
+            boot = house.boot(N1)
+            leave_an_end(house)
+            agent, launcher = house.process(N1, "agent"), house.process(N1, "launcher")
+            assert agent is not None
+            assert launcher is not None
+            for process in (agent, launcher):
+                os.kill(process.pid, signal.SIGSTOP)
+                os.kill(process.pid, signal.SIGKILL)
+            await until(lambda: house.process(N1, "agent") not in (None, agent))
+            assert engine.observe() == {}
+            await until(lambda: house.is_up(N1))
+            assert house.boot(N1) == boot
+            engine.nodes[N1].start = lambda _words, env, output: spawn(["/bin/false"], env, output)
+            for name in ("agent", "launcher"):
+                lives = house.process(N1, name)
+                assert lives is not None
+                os.kill(lives.pid, signal.SIGKILL)
+            await until(lambda: N1 in engine.observe())
 
     asyncio.run(story())
 

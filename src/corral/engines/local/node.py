@@ -24,6 +24,7 @@ from corral.wire.node_policy import POLICY_FILE, encode_policy
 GATHER_SECONDS: Final = 0.15  # a power loss ends processes one after another: look when it is over
 CALM_SECONDS: Final = 5.0  # an agent that ends sooner is started again later and later
 LONGEST_DELAY_SECONDS: Final = 10.0
+MOST_QUICK_ENDS: Final = 3  # of agents in a row, after which a dead node keeps its ends to itself
 LOG_BYTES: Final = 4 * 1024 * 1024
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,8 @@ class LocalNode:
         self._agent = Process.recorded(self.dir / "agent.pid")
         if self._agent is not None or now < self._not_before:
             return  # it was started by another, such as a head that died before this one
-        if self.others():
+        has_ends = not self.proof and self._failures < MOST_QUICK_ENDS and self._keeps_ends()
+        if self.others() or has_ends:  # an end that is on the disk is told before it counts as lost
             self.proof = ""
             self._start()
         elif not self.proof:
@@ -191,6 +193,7 @@ class LocalNode:
             pid = self.start(words, os.environ if self.env is None else self.env, output)
         except OSError as error:  # such as a full disk: that ends neither the head nor other nodes
             log.warning("the agent of node %s cannot be started: %s", self.id, error)
+            self._failures += 1
             self._not_before = _now() + LONGEST_DELAY_SECONDS
             return
         self._agent = Process.find(pid)

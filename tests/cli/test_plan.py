@@ -42,7 +42,15 @@ def test_a_dry_run_answers_on_stdout_with_the_environment(
     show_plan([PLANNED], NOTHING, whole=True)
     told = capsys.readouterr()
     assert "RANK=0" in told.out
+    assert "starts from" not in told.out
     assert told.err == ""
+
+
+def test_the_plan_names_the_save_that_a_job_starts_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_plan([PLANNED.model_copy(update={"origin": "j2@165"})], NOTHING, whole=True)
+    assert "starts from  the save j2@165" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,7 @@ def planned(
         warned=api.Warned.of(spec),
         kind="ray" if spec.ray else "job",
         image=spec.image,
+        origin=origin_text(spec.origin),
     )
 
 

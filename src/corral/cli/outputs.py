@@ -99,11 +99,11 @@ def summary(found: "Outputs") -> str:
     written = files_text(sum(node.count for node in having), sum(node.bytes for node in having))
     where = f" on {', '.join(node.node for node in having)}" if len(having) > 1 else ""
     kept = f"; kept until {moment_text(found.kept_until)}" if found.kept_until is not None else ""
-    path = _largest(having[0])
-    return (
-        f"{written} written in the work folder{where}{kept}; "
-        f"get them: corral cp {quote(f'{found.job}:{path}')} ."
-    )
+    get = f"get them: corral cp {quote(f'{found.job}:{_largest(having[0])}')} ."
+    if len(having) > 1:  # one copy is of one node
+        first = having[0].node
+        get = f"get those of a node: corral cp {quote(f'{found.job}:')} ./{first} --node {first}"
+    return f"{written} written in the work folder{where}{kept}; {get}"
 
 
 def _largest(node: "NodeOutputs") -> str:

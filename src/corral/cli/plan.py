@@ -41,6 +41,7 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
     yield "place", place_text(one)
     yield "time limit", limit_text(one)
     yield "signal", signal_text(one.warned)
+    yield "starts from", f"the save {one.origin}" if one.origin else ""
     yield "image", one.image or ""
     yield "python", python_text(one)
     yield "workdir", f"{', '.join(sorted(workdirs))} (a snapshot)" if workdirs else "none"

@@ -327,7 +327,8 @@ class PlannedJob(Answer):
     as far as it is known before the start; `forecast` that of the first job that would wait;
     `stops` whom it would stop. `forms`: all that would do, in the order in which they are tried;
     `shape` is the one that it would get, or the first. `kind` "ray": a program that runs once, with
-    a log of each node's `ranks`. `python`: that of a job without one of its own."""
+    a log of each node's `ranks`. `python`: that of a job without one of its own. `origin`: the save
+    of another job that it starts from, j35@400."""
 
     name: str
     starts_now: bool
@@ -350,6 +351,7 @@ class PlannedJob(Answer):
     kind: str = "job"
     python: str = ""
     image: str | None = None
+    origin: str = ""
 
 
 class Plan(Answer):

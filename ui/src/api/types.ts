@@ -871,6 +871,7 @@ export interface PlannedJob {
   kind: string;
   max_duration_seconds: number | null;
   name: string;
+  origin: string;
   place: Place | null;
   preemptible: boolean;
   priority: number;

@@ -15,7 +15,7 @@ from corral.agent.outputs.record import read_record, write_record
 from corral.agent.outputs.send import ABSENT, REFUSED
 from corral.agent.outputs.serve import AT_ONCE, OutputServer
 from corral.agent.outputs.walk import list_written, sift
-from corral.agent.shim.begun import record_begin
+from corral.agent.shim.begun import RECORD, record_begin
 from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.kept_work import WorkLimits
 from corral.wire.channel import FilesNow
@@ -55,6 +55,7 @@ def test_of_an_empty_folder_all_is_written(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     record_begin(str(tmp_path), str(work))
+    assert not (tmp_path / RECORD).exists()
     (work / "one").write_text("1")
     assert written(tmp_path) == ["one"]
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 FILE: Final = "journal.jsonl"
 RESERVE_BYTES: Final = 16 * 1024
 Record = dict[str, Any]
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class Journal:
@@ -68,7 +69,7 @@ class Journal:
 
 def encode(record: Mapping[str, Any]) -> bytes:
     """One line: the record in JSON, a tab, and its CRC-32 in hexadecimal."""
-    text = json.dumps(record, separators=(",", ":")).encode()
+    text = _JSON.encode(record).encode()
     return b"%s\t%08x\n" % (text, zlib.crc32(text))
 
 

@@ -265,7 +265,7 @@ def create(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
     # A group of its own for the CPU also where none is asked for: however many processes it has,
     # they then compete with its shim and its neighbours as one.
     made = [at for at in _V1 if (asked[at] or at == "cpu") and at in place.folders]
-    folders = {at: place.folders[at] / PARENT / name for at in made}
+    folders = {at: place.folders[at].joinpath(PARENT, name) for at in made}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
     missing = [at for at in _V1 if asked[at] and at not in folders]

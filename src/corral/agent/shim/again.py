@@ -52,5 +52,6 @@ def _forget(kept: int) -> None:
     freed later would close a descriptor of the next one."""
     signal.set_wakeup_fd(-1)
     gc.collect()  # what the launcher froze is not looked at
+    gc.freeze()  # nor, next time, what is left: caches and modules
     os.closerange(_FIRST, kept)
     os.closerange(kept + 1, _MOST)

@@ -15,13 +15,13 @@ def record_begin(folder: str, work: str) -> None:
 
     The clock of files ticks, and a file that was looked at gets finer stamps, so the moment is
     read off a file beside the folder: all of the workdir is older than its second stamp, and
-    whatever the attempt changes is not. An empty folder needs no moment.
+    whatever the attempt changes is not. Without a record, all counts as written: an empty folder
+    needs none.
     """
-    with suppress(OSError):  # without a record, all counts as written
-        with os.scandir(work) as entries:
-            has_files = next(entries, None) is not None
-        with open(os.path.join(folder, RECORD), "w") as file:
-            json.dump({"since_ns": _next_stamp(file.fileno()) if has_files else 0}, file)
+    with suppress(OSError):
+        if os.listdir(work):
+            with open(os.path.join(folder, RECORD), "w") as file:
+                json.dump({"since_ns": _next_stamp(file.fileno())}, file)
 
 
 def _next_stamp(file: int) -> int:

@@ -33,10 +33,10 @@ class Exits:
         """Return the record of a rank that has ended. `stops`: the attempt was being ended."""
         assert rank.status is not None
         code = os.waitstatus_to_exitcode(rank.status)
-        memory = self._group.memory()
+        memory = self._group.memory() if code != 0 else None
         killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
         unexplained = memory is not None and memory.oom_kills > self._oom_explained
-        oom = code != 0 and unexplained and (killed or not stops)
+        oom = unexplained and (killed or not stops)
         self._oom_explained += oom
         record: Record = {
             "type": "exit",

@@ -15,6 +15,7 @@ BURST_BYTES: Final = 8 * LINE_BYTES
 MESSAGES_PER_SECOND: Final = 100
 BURST_MESSAGES: Final = 2_000
 Message = dict[str, Any]
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class Line:
@@ -126,4 +127,4 @@ class Line:
 
 
 def _encode(message: Message) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return _JSON.encode(message).encode() + b"\n"

@@ -1,21 +1,23 @@
 """Waiting for descriptors and moments, in one thread."""
 
 import heapq
-import selectors
+import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Final
 
 Call = Callable[[], None]
-LONGEST_SECONDS: Final = 3600.0  # that a selector is asked to wait; then it is asked again
+LONGEST_SECONDS: Final = 3600.0  # that the kernel is asked to wait; then it is asked again
 
 
 class Loop:
     """Calls back when a descriptor is ready or a moment has come, until `stop`."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._poll = select.epoll()
+        self._watched: dict[int, tuple[Call | None, Call | None]] = {}  # what to read, to write
         self._due: list[tuple[float, int, Call]] = []
         self._number = count()
         self._going = True
@@ -29,16 +31,20 @@ class Loop:
 
     def watch(self, descriptor: int, read: Call | None, write: Call | None = None) -> None:
         """Call `read` or `write` when it can be done without waiting; neither: watch no more."""
-        events = selectors.EVENT_READ * (read is not None)
-        events |= selectors.EVENT_WRITE * (write is not None)
-        known = descriptor in self._selector.get_map()
+        calls, known = (read, write), self._watched.get(descriptor)
+        if calls == (known or (None, None)):
+            return
+        events = select.EPOLLIN * (read is not None) | select.EPOLLOUT * (write is not None)
         if not events:
-            if known:
-                self._selector.unregister(descriptor)
-        elif known:
-            self._selector.modify(descriptor, events, (read, write))
+            del self._watched[descriptor]
+            with suppress(OSError):  # it was closed meanwhile
+                self._poll.unregister(descriptor)
+            return
+        self._watched[descriptor] = calls
+        if known is None:
+            self._poll.register(descriptor, events)
         else:
-            self._selector.register(descriptor, events, (read, write))
+            self._poll.modify(descriptor, events)
 
     def stop(self) -> None:
         self._going = False
@@ -48,13 +54,14 @@ class Loop:
             wait_seconds = None
             if self._due:
                 wait_seconds = min(max(0.0, self._due[0][0] - self.now()), LONGEST_SECONDS)
-            for key, events in self._selector.select(wait_seconds):
-                if key.fd not in self._selector.get_map():
+            ready = self._poll.poll(wait_seconds)
+            for descriptor, events, calls in [(*one, self._watched.get(one[0])) for one in ready]:
+                if calls is None or self._watched.get(descriptor) is not calls:
                     continue  # let go of by a call of this round
-                for call, event in zip(
-                    key.data, (selectors.EVENT_READ, selectors.EVENT_WRITE), strict=True
-                ):
-                    if call is not None and events & event:
-                        call()
+                read, write = calls
+                if read is not None and events & ~select.EPOLLOUT:
+                    read()
+                if write is not None and events & ~select.EPOLLIN:
+                    write()
             while self._going and self._due and self._due[0][0] <= self.now():
                 heapq.heappop(self._due)[2]()

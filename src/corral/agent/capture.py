@@ -152,14 +152,17 @@ def end(file: Path) -> int:
 
 def _read_from(candidate: Path, file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
     try:
-        with candidate.open("rb") as opened:
-            begin = _begin(file, os.fstat(opened.fileno()).st_ino)
-            if begin is None:
-                return offset, b""
-            at = max(begin, offset)
-            return at, os.pread(opened.fileno(), max_bytes, at - begin)
+        descriptor = os.open(candidate, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return offset, b""
+    try:
+        begin = _begin(file, os.fstat(descriptor).st_ino)
+        if begin is None:
+            return offset, b""
+        at = max(begin, offset)
+        return at, os.pread(descriptor, max_bytes, at - begin)
+    finally:
+        os.close(descriptor)
 
 
 def _begin(file: Path, inode: int) -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -189,10 +190,10 @@ class LogShipper:
             followed.watched = self._inotify.watch(followed.folder)
         fresh = []
         with contextlib.suppress(FileNotFoundError):
-            for file in followed.folder.iterdir():
-                rank = _rank_of(file.name)
+            for name in os.listdir(followed.folder):
+                rank = _rank_of(name)
                 if rank is not None and rank not in followed.logs:
-                    followed.logs[rank] = Log(key=key, rank=rank, file=file)
+                    followed.logs[rank] = Log(key=key, rank=rank, file=followed.folder / name)
                     fresh.append(followed.logs[rank])
         return fresh
 

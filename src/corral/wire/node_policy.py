@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ def encode_policy(policy: NodePolicy) -> bytes:
     return msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
 
 
+@lru_cache(maxsize=4)  # read anew for each start, it is nearly always the same
 def decode_policy(text: bytes) -> NodePolicy:
     """Raises: ValueError with the field that is wrong or unknown."""
     named: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])

@@ -44,7 +44,8 @@ class ShimSpec:
     beside: str | None = None
 
     def encode(self) -> bytes:
-        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+        named = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(named, separators=(",", ":")).encode() + b"\n"
 
 
 def decode_shim_spec(line: bytes) -> ShimSpec:

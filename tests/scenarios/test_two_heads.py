@@ -1,5 +1,6 @@
 """One head falls, the next takes over: what runs runs on, what was acknowledged is there, once."""
 
+import json
 import os
 import re
 import signal
@@ -63,6 +64,9 @@ def test_a_standby_takes_over_from_a_leader_that_is_killed(two: Pair) -> None:
     assert f"in {old.root})" not in shown, "the process is that of the head that leads"
     names = {head["name"]: head["leads"] for head in old.answer("status")["heads"]}
     assert names == {new.root.name: True, old.root.name: False}
+    again, own = old.corral("up"), json.loads(old.place.head_json.read_text())
+    assert f"already up: {own['url']} (process {own['pid']})" in again.stdout
+    assert "it stands by: the head at" in again.stderr
 
 
 def test_a_leader_that_slept_too_long_writes_nothing_and_stands_by(two: Pair) -> None:

@@ -106,6 +106,14 @@ def answers(place: ClusterDir, pid: int | None = None) -> bool:
     return healthy(str(about["url"]), place.trusted if place.trusted.exists() else None)
 
 
+def announced(place: ClusterDir) -> tuple[str, int] | None:
+    """The address and the process of the directory's own head; None where it names none."""
+    about = read_json(place.head_json)
+    if about is None or "pid" not in about:
+        return None
+    return str(about["url"]), int(about["pid"])
+
+
 def healthy(url: str, trusted: Path | None = None) -> bool:
     """Whether a head answers there that the file, or this machine, vouches for."""
     parts = urlsplit(url)

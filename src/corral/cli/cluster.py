@@ -132,21 +132,20 @@ def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -
     if common.json:
         print_json({**found.model_dump(mode="json"), "hosts": hosts.as_json(outcomes)})
     else:
-        say(f"up: {up.head.url} (process {up.head.pid})")
-        say_pages(up.head.url)
+        say_pages(_say_head(common, up, "up"))
         show_nodes(found.nodes)
         hosts.show(outcomes)
     hosts.check(outcomes)
 
 
 def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
-    say(f"{'up' if fresh else 'already up'}: {found.head.url} (process {found.head.pid})")
+    url = _say_head(common, found, "up" if fresh else "already up")
     if found.head.version != __version__:
         note(
             f"the head still runs version {found.head.version}, and this is {__version__}; restart "
             "it, and leave its jobs running: corral up --restart"
         )
-    say_pages(found.head.url)
+    say_pages(url)
     say_prometheus(common.place)
     show_nodes(found.nodes)
     say_what_is_pretended(common.place)
@@ -156,6 +155,20 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
         say_who_cannot_reach(common, found.head.url)
     else:
         say_how_to_join(common, found.head.url, fresh=fresh)
+
+
+def _say_head(common: Common, found: "api.Status", what: str) -> str:
+    """Say where the head of this directory serves, also where another one leads and answers.
+
+    Returns: its address.
+    """
+    from corral.boot.start import announced
+
+    url, pid = announced(common.place) or (found.head.url, found.head.pid)
+    say(f"{what}: {url} (process {pid})")
+    if url != found.head.url:
+        note(f"it stands by: the head at {found.head.url} leads")
+    return url
 
 
 def say_who_cannot_reach(common: Common, url: str) -> None:

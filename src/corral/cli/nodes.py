@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _UNLIMITED = "memory and CPU are counted, not held: no cgroup is to be had"
 LIMITS = {"pid-namespace": _UNLIMITED, "subreaper": _UNLIMITED}
+MOST_REFUSED = 5  # users that are named beside the first
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -61,7 +62,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
                 "account",
                 f"{found.shared_account}, shared by all users" * bool(found.shared_account),
             ),
-            ("refuses", "; ".join(f"{user}: {why}" for user, why in found.refused_users.items())),
+            ("refuses", refused_text(found.refused_users)),
             ("own disk", "yes" if found.private_root else "no: its ranks see its machine's"),
             ("shared", ", ".join(found.shared)),
             ("labels", labels_text(found.labels)),
@@ -90,6 +91,17 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     show_kept(found.checks, SystemClock().wall())
     if found.sample is not None:
         show_sensors(found.sample)
+
+
+def refused_text(users: Mapping[str, str]) -> str:
+    """The users whose ranks the node does not run: why the first is refused, and the others."""
+    if not users:
+        return ""
+    (first, why), *others = users.items()
+    names = [user for user, _ in others]
+    more = f" and {len(names) - MOST_REFUSED} more (--json)" if len(names) > MOST_REFUSED else ""
+    also = f"; nor {', '.join(names[:MOST_REFUSED])}{more}" if names else ""
+    return f"{first}: {why}{also}"
 
 
 def cordon(

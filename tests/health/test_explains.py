@@ -8,8 +8,10 @@ from corral.domain.signals import FULL, UNCORRECTED, SignalKind
 from corral.health.explains import CLOCKS_SECONDS, explanation
 
 
-def ailment(kind: SignalKind, code: int | None = None, gpu: int | None = None) -> Ailment:
-    return Ailment(kind=kind, code=code, gpu=gpu, device="", text="", since=0.0, last=0.0)
+def ailment(
+    kind: SignalKind, code: int | None = None, gpu: int | None = None, device: str = ""
+) -> Ailment:
+    return Ailment(kind=kind, code=code, gpu=gpu, device=device, text="", since=0.0, last=0.0)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,11 @@ def test_a_driver_that_is_silent_is_its_gpus_fault() -> None:
     rule = explanation(F.HANG, None, ailment(SignalKind.SILENT, gpu=1), 1.0)
     assert rule is not None
     assert rule.by == F.GPU_FAULT
+
+
+@pytest.mark.parametrize("device", ["sensors", "ports"])
+def test_a_reader_that_is_slow_explains_nothing(device: str) -> None:
+    assert explanation(F.HANG, None, ailment(SignalKind.SILENT, device=device), 1.0) is None
 
 
 @pytest.mark.parametrize(("exit_code", "explains"), [(135, True), (139, False)])

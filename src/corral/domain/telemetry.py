@@ -4,8 +4,14 @@ Shares are from 0 to 1, counters only rise until the machine or the driver start
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from corral.domain.ids import AttemptNumber, JobId
+
+# In `NodeSample.silent`, beside the paths of disks: the GPUs' driver, the ports, the whole reader.
+GPUS: Final = "GPUs"
+PORTS: Final = "ports"
+SENSORS: Final = "sensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

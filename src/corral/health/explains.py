@@ -11,6 +11,7 @@ from typing import Final
 from corral.domain.ailment import Ailment
 from corral.domain.failure import FailureKind as F
 from corral.domain.signals import FULL, UNCORRECTED, SignalKind
+from corral.domain.telemetry import PORTS, SENSORS
 
 CLOCKS_SECONDS: Final = 3.0  # what is told so long after an end may have been before it
 _BETWEEN_RANKS: Final = frozenset({F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.FABRIC})
@@ -53,6 +54,7 @@ _RULES: Final[Mapping[tuple[SignalKind, int | None], Explains]] = {
         of=_BETWEEN_RANKS | {F.STORAGE}, by=F.STORAGE, seconds=600.0, anywhere=True
     ),
 }
+_SLOW: Final = frozenset({PORTS, SENSORS})  # where the machine was busy, this is no fault of it
 _BUS_ERROR: Final = 128 + 7  # a mapped file whose page cannot be read
 
 
@@ -63,6 +65,8 @@ def explanation(
     if not ailment.confirmed:
         return None
     kind, code = ailment.kind, ailment.code
+    if kind == SignalKind.SILENT and ailment.device in _SLOW:
+        return None
     if kind == SignalKind.SILENT and ailment.gpu is not None:
         rule: Explains | None = _GPU
     else:

@@ -168,6 +168,14 @@ def test_a_silent_gpu_is_not_mended_by_its_silence() -> None:
     assert back == ()
 
 
+def test_a_reader_that_does_not_answer_says_nothing_of_any_gpu() -> None:
+    """The node may only have been busy: a GPU of which nobody has asked is not at fault."""
+    slow = later(NODE, **gpu(silent=True), ports=(), disks=(), silent=("sensors",))
+    assert [(one.kind, one.device, one.gpu) for one in noticed(NODE, slow)[-1]] == [
+        (SignalKind.SILENT, "sensors", None)
+    ]
+
+
 def test_a_counter_that_rose_in_silence_is_told_after_it() -> None:
     silent = later(NODE, **gpu(silent=True))
     worse = later(silent, **gpu(ecc_volatile_uncorrected=2))

@@ -11,6 +11,7 @@ from corral.agent.telemetry.senses import Senses
 from corral.agent.telemetry.words import Ask, Held
 from corral.domain.ids import AttemptNumber, BootId, JobId
 from corral.domain.signals import SignalKind
+from corral.domain.telemetry import SENSORS
 from tests.agent.bench import FakeRanks, agent_in, running, settings_in
 from tests.agent.fakehead import FakeHead
 
@@ -71,10 +72,9 @@ async def test_sensors_that_hang_are_a_signal_and_beats_go_on(tmp_path: Path) ->
             beats = len(head.beats)
             await head.until(lambda: any(beat.signals for beat in head.beats[beats:]))
             told = [one for one in head.beats if one.signals][-1].signals
-            assert {(one.kind, one.gpu) for one in told} == {
-                (SignalKind.SILENT, 0),
-                (SignalKind.SILENT, 1),
-            }
+            assert [(one.kind, one.device, one.gpu) for one in told] == [
+                (SignalKind.SILENT, SENSORS, None)
+            ]
             await head.until(lambda: len(head.beats) > beats + 1)
     finally:
         await head.die()

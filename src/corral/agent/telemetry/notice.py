@@ -13,10 +13,10 @@ from corral.agent.telemetry.confirming import confirmed_by
 from corral.agent.telemetry.limits import LIMITS, Limits
 from corral.agent.telemetry.notice_gpu import gpu_holding, gpu_risen
 from corral.agent.telemetry.notice_machine import machine_holding, port_risen, silences
-from corral.agent.telemetry.noticed import GPUS, NO_GPU, SENSORS, Holding, Past, signal
+from corral.agent.telemetry.noticed import NO_GPU, Holding, Past, signal
 from corral.agent.telemetry.words import Happening
 from corral.domain.signals import Signal, SignalKind
-from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.telemetry import GPUS, SENSORS, GpuSample, NodeSample
 
 MOST_WAITING: Final = 64  # lines of the kernel's log that wait for the driver; the oldest go
 
@@ -117,7 +117,7 @@ def _risen(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Signal]:
 
 
 def _holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Holding]:
-    for gpu in sample.gpus:
+    for gpu in sample.gpus if SENSORS not in sample.silent else ():  # else nobody asked them
         yield from gpu_holding(past, gpu, sample.at, limits)
     there = {gpu.uuid for gpu in sample.gpus}
     if not NO_GPU & set(sample.silent):

@@ -5,9 +5,9 @@ from typing import Final
 
 from corral.agent.telemetry.limits import Limits
 from corral.agent.telemetry.notice_gpu import rise
-from corral.agent.telemetry.noticed import GPUS, NO_GPU, PORTS, SENSORS, Holding, Past, signal
+from corral.agent.telemetry.noticed import NO_GPU, Holding, Past, signal
 from corral.domain.signals import Signal, SignalKind
-from corral.domain.telemetry import DiskSample, NodeSample, PortSample
+from corral.domain.telemetry import GPUS, PORTS, SENSORS, DiskSample, NodeSample, PortSample
 from corral.domain.units import share_text
 
 _NAMES: Final = {GPUS: "the GPUs' driver does", PORTS: "the network ports do",
@@ -91,7 +91,7 @@ def _disk(past: Past, disk: DiskSample, at: float, limits: Limits) -> Iterator[H
 
 def silences(sample: NodeSample) -> Iterator[Holding]:
     """What does not answer at all; a GPU of which that is said itself has its own signal."""
-    each = any(gpu.silent for gpu in sample.gpus)
+    each = SENSORS not in sample.silent and any(gpu.silent for gpu in sample.gpus)
     for name in sample.silent:
         if each and name in NO_GPU:
             continue

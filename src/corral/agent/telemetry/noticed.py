@@ -5,12 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from corral.domain.signals import Signal, SignalKind
-from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.telemetry import GPUS, SENSORS, GpuSample, NodeSample
 
-# In `NodeSample.silent`, beside the paths of disks: the GPUs' driver, the ports, the whole reader.
-GPUS: Final = "GPUs"
-PORTS: Final = "ports"
-SENSORS: Final = "sensors"
 NO_GPU: Final = frozenset({GPUS, SENSORS})  # then nothing is known of any GPU
 
 

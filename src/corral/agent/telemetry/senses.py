@@ -11,14 +11,13 @@ from corral.agent.clocks import wall
 from corral.agent.telemetry.helper import Helper
 from corral.agent.telemetry.notebook import FILE, Notebook
 from corral.agent.telemetry.notice import Memory, hear, notice
-from corral.agent.telemetry.noticed import SENSORS
 from corral.agent.telemetry.pretend import MEMORY, USE
 from corral.agent.telemetry.words import Ask, Happening, Held
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId
 from corral.domain.part import is_part, may_tell
 from corral.domain.signals import Signal
-from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.telemetry import SENSORS, GpuSample, NodeSample
 from corral.domain.wanted import Launch
 from corral.wire.node import NodeSettings
 

@@ -192,11 +192,12 @@ def test_the_command_shows_what_the_head_has_kept_of_a_job_and_of_a_node(
         assert recorded.series is not None
         busy = {f"gpu{gpu}.utilisation": 0.75, f"gpu{1 - gpu}.utilisation": 0.125, "cpu": 0.5}
         recorded.series.put("node:n1", at, busy)
-        recorded.series.put(f"job:{job['id']}", at, {"loss": 2.25})
+        recorded.series.put(f"job:{job['id']}", at, {"loss": 2.25, "loss.train": 2.5, "gpu0.x": 1.0})
         eventually(lambda: recorded.control.now().wall > at + 1.0)
     assert run(["metrics", "train", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["last"] for row in found["curves"]} == {"GPU busy": 0.75, "loss": 2.25}
+    logged = {"loss": 2.25, "loss.train": 2.5, "gpu0.x": 1.0}
+    assert {row["name"]: row["last"] for row in found["curves"]} == {"GPU busy": 0.75, **logged}
     assert [row["name"] for row in found["gpus"]] == [f"n1 GPU {gpu}"], "its own GPU and no other"
     assert run(["metrics", "--node", "n1"]) == 0
     told = capsys.readouterr().out

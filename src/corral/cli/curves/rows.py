@@ -3,6 +3,7 @@
 The moments of several nodes differ: all are brought onto one grid, whose cells hold means.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -20,6 +21,7 @@ STEP_SECONDS: Final = 10.0  # between two moments of a curve, in its first day
 HELD_STEPS: Final = 1.5  # so many steps a value holds when no other follows
 MOST_NODES: Final = 64  # of a job whose GPUs are asked about
 GPU_FIELDS: Final = ("utilisation", "memory", "power_watts", "temperature_celsius")
+_OF_GPU: Final = re.compile(r"gpu(?P<index>\d+)\.(?P<field>.+)")  # a field of a node's series
 Points = list[tuple[float, float]]  # (moment, value), in any order
 
 
@@ -194,9 +196,9 @@ class Gathered:
                 for at, value in zip(series.times, values, strict=True)
                 if value is not None
             ]
-            gpu, dot, rest = name.partition(".")
-            book = self.own if not dot else self._gpu(f"{node} GPU {gpu.removeprefix('gpu')}")
-            book.setdefault(rest if dot else name, []).extend(points)
+            gpu = _OF_GPU.fullmatch(name) if node else None  # a job logs what names it likes
+            book = self.own if gpu is None else self._gpu(f"{node} GPU {gpu['index']}")
+            book.setdefault(name if gpu is None else gpu["field"], []).extend(points)
 
     def _gpu(self, name: str) -> dict[str, Points]:
         return self.gpus.setdefault(name, {})

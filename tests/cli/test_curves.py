@@ -192,7 +192,9 @@ def test_the_command_shows_what_the_head_has_kept_of_a_job_and_of_a_node(
         assert recorded.series is not None
         busy = {f"gpu{gpu}.utilisation": 0.75, f"gpu{1 - gpu}.utilisation": 0.125, "cpu": 0.5}
         recorded.series.put("node:n1", at, busy)
-        recorded.series.put(f"job:{job['id']}", at, {"loss": 2.25, "loss.train": 2.5, "gpu0.x": 1.0})
+        recorded.series.put(
+            f"job:{job['id']}", at, {"loss": 2.25, "loss.train": 2.5, "gpu0.x": 1.0}
+        )
         eventually(lambda: recorded.control.now().wall > at + 1.0)
     assert run(["metrics", "train", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.cli.follow import SAID_ELSEWHERE
 from corral.cli.lines import Lines
 from corral.cli.main import run
 from corral.cli.many import indices_of, names_of
@@ -18,12 +19,12 @@ from tests.patience import PATIENCE_SECONDS
 
 
 class Followed:
-    """`corral apply --follow` in a thread of its own; what it has said so far."""
+    """A command that follows jobs in a thread of its own; what it has said so far."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, *words: str) -> None:
         self.out, self.err = io.StringIO(), io.StringIO()
         self.codes: list[int] = []
-        self._file = file
+        self._words = list(words)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Followed":
@@ -39,7 +40,19 @@ class Followed:
             stream.__exit__(None, None, None)
 
     def _run(self) -> None:
-        self.codes.append(run(["apply", "-f", str(self._file), "--follow", "-y"]))
+        self.codes.append(run(self._words))
+
+
+def test_logs_of_a_job_that_waits_say_so_at_once_and_its_end_is_told_once(head: Head) -> None:
+    spec = {"name": "slow", "run": "true", "resources": {"gpu": 1}}
+    with head.http() as http:
+        (job,) = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()["jobs"]
+        with Followed("logs", "-f", "slow") as followed:
+            eventually(lambda: "has not run yet: its output follows" in followed.err.getvalue())
+            http.post(f"/v1/jobs/{job['id']}/cancel", json={}).raise_for_status()
+    assert followed.codes == [0]
+    assert {"stopped_time", "too_late", "give_up", "ranks_failed"} <= SAID_ELSEWHERE
+    assert not SAID_ELSEWHERE & {"finished", "asked_cancel", "retry"}
 
 
 @pytest.fixture
@@ -63,7 +76,7 @@ def test_jobs_are_told_between_one_another_until_all_are_over(
             channel.recv(PATIENCE_SECONDS)
         return offset + len(data)
 
-    with Followed(file) as followed:
+    with Followed("apply", "-f", str(file), "--follow", "-y") as followed:
         eventually(lambda: sum(job.state == "STARTING" for job in world.jobs.values()) == 2)
         one, two = sorted(world.jobs)
         agent.beat(up((one, 1)), up((two, 1)))
@@ -98,7 +111,7 @@ def test_why_a_job_without_retries_failed_is_told_at_its_end_alone(
     def runs() -> JobId | None:
         return next((id for id, job in world.jobs.items() if job.spec.name == "alone"), None)
 
-    with Followed(one) as followed:
+    with Followed("apply", "-f", str(one), "--follow", "-y") as followed:
         eventually(lambda: runs() in world.attempts)
         id = runs()
         assert id is not None

@@ -12,7 +12,7 @@ from corral.cli.output import note, print_json
 from corral.cli.outputs import note_outputs
 from corral.cli.row import time_of
 from corral.domain.errors import CorralError
-from corral.domain.moves import JobEvent
+from corral.domain.moves import FINAL, MOVES, JobEvent, JobState
 from corral.domain.units import duration_text
 
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 LAST_EVENTS_SECONDS = 2.0
-# The retry, or the last line, says why ranks failed: nobody reads it three times.
-SAID_ELSEWHERE = frozenset({JobEvent.RANKS_FAILED.value, JobEvent.GIVE_UP.value})
+# The retry, or the last line, says why a job failed or was cancelled: it is printed once.
+_ENDS = {event for (_, event), state in MOVES.items() if state in FINAL - {JobState.DONE}}
+SAID_ELSEWHERE = frozenset({JobEvent.RANKS_FAILED, *_ENDS})
+SAID_ELSEWHERE -= {JobEvent.ASKED_CANCEL}  # of a job that runs it says who has asked
 MOST_TOLD = 10  # failures of one submission that are told one by one
 
 

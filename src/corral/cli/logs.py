@@ -66,6 +66,11 @@ def logs(
             print_matches(client, found.id, search, rank, attempt, common, label=several, raw=raw)
             return
         lines = Lines(sys.stdout, label=several and rank is None, raw=raw, times=times)
+        if follow and found.attempt == 0 and not found.is_over:
+            note(
+                f"{found.name} is {found.state}, it has not run yet: its output follows when it "
+                f"runs; see: corral why {found.id}"
+            )
         for piece in client.logs(found.id, **asked):
             if common.json:
                 print_json_line(piece)

@@ -74,13 +74,14 @@ class JobTokens(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Whom a token lets in, and the route that they ask for. `node` is set only for a node's own
-    token, `job` for a job's own; `expires_at` is the token's."""
+    token, `job` for a job's own; `created_at` and `expires_at` are the token's."""
 
     name: UserName
     role: Role
     token: TokenId
     sha256: str
     node: NodeId | None = None
+    created_at: float = 0.0
     expires_at: float | None = None
     limits: Limits = ()  # quotas of their own
     job: OwnJob | None = None
@@ -344,6 +345,7 @@ def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller
         token=token.id,
         sha256=token.sha256,
         node=token.node,
+        created_at=token.created_at,
         expires_at=token.expires_at,
         kind=token.kind,
         origin=token.origin,

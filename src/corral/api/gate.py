@@ -33,8 +33,7 @@ from corral.api.sessions import Sessions
 from corral.control import Control
 from corral.domain.errors import CorralError, Refusal, Trouble, Unauthorised
 from corral.domain.ids import QueueName
-from corral.domain.people import Role
-from corral.domain.units import DAY_SECONDS
+from corral.domain.people import Role, is_near_end
 from corral.ingress.connections import connection_of
 from corral.ports.log import Log
 from corral.wire.agent_routes import RENEW
@@ -43,7 +42,6 @@ from corral.wire.proof import PROOF
 log = Log("corral.api")
 SNAPSHOTS: Final = "/v1/snapshots/"
 USED_SECONDS: Final = 60.0  # the use of a token is written down no more often
-TOKEN_WARNING_SECONDS: Final = 3 * DAY_SECONDS
 TOKEN_ENDS: Final = b"corral-token-ends"  # the header that says when, in seconds since 1970
 REVOKED: Final = 4401  # the close code of a WebSocket whose token lets in no more
 Talk = Callable[[WebSocket], Awaitable[None]]
@@ -160,11 +158,11 @@ class Gate:
         return await read_json(scope, receive)
 
     def _tell_of_end(self, scope: Scope, begun: Begun) -> None:
-        """Say with the answer when the token ends, in its last days."""
+        """Say with the answer when the token ends, once it is near its end."""
         caller: Caller | None = scope.get("corral.caller")
         if caller is None or caller.expires_at is None or caller.job is not None:
             return
-        if caller.expires_at - self._control.clock.wall() <= TOKEN_WARNING_SECONDS:
+        if is_near_end(caller.created_at, caller.expires_at, self._control.clock.wall()):
             begun.headers.append((TOKEN_ENDS, b"%d" % caller.expires_at))
 
     def _operated_by(self, caller: Caller) -> Set[QueueName]:

@@ -1,4 +1,4 @@
-"""The warning that a token ends soon, which the head gives with each answer in its last days."""
+"""The warning that a token ends soon, which the head gives with each answer near its end."""
 
 from functools import cache
 from typing import Final

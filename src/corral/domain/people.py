@@ -27,6 +27,8 @@ ANOTHER_JOIN: Final = (
 )
 NODE_TOKEN_SECONDS: Final = DAY_SECONDS  # that the token of a node, or of a directory, lasts
 RENEW_SECONDS: Final = NODE_TOKEN_SECONDS / 2  # after its making it is renewed
+END_NEAR_SECONDS: Final = 3 * DAY_SECONDS  # at most, before a token's end is told with answers
+END_NEAR_SHARE: Final = 0.1  # of its life, at most
 RENEWABLE_SECONDS: Final = 30 * DAY_SECONDS  # after its end a node's token still gets another one
 MOST_SUBMITTERS: Final = 200  # users of a cluster whose accounts nodes look up before a start
 HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
@@ -246,3 +248,9 @@ def role_of(token: Token, user: User | None, now: float, *, renews: bool = False
             hint=f"an admin may run: corral user set {user.name} --enable",
         )
     return Role.JOIN if token.role == Role.JOIN else lesser(token.role, user.role)
+
+
+def is_near_end(created_at: float, expires_at: float, now: float) -> bool:
+    """Whether the bearer of a token should be told of its end with every answer."""
+    left, life = expires_at - now, expires_at - created_at
+    return left <= min(END_NEAR_SECONDS, END_NEAR_SHARE * life)

@@ -7,6 +7,7 @@ import pytest
 
 from corral.cli.common import Change
 from corral.cli.impact import array_impact, job_impact
+from corral.domain.errors import Conflict
 from corral.wire.api import Job, JobDetail
 from corral.wire.parts import Attempt, Checkpoint, Shape
 
@@ -39,9 +40,35 @@ def test_the_end_of_the_input_is_a_no_and_enter_destroys_nothing(
     assert err.getvalue().startswith(f"stop it? {'[y/N]' if destroys else '[Y/n]'} ")
 
 
-def test_a_script_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert Change().agreed("stop it?", destroys=True)
+def test_a_script_is_not_asked_before_a_change_that_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert Change().agreed("submit?")
+
+
+@pytest.mark.parametrize(
+    ("piped", "agreed"), [("y\n", True), ("yes", True), ("n\n", False), ("\n", False), ("x", False)]
+)
+def test_an_answer_that_is_piped_in_is_read_before_something_ends(
+    piped: str, agreed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    assert Change().agreed("stop it?", destroys=True) is agreed
+    assert capsys.readouterr().err == "stop it? [y/N] \n"
+
+
+@pytest.mark.parametrize("stdin", [io.StringIO(""), Terminal("y\n"), None])
+def test_a_script_without_an_answer_ends_nothing(
+    stdin: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal is not read either where the question goes elsewhere (`2>log`)."""
+    monkeypatch.setattr("sys.stdin", stdin)
+    with pytest.raises(Conflict) as refused:
+        Change().agreed("stop it?", destroys=True)
+    assert "-y" in refused.value.hint
+    assert Change(yes=True).agreed("stop it?", destroys=True)
+    assert Change(json=True).agreed("stop it?", destroys=True)
 
 
 def job(state: str, *, saves: tuple[float, ...] = (), **more: Any) -> JobDetail:

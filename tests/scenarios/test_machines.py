@@ -95,9 +95,9 @@ def test_an_agent_that_was_ended_comes_back_to_what_runs(two: Machines) -> None:
     two.until_node("w1", "silent")
     two["w1"].ok("join")
     assert (two.job(job).state, two.job(job).attempt) == ("RUNNING", 1)
-    code, hint = two["w1"].refused("leave")
+    code, hint = two["w1"].refused("leave", "-y")
     assert (code, "--force" in hint) == ("conflict", True)
-    code, hint = two.head.refused("node", "rm", "w1")
+    code, hint = two.head.refused("node", "rm", "w1", "-y")
     assert (code, "--force" in hint) == ("conflict", True)
     two.stop(job)
 

@@ -1,5 +1,6 @@
 """What every command takes, and how it finds its head."""
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -25,7 +26,13 @@ _INSECURE = Parameter(
     show_default=False,
     help="Send the token also without TLS, and to a head that has not proven itself.",
 )
-_YES = Parameter(name=["--yes", "-y"], negative="", show_default=False, help="Do not ask.")
+_YES = Parameter(
+    name=["--yes", "-y"],
+    negative="",
+    show_default=False,
+    help="Do not ask. A script that stops or removes something needs it, or pipes an answer in.",
+)
+_LONGEST_ANSWER = 200  # characters
 MOST = 1_000_000  # of what is counted on the command line; the head takes no more
 MOST_ROWS = 10_000  # as many as one answer lists
 Count = Annotated[int, Parameter(validator=Number(gte=0, lte=MOST))]
@@ -81,26 +88,61 @@ class Change(Common):
     @property
     def is_attended(self) -> bool:
         """Whether a person sits at a terminal."""
-        return sys.stdin.isatty() and sys.stderr.isatty()
+        return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
     @property
     def asks(self) -> bool:
-        """Whether a question comes before the change: a script is taken at its word."""
-        return self.is_attended and not (self.yes or self.json)
+        """Whether a question comes before a change that ends nothing: never in a script."""
+        return self.is_attended and self.asks_before_loss
+
+    @property
+    def asks_before_loss(self) -> bool:
+        """Whether a question comes before a change that ends or removes something."""
+        return not (self.yes or self.json)
 
     def agreed(self, question: str, *, destroys: bool = False) -> bool:
-        """Ask a person, and nobody else. The end of the input (Ctrl-D) never agrees.
+        """Ask whether to make a change. The end of the input (Ctrl-D) never agrees.
 
         Args:
-            destroys: something ends or is removed by the change. Then Enter does not agree.
+            destroys: something ends or is removed by the change. Then Enter does not agree, and a
+                script is asked too: its answer is a line of its standard input.
+
+        Raises: Conflict where a script has no answer.
         """
-        if not self.asks:
+        if not (self.asks_before_loss if destroys else self.asks):
             return True
         sys.stderr.write(f"{question} {'[y/N]' if destroys else '[Y/n]'} ")
         sys.stderr.flush()
-        line = sys.stdin.readline()
-        if not line:
-            sys.stderr.write("\n")
-            return False
+        line = _line_typed() if self.is_attended else _line_piped()
         answer = line.strip().lower()
-        return answer in ("y", "yes") or (answer == "" and not destroys)
+        return answer in ("y", "yes") or (answer == "" and line != "" and not destroys)
+
+
+def _line_typed() -> str:
+    """Return the line that a person types; "" at the end of the input."""
+    line = sys.stdin.readline()
+    if not line:
+        sys.stderr.write("\n")
+    return line
+
+
+def _line_piped() -> str:
+    """Return the next line of the input of a script. Nobody is waited for at a terminal, which
+    does not show the question here. Raises: Conflict where no line comes."""
+    line = ""
+    if sys.stdin is not None and not sys.stdin.isatty():
+        with contextlib.suppress(OSError, ValueError):
+            line = sys.stdin.readline(_LONGEST_ANSWER)
+    sys.stderr.write("\n")
+    if not line:
+        raise _unanswered()
+    return line
+
+
+def _unanswered() -> Exception:
+    from corral.domain.errors import Conflict
+
+    return Conflict(
+        "nothing was changed: there is no answer to the question",
+        hint="to go on without a question, add -y",
+    )

@@ -25,7 +25,7 @@ def agreed_to_lose(client: "Client", jobs: Sequence[str], question: str, common:
         jobs: ids or names, also of arrays; one that is not there is left to the change to report.
         question: for example "stop train?".
     """
-    if common.asks:
+    if common.asks_before_loss:
         for line in _impact_lines(client, jobs):
             say(line, stderr=True)
     return common.agreed(question, destroys=True)

@@ -252,7 +252,7 @@ def _signal(jobs: tuple[str, ...], common: Change, signal: str) -> int:
         say(f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that")
 
     with common.client() as client:
-        if not common.agreed(f"send {signal} to {', '.join(jobs)}?"):
+        if not common.agreed(f"send {signal} to {', '.join(jobs)}?", destroys=True):
             raise Conflict("nothing was changed")
         found, code = change_each(
             jobs,

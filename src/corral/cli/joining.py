@@ -235,7 +235,7 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
     from corral.domain.errors import Conflict
 
     with common.client() as client:
-        jobs = jobs_on(client, [node]) if common.asks else ()
+        jobs = jobs_on(client, [node]) if common.asks_before_loss else ()
         if not agreed_to_lose(client, jobs, f"remove the node {node}?", common):
             raise Conflict("nothing was changed")
         client.remove_node(node, force=force)
@@ -256,7 +256,7 @@ def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - fr
     from corral.domain.errors import Conflict
 
     with common.client() as client:
-        jobs = jobs_on(client, [node]) if common.asks else ()
+        jobs = jobs_on(client, [node]) if common.asks_before_loss else ()
         question = f"is the machine of {node} off, or was it started anew?"
         if not agreed_to_lose(client, jobs, question, common):
             raise Conflict("nothing was changed")

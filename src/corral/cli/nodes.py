@@ -191,7 +191,7 @@ def _change(
     with common.client() as client:
         question = f"{verb} {', '.join(nodes)}?"
         if moves_jobs:
-            jobs = jobs_on(client, nodes) if common.asks else ()
+            jobs = jobs_on(client, nodes) if common.asks_before_loss else ()
             agrees = agreed_to_lose(client, jobs, question, common)
         else:
             agrees = common.agreed(question)

@@ -35,7 +35,7 @@ def test_a_machine_joins_a_cluster_on_ray_by_one_line_and_leaves_it() -> None:
         assert not any(secret in words_of(one) for one in ray_of(w1))
         worker = Worker(found)
         assert worker.begun() == ["1 begins on w1"]
-        code, hint = w1.refused("leave")
+        code, hint = w1.refused("leave", "-y")
         assert (code, "corral node drain w1" in hint) == ("conflict", True)
         agent = agent_of(found, "w1")
         assert agent is not None

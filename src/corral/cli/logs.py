@@ -45,12 +45,7 @@ def logs(
         raw: On a terminal, too, print every byte; without it only colours and what stays within
             its line command the terminal. Files and pipes always get every byte.
     """
-    if search and (follow or tail is not None):
-        raise Usage(
-            "--search reads the whole log", hint="leave --follow and --tail out, or use grep"
-        )
-    if search and times:
-        raise Usage("--search tells no times", hint="leave it out: corral logs --times | grep")
+    check_search(search, whole=not follow and tail is None, times=times)
     asked: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
     asked["times"] = times
     with common.client() as client:
@@ -81,6 +76,16 @@ def logs(
             note_outputs(client, found.id)
     if found.attempt == 0 and not follow:
         note(f"{found.name} is {found.state}, it has not run yet; see: corral why {found.id}")
+
+
+def check_search(text: str, *, whole: bool, times: bool) -> None:
+    """Refuse what a search for a text does not go with. Raises: Usage."""
+    if text and not whole:
+        raise Usage(
+            "--search reads the whole log", hint="leave --follow and --tail out, or use grep"
+        )
+    if text and times:
+        raise Usage("--search tells no times", hint="leave it out: corral logs --times | grep")
 
 
 def print_matches(

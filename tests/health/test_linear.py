@@ -23,6 +23,8 @@ from corral.health import (
     chains,
     commands,
     frames,
+    hits,
+    labels,
     patterns,
     printed,
     raised,
@@ -39,7 +41,18 @@ SMALL, LARGE = 16 * 1024, 64 * 1024
 MOST_RATIO = 10.0  # at four times the size: 4 is linear, 16 quadratic
 NOISE_SECONDS = 0.05  # below it a ratio says nothing
 LINE_SECONDS = 0.02  # for a line, of which 300 characters are looked at
-OF_LINES = (patterns, frames, causes, reading, chains, commands, blocks, raised)  # of a cut line
+OF_LINES = (
+    patterns,
+    frames,
+    hits,
+    labels,
+    causes,
+    reading,
+    chains,
+    commands,
+    blocks,
+    raised,
+)  # of a cut line
 
 
 def found_in(value: object) -> Iterator["re.Pattern[str]"]:
@@ -134,6 +147,7 @@ def test_a_pattern_for_lines_is_done_with_a_line_at_once() -> None:
         "| ",
         "[rank0]:",
         "[PG ID 1 ",
+        '0: Traceback (most recent call last)\n0:   File "a", line 1, in f\n',
         "CUDA",
         "E: \n",
         '  File "a", line 1, in :save',

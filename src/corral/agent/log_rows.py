@@ -13,7 +13,9 @@ ESCAPED_BYTES: Final = 3000  # of one that holds a traceback as one string of JS
 TRACEBACK: Final = b"Traceback (most recent call last)"
 _ESCAPED: Final = TRACEBACK + b":\\n"
 _LEFT_OUT: Final = b" ... "
-_LINE_END: Final = re.compile(rb"\r(?=(?:['\"]|\xe2\x80\x99)?: [a-zA-Z])")  # of a name in CRLF
+_LINE_END: Final = re.compile(  # of a name or an option in a script with CRLF
+    rb"\r(?=(?:['\"]|\xe2\x80\x99)?: [a-zA-Z])|(?<=Illegal option -)\r"
+)
 _FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)  # of c10::Error
 _FRAME: Final = re.compile(rb'^(?:  \| |    )?  File "[^"\n]{1,500}", line \d+, in ')
 _NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")  # and the blocks of progress bars

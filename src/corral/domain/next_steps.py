@@ -48,6 +48,7 @@ class NextStep(StrEnum):
     CIRCULAR_IMPORT = "circular-import"
     OTHER_VERSION = "other-version"
     FIRST_LINE = "first-line"
+    LFS = "git-lfs"
 
 
 NEXT_STEPS: Final[Mapping[NextStep, str]] = {
@@ -114,6 +115,9 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     "that it imports: rename it, or import inside of a function",
     NextStep.OTHER_VERSION: "the package is installed in another version than the program was "
     "written for: pin the version that has this name, or change the program",
+    NextStep.LFS: 'look at the beginning of the file (head -c 200 FILE): if it is "version '
+    'https://git-lfs...", it is a pointer in place of the weights: git lfs pull; else it is '
+    "damaged: load another",
     NextStep.FILE_SIZE: "its limit of file sizes is reached (SIGXFSZ): raise ulimit -f in its "
     "script",
 }

@@ -34,6 +34,10 @@ _NOT_INSTALLED: Final = re.compile(
     r"|^error: (?:externally-managed-environment|metadata-generation-failed)"
 )
 _TIMEOUT: Final = re.compile(r"(?:^|\s|/)timeout(?:\s{1,9}-\S{1,40}){0,6}\s{1,9}(?:[A-Z]{3,6} )?\d")
+_NO_TABLE: Final = re.compile(r"\bno such table\b|\brelation \S{1,99} does not exist")
+_NOT_OPENED: Final = re.compile(
+    r"\b(?:unable to|cannot|can't|could not|failed to) open\b", re.IGNORECASE
+)
 _AFTER_ENVIRONMENTS: Final = frozenset({FailureKind.MODULE, FailureKind.COMMAND})
 _AFTER_SOURCES: Final = frozenset({FailureKind.FILES, FailureKind.DATA, FailureKind.COMMAND})
 
@@ -46,8 +50,15 @@ class Earlier:
     kind: FailureKind
 
 
-def earlier_command(kind: FailureKind, text: str) -> Earlier | None:
-    """Return the first command whose failure explains a later end of this class; None for none."""
+def earlier_command(kind: FailureKind, text: str, quote: str) -> Earlier | None:
+    """Return the first command whose failure explains a later end of this class; None for none.
+
+    Args:
+        text: of the log.
+        quote: the lines by which it ended.
+    """
+    if _NO_TABLE.search(quote) is not None:
+        return _earlier_database(text)
     if kind not in _AFTER_ENVIRONMENTS | _AFTER_SOURCES:
         return None
     for row in text.split("\n")[-ROWS:]:
@@ -62,6 +73,20 @@ def earlier_command(kind: FailureKind, text: str) -> Earlier | None:
         of_environment = kind in _AFTER_ENVIRONMENTS and _ENVIRONMENTS.search(name)
         if of_environment or (kind in _AFTER_SOURCES and _SOURCES.search(name)):
             return Earlier(line, FailureKind.COMMAND)
+    return None
+
+
+def is_missing_command(line: str) -> bool:
+    """Return whether a shell tells here that it did not find a command."""
+    return _MISSING.match(line) is not None
+
+
+def _earlier_database(text: str) -> Earlier | None:
+    """Return the line that a database was not opened: an empty one was made in its place."""
+    for row in text.split("\n")[-ROWS:]:
+        line = shortened(row.strip())
+        if _NOT_OPENED.search(line) is not None:
+            return Earlier(line, FailureKind.FILES)
     return None
 
 

@@ -8,11 +8,15 @@ from typing import Final
 
 from corral.domain.failure import FailureKind
 from corral.health.blocks import is_report_of_shell, sentence
+from corral.health.commands import is_missing_command
 from corral.health.patterns import PATTERNS, pattern_of
 from corral.health.printed import Printed
 from corral.health.raised import Raised
 from corral.health.words import Pattern
 
+INITIALIZER: Final = "Exception in initializer:"  # of worker processes, which end by it
+BROKEN_POOL: Final = "BrokenProcessPool"
+CRLF: Final = r"\r"  # such a script fails in many ways, of which the first lines tell
 LAUNCHER: Final = "ChildFailedError"  # of torchrun: the error that closes its log
 GAVE_UP: Final = re.compile(
     r"\b(?:giv(?:e|ing)|gave) up\b|\b(?:after|exceeded|exhausted|too many|max\w*) .{0,20}"
@@ -57,13 +61,29 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
 
 def without_losses(log: Printed) -> Printed:
     """Return the log of a launcher, which its workers share, without the errors by which workers
-    lost each other, where another error is left."""
+    lost each other, where another error is left; that of a pool whose workers could not begin
+    without the loss of the pool."""
+    if INITIALIZER in log.text:
+        kept = [one for one in log.raised if BROKEN_POOL not in one.lines[0]]
+        return replace(log, raised=tuple(kept)) if kept else log
     if not any(LAUNCHER in one.lines[0] for one in log.raised):
         return log
     hits = [(one, hit_of(one)) for one in log.raised]
     kept = [one for one, hit in hits if hit is None or not hit[0].of_peers]
     has_own = any(not one.is_wrapper for one in kept)
     return replace(log, raised=tuple(kept)) if has_own else log
+
+
+def without_outlived(log: Printed) -> Printed:
+    """Return the log without commands that were not found where another error follows: the script
+    went on without them. The last failing command ended it."""
+    ending = log.last_error
+    last = tuple(
+        line
+        for at, line in enumerate(log.last)
+        if at >= ending or CRLF in line or not is_missing_command(line)
+    )
+    return replace(log, last=last) if len(last) < len(log.last) else log
 
 
 def by_retries(log: Printed, error: str) -> Hit | None:

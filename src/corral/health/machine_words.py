@@ -9,9 +9,18 @@ from corral.health.words import errno, http, of
 # What general words would take for another class.
 SPECIFIC: Final = (
     of(
+        F.CHECKPOINT,  # "v" is 118: such a file begins with "version https://git-lfs"
+        r"invalid load key, 'v'|Unsupported operand 118\b",
+        r"deserializing header: (HeaderTooLarge|header too large)",
+        r"invalid magic\w*( characters?)?:? .{0,20}\bvers\b",
+        step=S.LFS,
+    ),
+    of(F.DATA, r"https://git-lfs\.github\.com/spec", step=S.LFS),
+    of(
         F.SYNTAX,
         r"\$'[^']{0,99}\\r'|\^M: bad interpreter|\\r['’\"]?: (?!\w{1,30}Error)[a-z-]+",
-        r"\^M['’]?: (No such file|command not found)",
+        r"\^M['’]?: (No such file|command not found)|Illegal option -\\r"
+        r"|\\r['\"][)\]]?$",  # an argument or a path of a script, as Python quotes it
         step=S.LINE_ENDS,
     ),
     of(

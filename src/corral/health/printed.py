@@ -13,6 +13,7 @@ from typing import Final
 from corral.domain.diagnosis import GAP
 from corral.domain.next_steps import NextStep
 from corral.health.blocks import is_chatter, sentence
+from corral.health.labels import without_labels
 from corral.health.raised import (
     Raised,
     is_of_wrapper,
@@ -34,7 +35,8 @@ _SIDES: Final = "│┃|"  # of a box around a line
 _RIMS: Final = frozenset("╭╰┏┗─━╮╯┓┛")
 _GROUP: Final = re.compile(r"^ {2,40}(?:\+-\+-+.{0,40}-{4,}$|\+-{8,}$|[|+] )")  # of exceptions
 _DRESS: Final = re.compile(
-    r"(?:\[(?:rank|default)\d+\]:\s?"  # torch, torchrun
+    r"(?:\[[A-Za-z_]{0,30}\d{1,5}\]:\s?"  # torch, torchrun
+    r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>:\s?"  # mpirun, horovodrun
     r"|\((?:[\w.:-]+ )?(?:pid|rank)=\d+[^)]*\)\s?"  # Ray, vLLM
     r"|\d{1,5}: (?=\S)"  # srun --label
     r"|(?:ERROR|CRITICAL|FATAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]+\]\s?"  # vLLM's logger
@@ -42,7 +44,7 @@ _DRESS: Final = re.compile(
     r"(?:[\w.]+ - )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :-]+)?)"
 )
 # A carriage return that a shell or a loader prints as the end of a name: of a file with CRLF.
-LINE_END: Final = re.compile(r"\r(?=['’\"]?: [a-zA-Z])")
+LINE_END: Final = re.compile(r"\r(?=['’\"]?: [a-zA-Z])|(?<=Illegal option -)\r")
 _CURRENT: Final = "\nCurrent thread 0x"
 _LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b")
 _CAUSES: Final = re.compile(r"^Caused by:\n((?:[ \t]{2,20}\S[^\n]{0,500}\n?){1,20})", re.MULTILINE)
@@ -154,6 +156,12 @@ class Printed:
         return _complaint_in(self.last, self.levelled)
 
     @property
+    def last_error(self) -> int:
+        """Index of the last of its last lines that has the shape of an error; -1 for none."""
+        shaped = [at for at, line in enumerate(self.last) if _SHAPED.search(line)]
+        return next((at for at in reversed(shaped) if not _is_wrapper(self.last[at])), -1)
+
+    @property
     def is_stated(self) -> bool:
         """Whether the last line that has the shape of an error has its level, too."""
         return _STATED.search(self.complaint) is not None
@@ -221,7 +229,7 @@ def _is_wrapper(line: str) -> bool:
 
 @lru_cache(maxsize=256)  # a failed attempt is looked at again and again until it is over
 def printed(tail: str) -> Printed:
-    rows = _rows_of(tail)
+    rows = without_labels(_rows_of(tail))
     bare = [_undressed(row) for row in rows]
     levelled = frozenset(
         _cut(inner)

@@ -114,7 +114,8 @@ PROGRAM_WORDS: Final = (
     ),
     of(
         F.SYNTAX,
-        r"SyntaxError|IndentationError|TabError|syntax error|ParseError:|parse error near",
+        r"SyntaxError|IndentationError|TabError|syntax error|ParseError:",
+        r"parse error near (?!line )",
         r"unexpected EOF while|Unterminated quoted string|bad substitution",
     ),
     of(
@@ -157,6 +158,7 @@ PROGRAM_WORDS: Final = (
         r"\b(file|path|director\w+|folder|data ?set|checkpoint|source|key|bucket|object|model)\b"
         r".{0,150}does(n't| not) exist|[\w.-]*/\S* does(n't| not) exist",
         r"(cannot|can't|could not|unable to) (open|find) (input |the )?(file|directory)",
+        r"(cannot|can't|could not|unable to|failed to) open (the )?(database\b|['\"]?/\S)",
         r"does not appear to have a file named",
         r"NoSuchKey|NoSuchBucket|RepositoryNotFoundError|\b404 Not Found",
         r"Incorrect path_or_model_id|is not a local folder and is not a valid model",

@@ -13,7 +13,15 @@ from corral.health.blocks import message, sentence
 from corral.health.chains import begins_it, chain_of, has_line, quote_of, quoted, with_earlier
 from corral.health.commands import earlier_command, is_of_timeout
 from corral.health.frames import kind_of_place
-from corral.health.hits import ENDS_BY_SIGNAL, Hit, by_retries, by_words, hit_of, without_losses
+from corral.health.hits import (
+    ENDS_BY_SIGNAL,
+    Hit,
+    by_retries,
+    by_words,
+    hit_of,
+    without_losses,
+    without_outlived,
+)
 from corral.health.patterns import MACHINE, pattern_of
 from corral.health.printed import Printed, parted, printed
 from corral.health.raised import Raised
@@ -93,6 +101,7 @@ def _tells(read: Reading) -> bool:
 def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading:
     """By what it says, where its end alone does not say more."""
     log = without_losses(printed(end.tail))
+    log = log if exit.code in NOT_STARTED else without_outlived(log)
     rank, inner = inner_end(log.text, exit, log.newest)
     is_told = inner is not exit  # by who had started it, in the same log
     end, exit = end if rank is None else replace(end, rank=rank), inner
@@ -118,7 +127,8 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading
         read = replace(_of_pattern(read, pattern), quote=quoted(line), place=place)
         return _with_earlier(read, log)
     if log.complaint:
-        return replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.complaint))
+        read = replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.complaint))
+        return _with_earlier(read, log)
     if newest is not None:
         quote = quoted(message(newest.lines))
         if newest.step == NextStep.MPI_ABORT and (before := log.line_before(newest.lines[0])):
@@ -175,14 +185,14 @@ def _of_pattern(read: Reading, pattern: Pattern) -> Reading:
 
 def _with_earlier(read: Reading, log: Printed) -> Reading:
     """Return it with an earlier command that failed, where what it failed of is its consequence."""
-    earlier = earlier_command(read.kind, log.text) if read.step is None else None
+    earlier = earlier_command(read.kind, log.text, read.quote) if read.step is None else None
     if earlier is None or earlier.line in read.quote:
         return read
     return replace(
         read,
         kind=earlier.kind,
         quote=f"{quoted(earlier.line)}; then: {read.quote}",
-        step=NextStep.EARLIER_COMMAND,
+        step=NextStep.EARLIER_COMMAND if earlier.kind != FailureKind.FILES else None,
     )
 
 

@@ -1,0 +1,52 @@
+"""Labels that a launcher writes before each line of a process, as `srun -l` does.
+
+A label is any text that stands before the head of a traceback and before a frame of one: launchers
+and their options have many forms of it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+MOST_LABELS: Final = 64  # of a log; each row is compared with each
+
+_HEAD: Final = re.compile(r"^([^\n]{1,60}?)Traceback \(most recent call last\)")
+_FRAME: Final = re.compile(r'^([^\n]{1,60}?)  File "[^"\n]{1,500}", line \d')
+
+
+def without_labels(rows: Sequence[str]) -> list[str]:
+    """Return the rows without labels; those of a process stand together where rows of several are
+    mixed, and the process comes last that printed last."""
+    labels = _labels_of(rows)
+    if not labels:
+        return list(rows)
+    bare: list[str] = []
+    run: dict[str, list[str]] = {}
+    for row in rows:
+        label = next((one for one in labels if _has_label(row, one)), None)
+        if label is None:
+            bare += _apart(run)
+            bare.append(row)
+            run = {}
+        else:
+            of_label = run.pop(label, [])
+            of_label.append(row[len(label) :])
+            run[label] = of_label  # behind those that printed before
+    return [*bare, *_apart(run)]
+
+
+def _labels_of(rows: Sequence[str]) -> list[str]:
+    """Return the labels, the longest first: one may begin with another."""
+    heads = {at[1] for row in rows if "Traceback" in row and (at := _HEAD.match(row))}
+    frames = {at[1] for row in rows if 'File "' in row and (at := _FRAME.match(row))}
+    labels = sorted((label for label in heads & frames if label.strip()), key=len, reverse=True)
+    return labels[:MOST_LABELS]
+
+
+def _has_label(row: str, label: str) -> bool:
+    return row.startswith(label) or row == label.rstrip()
+
+
+def _apart(run: dict[str, list[str]]) -> Iterator[str]:
+    for rows in run.values():
+        yield from rows

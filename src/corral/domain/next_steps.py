@@ -49,6 +49,9 @@ class NextStep(StrEnum):
     OTHER_VERSION = "other-version"
     FIRST_LINE = "first-line"
     LFS = "git-lfs"
+    CLOSED_PIPE = "closed-pipe"
+    OTHER_PYTHON = "other-python"
+    NAN_INPUT = "nan-input"
 
 
 NEXT_STEPS: Final[Mapping[NextStep, str]] = {
@@ -118,6 +121,12 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     NextStep.LFS: 'look at the beginning of the file (head -c 200 FILE): if it is "version '
     'https://git-lfs...", it is a pointer in place of the weights: git lfs pull; else it is '
     "damaged: load another",
+    NextStep.CLOSED_PIPE: "it wrote into a pipe that its reader had closed (SIGPIPE), as in: yes | "
+    "head; under set -o pipefail the script fails by it: append || true, or read it all",
+    NextStep.OTHER_PYTHON: "it needs another Python than the one that runs it, mostly a newer "
+    "Python: choose one in setup: (uv venv --python 3.12), or another image",
+    NextStep.NAN_INPUT: "the data has missing or infinite values: find them (df.isna().sum()), "
+    "then drop or impute them (SimpleImputer) before fit",
     NextStep.FILE_SIZE: "its limit of file sizes is reached (SIGXFSZ): raise ulimit -f in its "
     "script",
 }

@@ -4,6 +4,7 @@ The last error of a chain often hides the first, and the first may be one that t
 both are quoted, and the one that names the cause comes first.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,11 @@ from corral.health.raised import Raised
 from corral.health.words import END_CHARACTERS, LINE_CHARACTERS
 
 MOST_EARLIER: Final = 2  # errors that were caught before; of more, the program is used to them
+_UNNAMED: Final = re.compile(r"^(?:Name|UnboundLocal)Error\b")
+_MISTAKEN: Final = re.compile(r"^(?:Attribute|Type)Error\b")
+_TRIED: Final = re.compile(  # what programs do another way when the first way fails
+    r"^(?:ModuleNotFound|Import|Key|Attribute|Index|Lookup|Type)Error\b|^StopIteration\b"
+)
 _EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})  # programs try these first
 
 
@@ -60,10 +66,21 @@ def begins_it(chain: Chain, root: FailureKind | None, last: FailureKind | None) 
         root: class of the first by its words; None for none.
         last: class of the last.
     """
-    if not chain.is_handled:
+    if not chain.is_handled or _is_masked(chain, last):
         return True
     is_expected = root in _EXPECTED or (root is None and last is not None)
     return not chain.root.is_own and not is_expected and root != last
+
+
+def _is_masked(chain: Chain, last: FailureKind | None) -> bool:
+    """Return whether an except or a finally block raised an error by accident: a mistake in its
+    own code, or of closing what the first error left."""
+    if last is not None or chain.root.lines[0].split(":")[0] == chain.last.lines[0].split(":")[0]:
+        return False
+    if chain.last.is_of_cleaning or _UNNAMED.match(chain.last.lines[0]) is not None:
+        return True
+    is_mistake = _MISTAKEN.match(chain.last.lines[0]) is not None
+    return is_mistake and _TRIED.match(chain.root.lines[0]) is None
 
 
 def quote_of(chain: Chain, *, root_first: bool, line: str = "") -> str:

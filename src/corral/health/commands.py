@@ -38,16 +38,27 @@ _NO_TABLE: Final = re.compile(r"\bno such table\b|\brelation \S{1,99} does not e
 _NOT_OPENED: Final = re.compile(
     r"\b(?:unable to|cannot|can't|could not|failed to) open\b", re.IGNORECASE
 )
+_NOT_IMPORTED: Final = re.compile(
+    r"\bNo module named |\bcannot import name |\b(?:could not|cannot|can't|failed to|unable to) "
+    r"import |\bimport (?:of )?\S{1,80} failed|\b(?:Import|ModuleNotFound)Error\b"
+    r"|^.{0,80}\b\w{1,40} (?:is )?not installed\b",
+    re.IGNORECASE,
+)
+_NONE: Final = re.compile(  # the uses of None that may be of a module: a call, and a name in it
+    r"^(?:TypeError: 'NoneType' object is not (?P<call>callable)"
+    r"|AttributeError: 'NoneType' object has no attribute '(?P<name>\w{1,80})')"
+)
 _AFTER_ENVIRONMENTS: Final = frozenset({FailureKind.MODULE, FailureKind.COMMAND})
 _AFTER_SOURCES: Final = frozenset({FailureKind.FILES, FailureKind.DATA, FailureKind.COMMAND})
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A command that failed before, and its class."""
+    """A command or another step that failed before, and its class."""
 
     line: str
     kind: FailureKind
+    is_command: bool = True
 
 
 def earlier_command(kind: FailureKind, text: str, quote: str) -> Earlier | None:
@@ -59,6 +70,8 @@ def earlier_command(kind: FailureKind, text: str, quote: str) -> Earlier | None:
     """
     if _NO_TABLE.search(quote) is not None:
         return _earlier_database(text)
+    if (used := _NONE.match(quote)) is not None:
+        return _earlier_import(text, used)
     if kind not in _AFTER_ENVIRONMENTS | _AFTER_SOURCES:
         return None
     for row in text.split("\n")[-ROWS:]:
@@ -86,8 +99,19 @@ def _earlier_database(text: str) -> Earlier | None:
     for row in text.split("\n")[-ROWS:]:
         line = shortened(row.strip())
         if _NOT_OPENED.search(line) is not None:
-            return Earlier(line, FailureKind.FILES)
+            return Earlier(line, FailureKind.FILES, is_command=False)
     return None
+
+
+def _earlier_import(text: str, used: "re.Match[str]") -> Earlier | None:
+    """Return the import that failed where the program goes on with None in place of the module;
+    None where what it uses may be of another value."""
+    lines = (shortened(row.strip()) for row in text.split("\n")[-ROWS:])
+    failed = [line for line in lines if _NOT_IMPORTED.search(line) is not None]
+    name = used["name"] or ""
+    if name and not name[0].isupper():  # a class of a module, not a field of a value
+        failed = [line for line in failed if name in line]
+    return Earlier(failed[-1], FailureKind.MODULE, is_command=False) if failed else None
 
 
 def is_of_timeout(line: str) -> bool:

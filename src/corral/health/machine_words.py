@@ -17,6 +17,11 @@ SPECIFIC: Final = (
     ),
     of(F.DATA, r"https://git-lfs\.github\.com/spec", step=S.LFS),
     of(
+        F.DATA,
+        r"\bInput (\w{1,20} )?contains (NaN|infinity)|contains? NaN, infinity or a value too large",
+        step=S.NAN_INPUT,
+    ),
+    of(
         F.SYNTAX,
         r"\$'[^']{0,99}\\r'|\^M: bad interpreter|\\r['’\"]?: (?!\w{1,30}Error)[a-z-]+",
         r"\^M['’]?: (No such file|command not found)|Illegal option -\\r"

@@ -55,6 +55,11 @@ _WORKER_SIGNAL: Final = re.compile(
 )
 _ESCAPED: Final = r"Traceback (most recent call last):\n"
 _IN_JSON: Final = re.compile(re.escape(_ESCAPED) + r'(?:[^"\\\n]|\\.){1,4000}')
+_UNREAD: Final = re.compile(
+    r'^ {2}File "([^"\n]{1,300})", line (\d{1,9})\n {4}(\S[^\n]{0,300})\n(?:[ ^~]{1,300}\n)?'
+    r"(?:SyntaxError|IndentationError|TabError): ",
+    re.MULTILINE,
+)
 _UNJOINED: Final = "terminate called without an active exception"
 _ASSERTED: Final = re.compile(r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed")
 _WRAPPERS: Final = re.compile(  # lines by which a launcher or a build tool repeats that one failed
@@ -191,6 +196,12 @@ class Printed:
         found = _CAUSES.search(self.text)
         rows = found[1].rstrip().split("\n") if found is not None else [""]
         return _cut(_ORDINAL.sub("", rows[-1].strip()))
+
+    @property
+    def unread(self) -> tuple[str, str]:
+        """Place and source line of the last error of Python's parser; "" for none."""
+        found = list(_UNREAD.finditer(self.text))
+        return (f"{found[-1][1]}:{found[-1][2]}", _cut(found[-1][3])) if found else ("", "")
 
     @property
     def told_by_launcher(self) -> str:

@@ -72,6 +72,32 @@ PROGRAM_WORDS: Final = (
     ),
     of(
         F.MODULE,
+        r"cannot import name '\w{1,80}' from '(typing|enum|datetime|itertools|types|functools"
+        r"|contextlib|asyncio|dataclasses|warnings|inspect|importlib|collections\.abc)' \(",
+        r"No module named '(tomllib|zoneinfo|graphlib|compression|annotationlib|dataclasses"
+        r"|importlib\.(metadata|resources)|asyncio\.\w{1,20}|concurrent\.interpreters)'",
+        step=S.OTHER_PYTHON,
+    ),
+    of(
+        F.PACKAGE,
+        r"requires? a different python|does not satisfy Python ?[<>=~^]|\brequires-python\b",
+        r"Python version \S{1,20} is not (supported|allowed) by the project",
+        step=S.OTHER_PYTHON,
+    ),
+    of(
+        F.PROGRAM,
+        r"\b(requires?|needs?) (at least )?Python ?(version )?(>=? ?)?3\.\d",
+        r"\bPython ?(version )?(>=? ?)?3\.\d{1,2}\+?( or (newer|later|higher|above|greater))? "
+        r"(is |are )?(required|needed)",
+        r"module 'asyncio' has no attribute '(TaskGroup|timeout|Runner|to_thread)'",
+        r"module '(datetime|enum|typing|itertools|tomllib)' has no attribute",
+        r"unsupported operand type\(s\) for \|: '(type|NoneType|_GenericAlias|ABCMeta)' and '",
+        r"(dataclass|dataclass_transform)\(\) got an unexpected keyword argument",
+        r"'str' object has no attribute 'remove(prefix|suffix)'|zip\(\) takes no keyword arg",
+        step=S.OTHER_PYTHON,
+    ),
+    of(
+        F.MODULE,
         r"cannot import name '\w{1,80}' from '\w[\w.]{0,80}' \(.{0,200}(-packages|/lib/python\d)",
         step=S.OTHER_VERSION,
     ),

@@ -52,6 +52,15 @@ _OWN: Final = re.compile(  # Python's words for a mistake of the program: no mac
     r"^(ZeroDivision|Key|Type|Attribute|Index|Name|UnboundLocal|NotImplemented|Lookup|Recursion|"
     r"Assertion|Overflow)Error\b"
 )
+_PANICKED: Final = re.compile(  # of Rust: newer and older words
+    r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?panicked at (?:'.{0,300}', )?"
+    r"([^\s:']{1,200}):(\d{1,9}):"
+)
+_OF_RUST: Final = re.compile(r"^/rustc/|/\.cargo/registry/|/rustlib/")
+_OTHER_PANIC: Final = re.compile(r"`Err` value: (?:Any \{|PoisonError)|a scoped thread panicked")
+_CLEANING: Final = re.compile(
+    r":(?:__exit__|_*(?:close|destroy|clean_?up|shutdown|tear_?down|finish|release|unlock)\w*)$"
+)
 _AT: Final = re.compile(r"^\s{1,40}at ")
 
 
@@ -84,12 +93,18 @@ class Raised:
     @property
     def is_wrapper(self) -> bool:
         """It only tells that another process failed."""
-        return is_of_wrapper(self.lines[0])
+        is_join = self.step == NextStep.RUST and _OTHER_PANIC.search(" ".join(self.lines[:2]))
+        return is_of_wrapper(self.lines[0]) or bool(is_join)
 
     @property
     def is_own(self) -> bool:
         """The program's own mistake, whatever was printed before."""
         return bool(_OWN.match(self.lines[0]))
+
+    @property
+    def is_of_cleaning(self) -> bool:
+        """It was raised while something was closed."""
+        return _CLEANING.search(self.frame) is not None
 
 
 def without_late_threads(raised: Sequence[Raised]) -> tuple[Raised, ...]:
@@ -250,6 +265,8 @@ class _Reading:
         if step == NextStep.CPP and self.rows_since_python <= NEAR_ROWS:
             return  # the interpreter was on its way out after an error
         self.error, self.step = [_cut(row)], step
+        if step == NextStep.RUST and (at := _PANICKED.match(row)) is not None:
+            self.place = f"{at[1]}:{at[2]}" if _OF_RUST.search(at[1]) is None else ""
         self.chain += not row.startswith(_CAUSED)
 
 

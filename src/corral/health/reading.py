@@ -39,11 +39,17 @@ _INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
 _ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
 DELIBERATE: Final = range(1, 124)  # codes with which programs end that have given a reason
+_CLOSED: Final = NextStep.CLOSED_PIPE
 TIMED_OUT: Final = 124  # of the command timeout
 NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
 _OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
 _BY_KERNEL: Final = re.compile(  # memory that Slurm, a runtime or the kernel saw run out
     r"\boom[-_ ]kill|: task \d{1,9}: Out Of Memory|Out of memory: Killed process", re.IGNORECASE
+)
+_NEWER_SYNTAX: Final = re.compile(  # of Python 3.8 to 3.14
+    r"^(?:match\b.{1,200}:$|case\b.{1,200}:|except ?\*|type \w{1,80}(?:\[.{1,80}\])? = "
+    r"|(?:async )?def \w{1,80}\[|class \w{1,80}\[|(?:async )?with \($|.{0,200}[({\[ ]\w{1,80} ?:= )"
+    r"|\bf['\"]"
 )
 _ASSERTS: Final = "device-side assert"
 _STEPS: Final = {  # advice by the signal, where the log has no error
@@ -119,6 +125,8 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading
         quote = said[1] if said else log.complaint
         return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
     newest = _newest(log.raised)
+    if newest is None and said is None and signal_of(exit) == _PIPE:
+        return replace(_of_last_lines(read, log), kind=FailureKind.PROGRAM, step=_CLOSED)
     if newest is not None and not newest.is_wrapper:
         return _with_earlier(_of_errors(read, log, newest, said), log)
     if said is not None:
@@ -140,6 +148,10 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading
         return replace(read, kind=FailureKind.KILLED, step=NextStep.TIMED_OUT)
     if exit.code is None:
         return read
+    return _of_last_lines(read, log)
+
+
+def _of_last_lines(read: Reading, log: Printed) -> Reading:
     if not log.ending:
         return replace(read, step=NextStep.SILENT)
     quote = f"the last it printed: {quoted(log.ending)}"
@@ -183,8 +195,22 @@ def _of_pattern(read: Reading, pattern: Pattern) -> Reading:
     return replace(read, kind=pattern.kind, step=pattern.step, of_peers=pattern.of_peers)
 
 
+def _of_parser(read: Reading, log: Printed) -> Reading:
+    """Return how an error of Python's parser reads: with its place, and with the line where that
+    is written in the words of a newer Python."""
+    place, source = log.unread
+    if not place:
+        return read
+    read = replace(read, place=place)
+    if _NEWER_SYNTAX.search(source) is None:
+        return read
+    return replace(read, quote=f"{read.quote}: {source}", step=NextStep.OTHER_PYTHON)
+
+
 def _with_earlier(read: Reading, log: Printed) -> Reading:
     """Return it with an earlier command that failed, where what it failed of is its consequence."""
+    if read.kind == FailureKind.SYNTAX and read.step is None:
+        return _of_parser(read, log)
     earlier = earlier_command(read.kind, log.text, read.quote) if read.step is None else None
     if earlier is None or earlier.line in read.quote:
         return read
@@ -192,7 +218,7 @@ def _with_earlier(read: Reading, log: Printed) -> Reading:
         read,
         kind=earlier.kind,
         quote=f"{quoted(earlier.line)}; then: {read.quote}",
-        step=NextStep.EARLIER_COMMAND if earlier.kind != FailureKind.FILES else None,
+        step=NextStep.EARLIER_COMMAND if earlier.is_command else None,
     )
 
 

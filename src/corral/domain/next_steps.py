@@ -52,6 +52,7 @@ class NextStep(StrEnum):
     CLOSED_PIPE = "closed-pipe"
     OTHER_PYTHON = "other-python"
     NAN_INPUT = "nan-input"
+    INTERPRETER = "interpreter"
 
 
 NEXT_STEPS: Final[Mapping[NextStep, str]] = {
@@ -127,6 +128,8 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     "Python: choose one in setup: (uv venv --python 3.12), or another image",
     NextStep.NAN_INPUT: "the data has missing or infinite values: find them (df.isna().sum()), "
     "then drop or impute them (SimpleImputer) before fit",
+    NextStep.INTERPRETER: "the interpreter of its first line is not there, or the lines end in "
+    "CRLF (head -1 FILE | cat -A shows ^M$ then): sed -i 's/\\r$//' FILE",
     NextStep.FILE_SIZE: "its limit of file sizes is reached (SIGXFSZ): raise ulimit -f in its "
     "script",
 }

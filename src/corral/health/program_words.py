@@ -146,6 +146,11 @@ PROGRAM_WORDS: Final = (
     ),
     of(
         F.COMMAND,
+        r"cannot execute: required file not found|bad interpreter: No such file",
+        step=S.INTERPRETER,
+    ),
+    of(
+        F.COMMAND,
         r"command not found|(sh|env): (line )?\d*:? ?\S+: not found$|^\S+: \d+: .*: not found$",
         r"^\S*sh: (line )?(\d+: )?.*: Permission denied$",
         r"cannot execute|bad interpreter|Failed to find \w{1,9} compiler",

@@ -125,7 +125,8 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading
         quote = said[1] if said else log.complaint
         return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
     newest = _newest(log.raised)
-    if newest is None and said is None and signal_of(exit) == _PIPE:
+    is_outlived = said is None or not (said[0].of_peers or said[0].kind in MACHINE)
+    if newest is None and is_outlived and signal_of(exit) == _PIPE:
         return replace(_of_last_lines(read, log), kind=FailureKind.PROGRAM, step=_CLOSED)
     if newest is not None and not newest.is_wrapper:
         return _with_earlier(_of_errors(read, log, newest, said), log)

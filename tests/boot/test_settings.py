@@ -132,6 +132,22 @@ def test_a_cluster_that_is_down_may_become_another(tmp_path: Path) -> None:
     assert (changed.nodes, changed.gpus, changed.gpu_type) == (4, 2, "a100")
 
 
+def test_what_the_head_alone_reads_changes_while_nodes_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ClusterDir(tmp_path)
+    ClusterSettings(pretend=True).save(place)
+    monkeypatch.setattr("corral.boot.up.node_processes", lambda place: ["n1"])
+    assert decide(place, Asked(monitoring=True), none).monitoring
+    with pytest.raises(Conflict) as refused:
+        decide(place, Asked(monitoring=True, gpus=2), none)
+    assert "ends its jobs, run: corral down; corral up" in refused.value.hint
+    monkeypatch.setattr("corral.boot.up.head_runs", lambda place: True)
+    with pytest.raises(Conflict) as refused:
+        decide(place, Asked(monitoring=True), none)
+    assert refused.value.hint.endswith("corral up --restart --monitoring")
+
+
 def test_a_cluster_that_is_up_names_the_options_as_they_are_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

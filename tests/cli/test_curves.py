@@ -139,6 +139,15 @@ def test_a_table_has_a_line_for_each_curve_and_many_gpus_only_when_asked_for(
     assert "n1 GPU 16" in capsys.readouterr().out
 
 
+def test_the_last_heading_is_whole_where_a_terminal_is_narrow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "44")
+    show(picture(), width=44, every_gpu=False)
+    heading = capsys.readouterr().out.splitlines()[2]
+    assert heading == "CURVE          NOW  MIN  MEAN  MAX  OVER TIME"
+
+
 def test_json_and_csv_hold_the_same_and_unknown_is_null_or_empty() -> None:
     plain = as_json(picture())
     assert plain["times"] == [1000.0, 1010.0, 1020.0]

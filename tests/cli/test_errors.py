@@ -190,3 +190,21 @@ def test_a_viewer_who_submits_with_a_workdir_is_refused_in_words(
     assert run(["run", "-d", "--", "true"]) == 3
     told = capsys.readouterr().err
     assert "workdir.upload takes the role user; this token lets vera be viewer" in told
+
+
+def test_who_has_not_logged_in_cannot_log_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CORRAL_URL", raising=False)
+    assert run(["logout", "--dir", str(tmp_path)]) == failure.REFUSED
+    assert "you are not logged in" in capsys.readouterr().err
+
+
+def test_a_line_to_join_a_head_on_loopback_comes_with_a_warning(
+    head: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["node", "token"]) == failure.DONE
+    said = capsys.readouterr()
+    assert said.out.startswith("corral join http://127.0.0.1:")
+    assert "only this machine reaches" in said.err
+    assert "--host ADDRESS" in said.err

@@ -9,12 +9,14 @@ import pytest
 from corral import __version__
 from corral.agent.containment import Found
 from corral.cli import look
-from corral.cli.look import Is, of_head, of_nodes
+from corral.cli.look import Is, of_head, of_nodes, of_pretend_gpus
 from corral.cli.main import run
 from corral.domain.resources import Inventory
 from corral.domain.separation import separation_of
 from corral.wire import alerts, api
 from tests.api.heads import Agent, Head
+
+COUNTS: Any = {"used": 0, "free": 6, "away": 0}
 
 
 def node(id: str, **more: Any) -> api.NodeDetail:
@@ -62,6 +64,15 @@ def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_d
         ("nodes", Is.WELL, "3 nodes are alive and take work", ""),
         ("nodes", Is.NOTE, "never put to the proof: d, f", "corral doctor gpu"),
     ]
+
+
+def test_pretend_gpus_of_the_cluster_are_told_beside_those_of_this_machine() -> None:
+    texts = [
+        [one.text for one in of_pretend_gpus(api.Gpus(**COUNTS, total=6, pretend=pretend))]
+        for pretend in (0, 4, 6)
+    ]
+    ends = "GPUs of the cluster are pretend ones: jobs run on the CPU"
+    assert texts == [[], [f"4 of 6 {ends}"], [f"all 6 {ends}"]]
 
 
 def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked_for() -> None:

@@ -167,6 +167,9 @@ def test_down_may_leave_jobs_which_the_next_head_finds_again() -> None:
         job = here.until_over(ends)
         assert (job.exit_code, job.attempt) == (9, 1)
         assert (here.job(stays).state, here.job(stays).attempt) == ("RUNNING", 1)
+        assert here.corral("up", "--restart", "--nodes", "2").returncode == 3
+        here.ok("up", "--restart", "--operators-add-machines")
+        assert (here.job(stays).state, here.job(stays).attempt) == ("RUNNING", 1)
 
 
 def test_up_again_is_harmless_and_no_way_to_change_a_cluster() -> None:

@@ -53,6 +53,9 @@ MADE_HERE: Final = (
     "reboot_seconds",
     "policy",
 )
+HEAD_ALONE: Final = frozenset(
+    {"monitoring", "token_days", "operators_add_machines", "plan_seconds"}
+)  # what nodes that run on need not begin anew for
 NODES_SECONDS: Final = 60.0
 LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor to begin
 SILENT_SECONDS: Final = 30.0  # that what lends the nodes fails without a break
@@ -212,12 +215,15 @@ def decide(place: ClusterDir, asked: Asked, count_gpus: Callable[[], int]) -> Cl
     other = [name for name, value in asked.given.items() if getattr(known, name) != value]
     if not other:
         return known
-    if head_runs(place) or node_processes(place):
+    of_head = HEAD_ALONE.issuperset(other)
+    if head_runs(place) or (node_processes(place) and not of_head):
         said = ", ".join(f"{_word(name)} is {_said(getattr(known, name))}" for name in other)
         again = " ".join(_typed(name, asked.given[name]) for name in other)
         raise Conflict(
             f"the cluster in {place.root} is up already, and its {said}",
-            hint=f"to change it, run: corral down; corral up {again}",
+            hint=f"to change it, while its jobs run on: corral up --restart {again}"
+            if of_head
+            else f"to change it, which ends its jobs, run: corral down; corral up {again}",
         )
     if asked.nodes is not None:
         kept["labels"] = labels_still_meant(known.labels, asked.nodes)

@@ -93,17 +93,25 @@ def up(
 
 
 def _start(common: Common, asked: "Asked", *, restart: bool) -> "tuple[Start, api.Status]":
-    """Start the head where none runs, or in place of one that runs, which leaves its jobs.
+    """Start the head where none runs, or in place of one that runs, which leaves its jobs. A
+    cluster that cannot be what is asked is up again as it was.
 
-    Raises: Conflict when that one does not end; StartFailed.
+    Raises: Conflict when that one does not end; SpecInvalid; StartFailed.
     """
     from corral.boot.start import head_runs
-    from corral.boot.up import bring_up
+    from corral.boot.up import Asked, bring_up
+    from corral.domain.errors import Conflict, SpecInvalid
 
-    if restart and head_runs(common.place):
+    is_replaced = restart and head_runs(common.place)
+    if is_replaced:
         with common.client() as client:
             end_head(common.place, client, unfinished(client), jobs="leave")
-    start = bring_up(common.place, asked)
+    try:
+        start = bring_up(common.place, asked)
+    except (Conflict, SpecInvalid):
+        if is_replaced:
+            bring_up(common.place, Asked())
+        raise
     return start, _up_with_nodes(common, start)
 
 

@@ -211,12 +211,21 @@ def create_token(
         uses: How many machines it lets in.
         minutes: For how long.
     """
+    from urllib.parse import urlsplit
+
+    from corral.boot.settings import is_loopback
+
     with common.client() as client:
         made = client.create_join_token(uses=uses, expires_seconds=minutes * 60.0)
     if common.json:
         print_json({**made.model_dump(mode="json"), "line": made.line})
         return
     show_line(made)
+    if is_loopback(urlsplit(made.url).hostname or ""):
+        note(
+            f"warning: only this machine reaches {made.url}; for others, let the head listen "
+            "elsewhere, which ends its jobs: corral down; corral up --host ADDRESS"
+        )
 
 
 def show_line(made: "joining.JoinTokenMade") -> None:

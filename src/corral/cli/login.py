@@ -120,17 +120,21 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
 
 
 def _log_in(root: Path, given: str | None) -> "LogIn":
-    """Raises: NotFound, Usage when several heads have a log-in and none is named."""
+    """Raises: NotFound; Conflict where there is none; Usage where several are and none is named."""
     from corral.client.log_ins import all_log_ins, log_in_at
-    from corral.domain.errors import NotFound
+    from corral.domain.errors import Conflict, NotFound
 
     known = all_log_ins(root)
     urls = [log_in.url for log_in in known]
     for url in (given or "").replace(",", " ").split():
         if (found := log_in_at(root, url.rstrip("/"))) is not None:
             return found
-    if given or not known:
-        raise NotFound("log-in at", given or "any head", urls, see=_EXAMPLE)
+    if given:
+        raise NotFound("log-in at", given, urls, see=_EXAMPLE)
+    if not known:
+        raise Conflict(
+            "you are not logged in: there is no log-in to end", hint=f"to log in: {_EXAMPLE}"
+        )
     if len(known) > 1:
         raise Usage(
             f"there are log-ins at {', '.join(urls)}", hint=f"name one: corral logout {urls[0]}"

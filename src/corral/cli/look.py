@@ -82,7 +82,7 @@ def of_machine(common: Common) -> Iterator[Finding]:
     from corral.boot.up import real_gpu_count
 
     gpus = real_gpu_count()
-    none = "no GPU: corral up --gpus N makes pretend ones, and jobs run on the CPU"
+    none = "no GPU of its own; corral up --gpus N makes pretend ones: jobs run on the CPU"
     seen = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else none
     yield Finding(where=here, state=Is.WELL if gpus else Is.NOTE, text=seen)
     yield from _torch(here, gpus)
@@ -152,9 +152,19 @@ def of_cluster(client: "Client") -> list[Finding]:
     details = [client.node(one.id) for one in asked if one.liveness == "alive"]
     return [
         *of_head(status, standing),
+        *of_pretend_gpus(status.gpus),
         *of_nodes(status.nodes, details),
         *of_users(status.separation),
     ]
+
+
+def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
+    """Whether GPUs of the cluster are not there, whatever this machine has."""
+    if gpus.pretend:
+        count = f"all {gpus.total}" if gpus.pretend == gpus.total else f"{gpus.pretend}"
+        of = "" if gpus.pretend == gpus.total else f" of {gpus.total}"
+        text = f"{count}{of} GPUs of the cluster are pretend ones: jobs run on the CPU"
+        yield Finding(where="nodes", state=Is.NOTE, text=text)
 
 
 def of_users(separation: "Iterable[api.Separation]") -> Iterator[Finding]:

@@ -54,8 +54,8 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("work", _work(found)),
             ("health", health_text(found)),
             ("address", found.address),
-            ("CPUs", f"{found.cpus:g}"),
-            ("memory", size_text(found.memory_bytes)),
+            ("CPUs", f"{found.cpus:g} for jobs"),
+            ("memory", f"{size_text(found.memory_bytes)} for jobs"),
             ("ranks in", found.containment),
             ("limits", LIMITS.get(found.containment, "")),
             (

@@ -133,7 +133,7 @@ def _least_width(made: "Table", out: "Console") -> int:
     last = made.columns[-1]
     cells = (str(cell) for cell in (last.header, *last.cells))
     longest = max(cell_len(line) for cell in cells for line in (cell.splitlines() or [""]))
-    return whole - max(0, longest - LEAST_LAST)
+    return whole - max(0, longest - max(LEAST_LAST, last.min_width or 0))
 
 
 def show_pairs(pairs: Iterable[tuple[str, "str | Text | None"]], *, stderr: bool = False) -> None:

@@ -28,8 +28,8 @@ def show_sensors(sample: "NodeSample") -> None:
     say()
     show_pairs(
         [
-            ("CPU", share(sample.cpu_utilisation)),
-            ("memory", of(sample.memory_used_bytes, sample.memory_total_bytes)),
+            ("machine's CPU", share(sample.cpu_utilisation)),
+            ("machine's memory", of(sample.memory_used_bytes, sample.memory_total_bytes)),
             ("pressure", pressure(sample)),
             *[(f"disk {one.path}", _disk(one)) for one in sample.disks],
             *[(f"port {port.name}", _port(port)) for port in sample.ports],

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from corral.domain.natural_order import natural
 from corral.domain.node import Liveness, Node
 from corral.domain.resources import Inventory
 
@@ -97,9 +98,9 @@ def separation_of(inventory: Inventory) -> Separation:
 
 
 def separations(nodes: Iterable[Node]) -> dict[Separation, list[str]]:
-    """The nodes that are alive, by how users are kept apart on them."""
+    """The nodes that are alive, by how users are kept apart on them; n2 before n10."""
     found: dict[Separation, list[str]] = {}
-    for node in nodes:
+    for node in sorted(nodes, key=lambda node: natural(node.id)):
         if node.liveness == Liveness.ALIVE:
             found.setdefault(separation_of(node.inventory), []).append(node.id)
     return found

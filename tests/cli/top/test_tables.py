@@ -12,8 +12,8 @@ from corral.cli.top.cells import Cell, plain
 from corral.cli.top.header import header, watts_text
 from corral.cli.top.known import Known, Link
 from corral.cli.top.listing import AnyListing, Listing
-from corral.cli.top.nodes import natural
 from corral.cli.top.order import Order, ordered
+from corral.domain.natural_order import natural
 from corral.wire import gpus as answers
 from tests.cli.top.town import NOW, Town, job, node, sensed, status
 

@@ -16,6 +16,7 @@ OF_GPUS: Final = frozenset({"busy of those", "power"})  # curves of the cluster
 MOST_GPUS: Final = 16  # that are shown one by one without being asked for
 WIDEST: Final = 100  # characters of a curve
 LEAST: Final = 10
+_OVER_TIME: Final = "OVER TIME"
 BESIDE: Final = 44  # columns beside the names: four numbers and the gaps
 
 
@@ -50,12 +51,13 @@ def _show_rows(title: str, rows: tuple[Row, ...], picture: Picture, width: int) 
     wide = max(LEAST, min(WIDEST, width - longest - BESIDE))
     now = "LAST" if picture.is_over else "NOW"
     made: Table = table(
-        title, now, "MIN", "MEAN", "MAX", "OVER TIME", right=(now, "MIN", "MEAN", "MAX")
+        title, now, "MIN", "MEAN", "MAX", _OVER_TIME, right=(now, "MIN", "MEAN", "MAX")
     )
     for name, row in zip(names, rows, strict=True):
         low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
         numbers = (value_text(one, row.unit) for one in (row.last, row.low, row.mean, row.high))
         made.add_row(name, *numbers, sparkline(row.values, wide, low=low, high=high))
+    made.columns[-1].min_width = max(len(_OVER_TIME), wide)  # neither it nor a curve is folded
     show_table(made)
 
 

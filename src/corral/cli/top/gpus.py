@@ -8,8 +8,8 @@ from corral.cli.output import clean
 from corral.cli.top.cells import Cell, Column, Part, bar
 from corral.cli.top.header import busy_tone, known_share
 from corral.cli.top.known import Known
-from corral.cli.top.nodes import natural
 from corral.cli.top.order import Order
+from corral.domain.natural_order import natural
 
 BAR: Final = 10
 COLUMNS: Final = (

@@ -1,6 +1,5 @@
 """The table of nodes. No I/O."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ from corral.cli.top.cells import Cell, Column, Part
 from corral.cli.top.header import busy_tone, known_share, watts_text
 from corral.cli.top.known import Known
 from corral.cli.top.order import Order
+from corral.domain.natural_order import natural
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -141,15 +141,6 @@ def mark(busy: float | None, *, held: bool, sign: str) -> Part:
     if busy is None:
         return UNKNOWN
     return Part(BLOCKS[min(len(BLOCKS) - 1, int(busy * len(BLOCKS)))], busy_tone(busy))
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """n2 comes before n10."""
-    return tuple(
-        (0, int(part), "") if part.isdecimal() else (1, 0, part)
-        for part in re.split(r"([0-9]+)", name)
-        if part
-    )
 
 
 ORDERS: Final[Mapping[str, Order[NodeRow]]] = {

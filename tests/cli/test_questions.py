@@ -1,7 +1,10 @@
 """Questions before a change: what Enter and the end of the input mean, and what is lost."""
 
 import io
-from typing import Any
+import os
+import time
+from collections.abc import Iterator
+from typing import IO, Any
 
 import pytest
 
@@ -47,28 +50,49 @@ def test_a_script_is_not_asked_before_a_change_that_ends_nothing(
     assert Change().agreed("submit?")
 
 
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[IO[str]]:
+    """The end of the pipe at the standard input that is written to."""
+    read, write = os.pipe()
+    with os.fdopen(read) as stdin, os.fdopen(write, "w") as end:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield end
+
+
 @pytest.mark.parametrize(
-    ("piped", "agreed"), [("y\n", True), ("yes", True), ("n\n", False), ("\n", False), ("x", False)]
+    ("piped", "agreed"), [("y\n", True), ("yes", True), ("n\n", False), ("\n", False), ("", True)]
 )
-def test_an_answer_that_is_piped_in_is_read_before_something_ends(
-    piped: str, agreed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_answer_that_is_piped_in_counts_before_something_ends(
+    piped: str, agreed: bool, pipe: IO[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    pipe.write(piped)
+    pipe.close()
     assert Change().agreed("stop it?", destroys=True) is agreed
-    assert capsys.readouterr().err == "stop it? [y/N] \n"
 
 
-@pytest.mark.parametrize("stdin", [io.StringIO(""), Terminal("y\n"), None])
-def test_a_script_without_an_answer_ends_nothing(
-    stdin: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A terminal is not read either where the question goes elsewhere (`2>log`)."""
-    monkeypatch.setattr("sys.stdin", stdin)
-    with pytest.raises(Conflict) as refused:
+def test_a_line_of_a_list_is_no_answer(pipe: IO[str]) -> None:
+    pipe.write("train2\ntrain3\n")
+    pipe.flush()
+    with pytest.raises(Conflict, match="'train2' was piped in") as refused:
         Change().agreed("stop it?", destroys=True)
     assert "-y" in refused.value.hint
     assert Change(yes=True).agreed("stop it?", destroys=True)
     assert Change(json=True).agreed("stop it?", destroys=True)
+
+
+def test_nobody_waits_for_a_pipe_that_nobody_writes_to(pipe: IO[str]) -> None:
+    started = time.monotonic()
+    assert Change().agreed("stop it?", destroys=True)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("stdin", [io.StringIO(""), io.StringIO("n\n"), Terminal("n\n"), None])
+def test_a_script_without_a_pipe_is_taken_at_its_word(
+    stdin: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal is not read either where the question goes elsewhere (`2>log`)."""
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert Change().agreed("stop it?", destroys=True)
 
 
 def job(state: str, *, saves: tuple[float, ...] = (), **more: Any) -> JobDetail:

@@ -1,7 +1,8 @@
 """What every command takes, and how it finds its head."""
 
-import contextlib
 import os
+import select
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,11 @@ _YES = Parameter(
     name=["--yes", "-y"],
     negative="",
     show_default=False,
-    help="Do not ask. A script that stops or removes something needs it, or pipes an answer in.",
+    help="Do not ask. A script is not asked, but an answer that it pipes in counts.",
 )
+_YESES = ("y", "yes")
 _LONGEST_ANSWER = 200  # characters
+_ANSWER_SECONDS = 0.2  # for a piped answer: `echo n | corral down` has written it long before
 MOST = 1_000_000  # of what is counted on the command line; the head takes no more
 MOST_ROWS = 10_000  # as many as one answer lists
 Count = Annotated[int, Parameter(validator=Number(gte=0, lte=MOST))]
@@ -101,48 +104,53 @@ class Change(Common):
         return not (self.yes or self.json)
 
     def agreed(self, question: str, *, destroys: bool = False) -> bool:
-        """Ask whether to make a change. The end of the input (Ctrl-D) never agrees.
+        """Ask whether to make a change. The end of a person's input (Ctrl-D) never agrees.
 
         Args:
-            destroys: something ends or is removed by the change. Then Enter does not agree, and a
-                script is asked too: its answer is a line of its standard input.
+            destroys: something ends or is removed by the change. Then Enter does not agree, and an
+                answer that a script pipes in counts. A script without one agrees.
 
-        Raises: Conflict where a script has no answer.
+        Raises: Conflict where a script piped in something else than yes or no.
         """
         if not (self.asks_before_loss if destroys else self.asks):
             return True
+        if not self.is_attended:
+            return _agreed_by_pipe(question)
         sys.stderr.write(f"{question} {'[y/N]' if destroys else '[Y/n]'} ")
         sys.stderr.flush()
-        line = _line_typed() if self.is_attended else _line_piped()
+        line = sys.stdin.readline()
+        if not line:
+            sys.stderr.write("\n")
         answer = line.strip().lower()
-        return answer in ("y", "yes") or (answer == "" and line != "" and not destroys)
+        return answer in _YESES or (answer == "" and line != "" and not destroys)
 
 
-def _line_typed() -> str:
-    """Return the line that a person types; "" at the end of the input."""
-    line = sys.stdin.readline()
-    if not line:
-        sys.stderr.write("\n")
-    return line
+def _agreed_by_pipe(question: str) -> bool:
+    """Return what the pipe at the standard input answers; True where nothing is in it.
+    Raises: Conflict where its line is no answer, such as the next name of a list that a loop
+    reads (`while read job; do corral stop $job; done`): the line is gone from the list."""
+    line = _line_piped()
+    answer = line.strip().lower()
+    if not line or answer in _YESES:
+        return True
+    if answer in ("", "n", "no"):
+        return False
+    from corral.domain.errors import Conflict
+
+    raise Conflict(
+        f"nothing was changed: {line.strip()!r} was piped in, which does not answer: {question}",
+        hint="without a question and its answer: add -y",
+    )
 
 
 def _line_piped() -> str:
-    """Return the next line of the input of a script. Nobody is waited for at a terminal, which
-    does not show the question here. Raises: Conflict where no line comes."""
-    line = ""
-    if sys.stdin is not None and not sys.stdin.isatty():
-        with contextlib.suppress(OSError, ValueError):
-            line = sys.stdin.readline(_LONGEST_ANSWER)
-    sys.stderr.write("\n")
-    if not line:
-        raise _unanswered()
-    return line
-
-
-def _unanswered() -> Exception:
-    from corral.domain.errors import Conflict
-
-    return Conflict(
-        "nothing was changed: there is no answer to the question",
-        hint="to go on without a question, add -y",
-    )
+    """Return the line that waits in the pipe at the standard input; "" where none does, or where
+    it is no pipe (a file, /dev/null, a terminal)."""
+    try:
+        descriptor = sys.stdin.fileno()
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return ""
+        ready, _, _ = select.select([descriptor], [], [], _ANSWER_SECONDS)
+        return sys.stdin.readline(_LONGEST_ANSWER) if ready else ""
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by the caller
+        return ""

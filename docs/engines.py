@@ -1,5 +1,5 @@
-"""Writes docs/engines.md from a run of the engines' contract: `make engines`. With names of
-engines only those are run, and their columns written.
+"""Writes docs/reference/engines.md from a run of the engines' contract: `make engines`. With names
+of engines only those are run, and their columns written.
 
 Every engine makes the same statements true, each with its real component; the page tells what was
 seen: yes, or why not.
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SUITE: Final = ROOT / "tests" / "contracts" / "engines"
-PAGE: Final = ROOT / "docs" / "engines.md"
+PAGE: Final = ROOT / "docs" / "reference" / "engines.md"
 HEADER: Final = (
     "<!-- Written by docs/engines.py from a run of tests/contracts/engines: `make engines`. -->\n\n"
     "# What each engine honours\n\n"

@@ -1,9 +1,10 @@
 """Writes the pages that are made from the code: run `make docs`; `make docs-check` compares.
 
-docs/cli.md from the command tree, docs/moves.md from domain/moves.py, docs/errors.md from every
-error that has a code, docs/slurm.md from the tables of Slurm's options, docs/health.md from those
-of fault codes and failures, docs/schema/*.json and docs/openapi.json from the shapes that travel,
-and from these the types of the pages (ui/).
+docs/reference/cli.md from the command tree, docs/reference/states.md from domain/moves.py,
+docs/reference/errors.md from every error that has a code, docs/reference/slurm-options.md from the
+tables of Slurm's options, docs/reference/health.md from those of fault codes and failures,
+docs/reference/schema/*.json and docs/reference/openapi.json from the shapes that travel, and from
+these the types of the pages (ui/).
 """
 
 import argparse
@@ -170,19 +171,23 @@ def pages() -> dict[Path, str]:
     from corral.wire import schemas
 
     makers: dict[str, Callable[[], str]] = {
-        "cli.md": cli_page,
-        "moves.md": moves_page,
-        "errors.md": errors_page,
-        "slurm.md": slurm_page,
-        "health.md": lambda: HEADER + importlib.import_module("health").health_page(),
+        "reference/cli.md": cli_page,
+        "reference/states.md": moves_page,
+        "reference/errors.md": errors_page,
+        "reference/slurm-options.md": slurm_page,
+        "reference/health.md": lambda: HEADER + importlib.import_module("health").health_page(),
     }
     made = {DOCS / name: make() for name, make in makers.items()}
     described = openapi()
-    made[DOCS / "openapi.json"] = json.dumps(described, indent=2, sort_keys=True) + "\n"
+    made[DOCS / "reference" / "openapi.json"] = (
+        json.dumps(described, indent=2, sort_keys=True) + "\n"
+    )
     types = importlib.import_module("typescript").typescript(described)
     made[DOCS.parent / "ui" / "src" / "api" / "types.ts"] = types
     for name, schema in schemas().items():
-        made[DOCS / "schema" / f"{name}.json"] = json.dumps(schema, indent=2, sort_keys=True) + "\n"
+        made[DOCS / "reference" / "schema" / f"{name}.json"] = (
+            json.dumps(schema, indent=2, sort_keys=True) + "\n"
+        )
     return made | deployed()
 
 

@@ -1,5 +1,5 @@
-"""docs/health.md: what comes of each fault code and signal, and of each way to fail, as the tables
-of the code have it."""
+"""docs/reference/health.md: what comes of each fault code and signal, and of each way to fail, as
+the tables of the code have it."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -7,7 +7,7 @@ from tests.hostile.rank_lines import ENDS, LINES
 
 
 def text() -> str:
-    """Return docs/attacks.md."""
+    """Return docs/architecture/attacks.md."""
     return f"""# Attacks that are tested
 
 Each is made against a running head, on SQLite and on PostgreSQL (tests/hostile). After each one an

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.hostile.pages import text
 
-PAGE = Path(__file__).parents[2] / "docs" / "attacks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "architecture" / "attacks.md"
 
 
 def test_the_page_lists_every_attack() -> None:

@@ -185,9 +185,14 @@ def house(*words: str) -> Iterator[House]:
             made.up(*words)
         yield made
     finally:
-        if head_runs(made.place) or node_processes(made.place):
-            made.corral("down", "--jobs", "stop", "-y", seconds=150)
-        for pid in made.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        stop_all(made)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def stop_all(made: House) -> None:
+    """Bring a cluster down, if it is up, and end whatever is left of it."""
+    if head_runs(made.place) or node_processes(made.place):
+        made.corral("down", "--jobs", "stop", "-y", seconds=150)
+    for pid in made.processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

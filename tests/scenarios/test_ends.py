@@ -261,7 +261,14 @@ WRONG = {
     "a variable that cannot be one": ["--env", "A B=c", "--", "true"],
     "a workdir that is not there": ["--workdir", "/no/such/dir", "--", "true"],
     "an empty command": ["--", "  "],
-    "saves where not every node sees them": ["-N", "2", "--checkpoint", "/var/tmp/no-such-saves", "--", "true"],
+    "saves where not every node sees them": [
+        "-N",
+        "2",
+        "--checkpoint",
+        "/var/tmp/no-such-saves",
+        "--",
+        "true",
+    ],
 }
 
 

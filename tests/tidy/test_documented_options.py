@@ -9,7 +9,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page.relative_to(ROOT)
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md"))
+    for page in (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("**/*.md"),
+        *(ROOT / "deploy").glob("*.md"),
+    )
     if page.name not in ("cli.md", "CHANGELOG.md")
 )
 SPAN = re.compile(r"`(corral [^`]+)`")
@@ -17,8 +21,9 @@ OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 
 
 def reference() -> dict[str, str]:
-    """The section of each command in docs/cli.md, which is generated, by the command's words."""
-    text = (ROOT / "docs/cli.md").read_text()
+    """The section of each command in docs/reference/cli.md, which is generated, by the command's
+    words."""
+    text = (ROOT / "docs/reference/cli.md").read_text()
     sections = re.split(r"^##+ corral ?", text, flags=re.MULTILINE)[1:]
     return {part.partition("\n")[0].strip(): part for part in sections}
 

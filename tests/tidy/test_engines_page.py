@@ -1,4 +1,5 @@
-"""docs/engines.md tells of every statement of the engines' contract, as a run has found it."""
+"""docs/reference/engines.md tells of every statement of the engines' contract, as a run has found
+it."""
 
 import importlib.util
 from pathlib import Path

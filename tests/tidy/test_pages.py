@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_room_is_on_the_architecture_page_and_no_other() -> None:
     rooms = {path.parent.name for path in (ROOT / "src/corral").glob("*/__init__.py")}
-    page = (ROOT / "docs/architecture.md").read_text()
+    page = (ROOT / "docs/architecture/overview.md").read_text()
     table = page.split("## Processes")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == rooms
 
@@ -18,11 +18,13 @@ def test_every_dependency_has_its_line() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = project["dependencies"] + project["optional-dependencies"]["train"]
-    page = (ROOT / "docs/dependencies.md").read_text().lower()
+    page = (ROOT / "docs/architecture/dependencies.md").read_text().lower()
     assert len(project["dependencies"]) <= 15
     for line in asked:
         name = re.split(r"[\[><= ]", line)[0]
-        assert f"| {name.lower()} " in page, f"{name} has no line in docs/dependencies.md"
+        assert f"| {name.lower()} " in page, (
+            f"{name} has no line in docs/architecture/dependencies.md"
+        )
 
 
 def test_each_decision_has_a_number_of_its_own() -> None:

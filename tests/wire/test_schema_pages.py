@@ -5,7 +5,7 @@ from pathlib import Path
 
 from corral.wire import schemas
 
-PAGES = Path(__file__).parents[2] / "docs/schema"
+PAGES = Path(__file__).parents[2] / "docs/reference/schema"
 
 
 def test_every_schema_is_published_as_it_is() -> None:

@@ -53,7 +53,7 @@ def load_policy(
             except ValueError as wrong:
                 raise SettingsInvalid(
                     f"{file} does not read as a node's policy: {wrong}",
-                    hint="correct it; docs/node-policy.md lists its fields",
+                    hint="correct it; docs/guides/node-policy.md lists its fields",
                 ) from wrong
     return default
 

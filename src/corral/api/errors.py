@@ -137,7 +137,7 @@ async def on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "request_invalid")
     message = f"{request.method} {request.url.path[:200]}: {error.detail}"
-    body = error_of(code, _text(message), "see docs/architecture.md for the routes")
+    body = error_of(code, _text(message), "see docs/architecture/overview.md for the routes")
     return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 
 
@@ -146,4 +146,4 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(step) for step in first["loc"])
-    return answer(RequestInvalid(f"{where}: {first['msg']}", hint="see docs/schema"))
+    return answer(RequestInvalid(f"{where}: {first['msg']}", hint="see docs/reference/schema"))

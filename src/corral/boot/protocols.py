@@ -47,7 +47,7 @@ def _answer_to(why: Refused, limits: ConnectionLimits) -> bytes:
         "400 Bad Request",
         "request_invalid",
         "this is not a valid HTTP request",
-        "see docs/architecture.md for the routes",
+        "see docs/architecture/overview.md for the routes",
     )
 
 

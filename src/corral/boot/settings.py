@@ -48,7 +48,7 @@ class UnsafeBind(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDir:
-    """The directory of one cluster; `docs/architecture.md` lists what lies in it."""
+    """The directory of one cluster; `docs/architecture/overview.md` lists what lies in it."""
 
     root: Path
 

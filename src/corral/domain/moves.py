@@ -1,4 +1,5 @@
-"""A job's whole life on one screen. The table is total; docs/moves.md is drawn from it."""
+"""A job's whole life on one screen. The table is total; docs/reference/states.md is drawn from
+it."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -24,7 +24,8 @@ from corral.plan.report import (
 
 PRETRAINED: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
 TUNED: Final = "training.memory"  # and of runs of all kinds of libraries
-SERVED: Final = 0.20  # mean error of the rows that tell memory of inference: docs/plan-memory.md
+# Mean error of the rows that give the memory of inference: docs/reference/plan-memory.md
+SERVED: Final = 0.20
 SERVED_ROWS: Final = 20
 POINTS: Final = 24
 GB: Final = 1e9
@@ -150,7 +151,8 @@ def _memory_band(purpose: Purpose) -> float | None:
 
 
 def _bands_told() -> Iterator[str]:
-    yield f"\u00b1 of serving: the mean absolute error over {SERVED_ROWS} rows: docs/plan-memory.md"
+    rows = f"the mean absolute error over {SERVED_ROWS} rows"
+    yield f"\u00b1 of serving: {rows}: docs/reference/plan-memory.md"
     for name, what in ((TUNED, "fine-tuning"), (PRETRAINED, "pre-training")):
         if (known := band(name)) is not None:
             yield known.told(what)

@@ -1,4 +1,5 @@
-"""An agent by the rules of docs/architecture.md: it obeys the newest word and says all it sees."""
+"""An agent by the rules of docs/architecture/overview.md: it obeys the newest word and says all it
+sees."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """The rank's line to its shim: progress and saves out, wishes in. Training never waits for it.
 
-One JSON object a line (docs/architecture.md, "Between a rank and its shim"). A line that is not
-there is tried again in silence; of progress only the newest is kept, a save is kept until sent.
+One JSON object a line (docs/architecture/overview.md, "Between a rank and its shim"). A line that
+is not there is tried again in silence; of progress only the newest is kept, a save is kept until
+sent.
 """
 
 import json

@@ -4,7 +4,8 @@ from typing import Any
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """JSON schema by name, each to be one file of docs/schema. Loads pydantic only when asked."""
+    """JSON schema by name, each to be one file of docs/reference/schema. Loads pydantic only when
+    asked."""
     from corral.wire import schema
 
     return schema.schemas()

@@ -1,4 +1,4 @@
-"""Shapes of the HTTP API: requests are strict, answers are stable (docs/schema/*.json).
+"""Shapes of the HTTP API: requests are strict, answers are stable (docs/reference/schema/*.json).
 
 Times are wall-clock seconds since 1970, durations seconds, sizes bytes; GPUs are numbers, a share
 being a fraction. A client ignores fields that it does not know.
@@ -119,7 +119,8 @@ class Asked(BaseModel):
 
 
 class JobSubmit(Asked):
-    """Specs as in docs/schema/spec.json; `workdir` is the digest of a snapshot that is here.
+    """Specs as in docs/reference/schema/spec.json; `workdir` is the digest of a snapshot that is
+    here.
 
     The same key again answers with the first jobs. `held`: they are suspended from the start, and
     begin after `resume`.

@@ -1,4 +1,4 @@
-"""The environment of a rank, as docs/architecture.md lists it."""
+"""The environment of a rank, as docs/architecture/overview.md lists it."""
 
 import json
 from collections.abc import Sequence

@@ -243,7 +243,7 @@ def _problem(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
             return Problem(where=written, text=f"has more than {most} entries", hint="name fewer")
         case _:
             field = str(next((step for step in reversed(own) if isinstance(step, str)), ""))
-            example = _EXAMPLES.get(field, "see docs/schema/spec.json")
+            example = _EXAMPLES.get(field, "see docs/reference/schema/spec.json")
             return Problem(
                 where=written,
                 text=f"{shown(asked)} is not what belongs here",

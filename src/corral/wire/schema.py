@@ -1,4 +1,5 @@
-"""JSON schemas of what people and programs see: written to docs/schema by docs/generate.py."""
+"""JSON schemas of what people and programs see: written to docs/reference/schema by
+docs/generate.py."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -36,7 +37,7 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Schema by name; each is one file of docs/schema."""
+    """Schema by name; each is one file of docs/reference/schema."""
     answers = {
         name: {"$schema": _DIALECT, **model.model_json_schema(mode="serialization")}
         for name, model in _ANSWERS.items()

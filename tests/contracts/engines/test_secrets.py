@@ -53,7 +53,7 @@ def test_no_token_is_in_an_argument_or_in_a_ranks_environment(tenant: Tenant) ->
 
 def test_the_path_of_the_admins_token_leads_a_rank_to_no_token(tenant: Tenant) -> None:
     """Ranks of the head's own account, where that is root, reach it by other ways (/proc): nothing
-    keeps root from root. docs/node-policy.md says whose ranks run as root."""
+    keeps root from root. docs/guides/node-policy.md says whose ranks run as root."""
     token = tenant.house.place.token
     secret = token.read_text().strip()
     job = tenant.ends(f"cat {token} 2>/dev/null; true")

@@ -35,7 +35,8 @@ def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] 
         text, name = read_script([str(path)])
         batch = read_batch([str(path), *arguments], text, here(), name=name)
     except Wrong as wrong:
-        raise SpecInvalid(f"{path}: {wrong}", hint=wrong.hint or "see docs/slurm.md") from None
+        hint = wrong.hint or "see docs/reference/slurm-options.md"
+        raise SpecInvalid(f"{path}: {wrong}", hint=hint) from None
     if batch.singleton:
         raise SpecInvalid(
             f"{path}: --dependency=singleton needs to know who waits", hint=f"run: sbatch {path}"

@@ -28,7 +28,7 @@ def read_tree(path: Path) -> QueueTree:
         raise SpecInvalid(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     found = documents_of(text, source=str(path), toml=path.suffix == ".toml")
     if len(found) > 1 or not is_queue_file(found[0]):
-        hint = "write: kind: queues, and what docs/schema/queues_file.json says"
+        hint = "write: kind: queues, and what docs/reference/schema/queues_file.json says"
         raise SpecInvalid(f"{path} is not one file of queues", hint=hint)
     asked = read_queues(found[0])
     assert asked.half_life_seconds is not None

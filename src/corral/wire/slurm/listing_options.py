@@ -1,4 +1,5 @@
-"""Options of Slurm's commands that list and cancel; docs/slurm.md shows these tables."""
+"""Options of Slurm's commands that list and cancel; docs/reference/slurm-options.md shows these
+tables."""
 
 from typing import Final
 

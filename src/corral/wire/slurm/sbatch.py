@@ -129,7 +129,7 @@ def _batch(
         spec["after"] = after
     if read.noted:
         ignored = ", ".join(f"--{one}" for one in read.noted)
-        notes.append(f"note: {ignored}: nothing comes of it here (docs/slurm.md)")
+        notes.append(f"note: {ignored}: nothing comes of it here (docs/reference/slurm-options.md)")
     return Batch(spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton)
 
 

@@ -1,4 +1,5 @@
-"""Every option of Slurm's sbatch, and what it does here; docs/slurm.md shows this table."""
+"""Every option of Slurm's sbatch, and what it does here; docs/reference/slurm-options.md shows this
+table."""
 
 from typing import Final
 

@@ -25,7 +25,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from corral.domain.ids import NodeId
-from corral.wire.channel import Beat, Heard, encode, from_agent
+from corral.wire.agent_messages import Beat, Heard, encode, from_agent
 from corral.wire.node import NodeSettings, encode_settings
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from agent_idle import agent_of, cpu_seconds, memory_mb, prepare
 
 from corral.domain.telemetry import NodeSample
-from corral.wire.channel import Beat, Heard, encode, from_agent
+from corral.wire.agent_messages import Beat, Heard, encode, from_agent
 from corral.wire.node import decode_settings, encode_settings
 
 WARM_SECONDS = 15.0  # the second sample has been read, links and all

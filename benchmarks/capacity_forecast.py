@@ -10,9 +10,9 @@ import argparse
 from pathlib import Path
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.demand import loads
-from corral.plan.forecast import OWN, forecast
-from corral.simulate.logs.traces import read_trace
+from corral.plan.capacity.demand import loads
+from corral.plan.capacity.forecast import OWN, forecast
+from corral.traces.traces import read_trace
 
 BY_DAY = (24.0, 7, 14)  # hours of a step, steps of a season, steps ahead
 BY_HOUR = (1.0, 24, 24)

@@ -28,12 +28,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from corral.train.group import Gang
+from corral.train.checkpoint_dir import Shelf
+from corral.train.checkpoint_verify import verify
+from corral.train.process_group import Gang
 from corral.train.restore import Candidate, load
 from corral.train.saver import Saved, Saver
-from corral.train.shelf import Shelf
-from corral.train.state import Holder
-from corral.train.verify import verify
+from corral.train.training_state import Holder
 
 WIDTH = 1024
 LAYERS = 16  # 16.8 million parameters, 201 MB with AdamW's two moments

@@ -19,20 +19,20 @@ import msgspec
 import uvloop
 from websockets.asyncio.client import ClientConnection
 
-from corral.agent.channel import BEATS, Beats
-from corral.agent.dial import Dialler
-from corral.agent.heads import Heads
-from corral.agent.logs import LOGS
+from corral.agent.connection import Dialler
+from corral.agent.head_addresses import Heads
+from corral.agent.head_channel import BEATS, Beats
+from corral.agent.log_shipping import LOGS
+from corral.agent.telemetry.messages import Held
 from corral.agent.telemetry.pretend import Pretend
-from corral.agent.telemetry.words import Held
 from corral.domain.attempt import Exit
-from corral.domain.facts import AttemptKey, Pace, Phase, Progress, Seen
+from corral.domain.desired_state import Launch, Version, Wanted
 from corral.domain.ids import BootId, NodeId
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import AttemptKey, Pace, Phase, Progress, Seen
 from corral.domain.resources import Gpu, Inventory
-from corral.domain.signals import Signal, SignalKind
 from corral.domain.telemetry import DiskSample, NodeSample, PortSample
-from corral.domain.wanted import Launch, Version, Wanted
-from corral.wire.channel import PROTOCOL, AttachNow, Hello, LogChunk, SignalNow, encode
+from corral.wire.agent_messages import PROTOCOL, AttachNow, Hello, LogChunk, SignalNow, encode
 from corral.wire.tls import trusting
 
 GPUS: Final = 8

@@ -21,15 +21,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Seat, SeatState
-from corral.domain.facts import Facts
 from corral.domain.ids import AttemptNumber, NodeId, Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Facts
 from corral.domain.resources import Resources
 from corral.domain.retention import Retention
 from corral.domain.world import Changes, Event
-from corral.reconcile.draft import Draft, Now
-from corral.reconcile.forget import MOST_AT_ONCE, forget
+from corral.reconcile.changeset import Draft, Now
+from corral.reconcile.job_retention import MOST_AT_ONCE, forget
 from corral.store.sqlite import SqliteStore
 
 TOO_MANY = 4_000

@@ -44,7 +44,7 @@ from embedded import cluster, quantile, report
 from fleet import LIVES, Plan, Tally
 
 import corral
-from corral.wire.channel import FRAME_BYTES, Beat, Heard, LogAt, LogChunk, encode, from_agent
+from corral.wire.agent_messages import FRAME_BYTES, Beat, Heard, LogAt, LogChunk, encode, from_agent
 from corral.wire.tls import trusting
 
 DIAL_SECONDS: Final = 20.0  # over which the agents come

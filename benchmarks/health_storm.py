@@ -26,13 +26,13 @@ from restart import NoEngine, inventory, work
 
 from corral.boot.clock import SystemClock
 from corral.control.control import Control
-from corral.domain.facts import NodeFacts, Phase, Seen
 from corral.domain.ids import BootId, NodeId, UserName
 from corral.domain.node import Liveness, Node
-from corral.domain.signals import Signal, SignalKind
-from corral.domain.wishes import BarSuspects
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import NodeFacts, Phase, Seen
+from corral.domain.requests import BarSuspects
 from corral.domain.world import Changes
-from corral.health.rules import HealthRules
+from corral.health.health_policy import HealthRules
 from corral.store.sqlite import SqliteStore
 
 PARTS = ("one node", "verdicts of the storm", "operator's command")

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from corral.agent.kill import kill_node
-from corral.agent.supervisor import Supervisor
+from corral.agent.supervisor.kill_node import kill_node
+from corral.agent.supervisor.supervisor import Supervisor
 from corral.domain.attempt import Seat
-from corral.domain.facts import Phase
+from corral.domain.desired_state import Launch
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch
+from corral.domain.observed_state import Phase
 from corral.wire.node import NodeSettings, encode_settings
 
 

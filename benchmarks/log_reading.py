@@ -16,15 +16,15 @@ from embedded import keep, report
 from restart import NoEngine
 
 from corral.boot.clock import SystemClock
-from corral.boot.reader import ReaderProcess
+from corral.boot.log_reader_process import ReaderProcess
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.facts import NodeFacts, Phase, Seen
 from corral.domain.ids import BootId, JobId, NodeId, UserName
 from corral.domain.job import JobSpec, Per
-from corral.domain.moves import FINAL
+from corral.domain.job_states import FINAL
+from corral.domain.observed_state import NodeFacts, Phase, Seen
 from corral.domain.resources import Gpu, Inventory, Resources
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 
 GPUS = 16
 TAIL_BYTES = 4096

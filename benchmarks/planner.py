@@ -31,8 +31,8 @@ def seconds(work: Callable[[], object]) -> float:
 def searched(model: str) -> float:
     """A search for 1,024 H100 in a process of its own, as a user has it, without its start."""
     code = (
-        "import time; from corral.plan.train import search; "
-        "from corral.plan.train_layouts import TrainAsk; "
+        "import time; from corral.plan.train.plan import search; "
+        "from corral.plan.train.layouts import TrainAsk; "
         "from corral.catalog.devices import device; from corral.catalog.model_names import model; "
         f"ask = TrainAsk(model=model({model!r}), device=device('h100-sxm'), gpus=1024); "
         "began = time.perf_counter(); search(ask); print(time.perf_counter() - began)"

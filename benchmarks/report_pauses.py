@@ -19,15 +19,15 @@ from typing import Any, cast
 
 from reports import fill
 
-from corral.boot.garbage import search_rarely
+from corral.boot.gc_tuning import search_rarely
 from corral.control import Control
-from corral.control.ledger import Ledger
+from corral.control.gpu_usage import Ledger
 from corral.control.reports import report_of
-from corral.domain.account import day_of
 from corral.domain.attempt import Allocation, Attempt, Seat
 from corral.domain.ids import AttemptNumber, ClusterId, NodeId, UserName, job_id
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.ledger import day_of
 from corral.domain.resources import Resources
 from corral.domain.world import Changes, World
 from corral.reconcile import Now

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from embedded import CORRAL, cluster, keep, report
 
-from corral.domain.account import AMOUNTS, Account, Amounts, day_of
 from corral.domain.ids import AttemptNumber, QueueName, UserName, job_id
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.ledger import AMOUNTS, Account, Amounts, day_of
 from corral.domain.resources import Resources
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore

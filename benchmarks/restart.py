@@ -66,7 +66,7 @@ def work(numbers: range, nodes: int) -> object:
     from corral.domain.attempt import Allocation, Attempt, Save, Seat
     from corral.domain.ids import AttemptNumber, NodeId, Sequence, UserName, job_id
     from corral.domain.job import CheckpointRule, Job, JobSpec
-    from corral.domain.moves import JobState
+    from corral.domain.job_states import JobState
     from corral.domain.resources import Resources
     from corral.domain.world import Changes, Event
 
@@ -149,8 +149,8 @@ async def measure(path: Path) -> dict[str, float]:
         with timed(seconds, "imports"):
             from corral.boot.clock import SystemClock
             from corral.control.control import Control
-            from corral.domain.facts import NodeFacts
             from corral.domain.ids import BootId
+            from corral.domain.observed_state import NodeFacts
             from corral.store.sqlite import SqliteStore
         with timed(seconds, "open"):
             store = SqliteStore(path)

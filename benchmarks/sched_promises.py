@@ -12,8 +12,8 @@ from corral.domain.node import Liveness, Node
 from corral.domain.queue import Policy, Queue, whole_tree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.schedule import Ending, Fleet, NodeRoom, Waiting, decide
-from corral.schedule.limits import holding_of
-from corral.schedule.standing import Standing
+from corral.schedule.quota.balances import Standing
+from corral.schedule.quota.limits import holding_of
 
 EASY, ALL, ANN = QueueName("easy"), QueueName("all"), UserName("ann")
 PASSES = 5

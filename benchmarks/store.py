@@ -23,11 +23,11 @@ from pathlib import Path
 
 from corral.domain.ids import Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.requests import Submit
 from corral.domain.resources import Resources
-from corral.domain.wishes import Submit
 from corral.domain.world import Changes, Event
-from corral.store.codec import EVENT, JOB, write_asked
+from corral.store.row_codec import EVENT, JOB, write_asked
 from corral.store.sqlite import SqliteStore
 
 BURST = 500

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from corral.client import AsyncClient, Client
-from corral.client.calls import Call
+from corral.client.api_calls import Call
 
 T = TypeVar("T")
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -31,10 +31,10 @@ from typing import Any, Final, NamedTuple
 from benchmarks.metrics import sample_of
 from benchmarks.restart import inventory, work
 from corral.api import create_app
-from corral.boot.garbage import search_rarely
+from corral.boot.gc_tuning import search_rarely
 from corral.domain.ids import NodeId, QueueName, Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Liveness, Node
 from corral.domain.resources import Resources
 from corral.domain.world import Changes

@@ -1,6 +1,6 @@
 """Writes the pages that are made from the code: run `make docs`; `make docs-check` compares.
 
-docs/reference/cli.md from the command tree, docs/reference/states.md from domain/moves.py,
+docs/reference/cli.md from the command tree, docs/reference/states.md from domain/job_states.py,
 docs/reference/errors.md from every error that has a code, docs/reference/slurm-options.md from the
 tables of Slurm's options, docs/reference/health.md from those of fault codes and failures,
 docs/reference/schema/*.json and docs/reference/openapi.json from the shapes that travel, and from
@@ -31,7 +31,7 @@ def cli_page() -> str:
 
 def moves_page() -> str:
     """The diagram, then the whole table: every pair is a move, moot, or a bug."""
-    from corral.domain.moves import FINAL, MOOT, MOVES, JobEvent, JobState
+    from corral.domain.job_states import FINAL, MOOT, MOVES, JobEvent, JobState
 
     arrows: dict[tuple[JobState, JobState], list[str]] = {}
     for state in JobState:  # in the order of the words: a frozenset within MOVES has none
@@ -102,7 +102,7 @@ def openapi() -> dict[str, Any]:
     from corral.api import ApiSettings, Channels, create_app
     from corral.boot.clock import SystemClock
     from corral.control import Control
-    from corral.store.memory import MemoryStore
+    from corral.store.memory_store import MemoryStore
 
     class NoEngine:
         name = "none"

@@ -11,7 +11,7 @@ FAILURES_HEAD: Final = ("class", "it failed: ...", "pays", "what to do")
 
 
 def health_page() -> str:
-    from corral.domain.failure import FAILURES
+    from corral.domain.failure_class import FAILURES
 
     rows = [
         f"| `{kind}` | {meaning.text} | {'cluster' if meaning.is_infra else 'user'} "

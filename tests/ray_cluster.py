@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from corral.engines.local.processes import Process
-from corral.engines.ray import render
+from corral.engines.ray import start_options
 from corral.engines.ray.bringup import RayHere, descendants
 from corral.engines.ray.settings import RaySettings
 from tests.scenarios.house import House, house, until
@@ -95,7 +95,7 @@ class RayHouse:
             dir=folder,
             settings=RaySettings(num_gpus=gpus, num_cpus=1),
             address=self.address,
-            labels={render.NODE_LABEL: node},
+            labels={start_options.NODE_LABEL: node},
         )
         here.begin()
         self.joined[node] = here
@@ -154,7 +154,7 @@ class RayHouse:
         started = Program(
             subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, self.address, str(gpus)],
-                env={**os.environ, **render.environment(token)},
+                env={**os.environ, **start_options.environment(token)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 from corral.domain.attempt import Exit
-from corral.domain.facts import Facts, NodeFacts, Phase, Progress, Seen
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId, UserName
 from corral.domain.ids import Sequence as Order
 from corral.domain.job import CheckpointRule, JobSpec, Per
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Liveness, Node
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import Facts, NodeFacts, Phase, Progress, Seen
+from corral.domain.requests import Asked, Submit, Wish
 from corral.domain.resources import Gpu, Inventory, Resources
-from corral.domain.signals import Signal, SignalKind
-from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import World
-from corral.health.rules import HealthRules
+from corral.health.health_policy import HealthRules
 from corral.reconcile import Now, Outcome, reconcile
-from corral.reconcile.settling import SETTLES_SECONDS
+from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from corral.schedule import Learned
 
 ALICE = UserName("alice")

@@ -17,11 +17,11 @@ from typing import Final
 from corral.catalog import overheads
 from corral.catalog.facts import Fact, table
 from corral.perf import engines, software
-from corral.plan.held_out import series_of
-from corral.plan.measures import is_good, step_seconds
-from corral.plan.rows import Row, RowRefused
-from corral.plan.rows_training import library, read
-from corral.plan.validate import Outcome
+from corral.plan.rows.measures import is_good, step_seconds
+from corral.plan.rows.prediction_errors import Outcome
+from corral.plan.rows.row import Row, RowRefused
+from corral.plan.rows.training import library, read
+from corral.plan.validation.held_out import series_of
 
 Rows = Sequence[Mapping[str, str]]
 Hold = Callable[[Rows], Outcome]

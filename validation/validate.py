@@ -13,16 +13,16 @@ from typing import Final
 import refit
 
 from corral.catalog.bands import Band, written
-from corral.plan.held_out import by_kind, series_of, spreads
-from corral.plan.judged import errors_table, parts, scatter
-from corral.plan.judged_choices import ASKED, asked_for, choices, choices_table
-from corral.plan.judged_failures import failures_table, held_failures
-from corral.plan.measures import KINDS, MEASURES, SLICES
 from corral.plan.page import cell_text, column_text
 from corral.plan.plot import picture
 from corral.plan.predictors import predictor
 from corral.plan.report import Table
-from corral.plan.validate import Errors, Outcome, Pair, by, errors_of, hold
+from corral.plan.rows.measures import KINDS, MEASURES, SLICES
+from corral.plan.rows.prediction_errors import Errors, Outcome, Pair, by, errors_of, hold
+from corral.plan.validation.failure_formulas import failures_table, held_failures
+from corral.plan.validation.held_out import by_kind, series_of, spreads
+from corral.plan.validation.layout_choices import ASKED, asked_for, choices, choices_table
+from corral.plan.validation.table_errors import errors_table, parts, scatter
 
 HERE: Final = Path(__file__).resolve().parent
 BANDS: Final = HERE.parent / "src/corral/catalog/data/bands.csv"

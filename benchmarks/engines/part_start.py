@@ -19,17 +19,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from embedded import keep, quantile, report
 
-from corral.agent.kill import kill_node
+from corral.agent.supervisor.kill_node import kill_node
 from corral.domain.attempt import Seat
+from corral.domain.desired_state import Launch
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch
-from corral.wire.launching import early_of
 from corral.wire.node import NodeSettings, encode_settings
+from corral.wire.shim_launch import early_of
 from corral.wire.shim_spec import EARLY_FILE
 
 GIVE_UP_SECONDS = 60.0
-READ = "import corral.agent.part_start"
+READ = "import corral.agent.pilot.start"
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         "an interpreter that does nothing": lambda: _python("pass"),
         "one that reads what a part begins with": lambda: _python(READ),
         "a part, to its rank's first act": _part,
-        "one that reads the agent's program": lambda: _python("import corral.agent.part"),
+        "one that reads the agent's program": lambda: _python("import corral.agent.pilot.pilot"),
     }
     took: dict[str, list[float]] = {what: [] for what in ways}
     for _ in range(asked.times):

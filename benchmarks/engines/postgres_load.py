@@ -30,17 +30,17 @@ from embedded import keep, quantile, report, spread
 from sqlalchemy import Connection
 
 from corral.boot.clock import SystemClock
-from corral.boot.garbage import search_rarely
+from corral.boot.gc_tuning import search_rarely
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
+from corral.domain.desired_state import Wanted
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
-from corral.domain.wanted import Wanted
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.world import Changes, Event
 from corral.store import tables
+from corral.store.commits import commit
 from corral.store.postgres import PostgresStore
-from corral.store.writes import commit
 from tests.postgres import server
 from tests.worlds import ALICE, gang, node
 

@@ -18,7 +18,7 @@ import time
 
 from embedded import keep, quantile, report
 
-from corral.engines.ray import render
+from corral.engines.ray import start_options
 from tests.ray_cluster import RayHouse, ray_house
 
 ACTORS = """
@@ -42,7 +42,7 @@ class Actors:
     """A program of Ray that starts one actor a line."""
 
     def __init__(self, ray: RayHouse) -> None:
-        env = {**os.environ, **render.environment(str(ray.house.root / "ray" / "token"))}
+        env = {**os.environ, **start_options.environment(str(ray.house.root / "ray" / "token"))}
         self.process = subprocess.Popen(
             [sys.executable, "-c", ACTORS, ray.address],
             env=env,

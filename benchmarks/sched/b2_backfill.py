@@ -14,7 +14,7 @@ from dataclasses import replace
 from replays import KTH, LUBLIN, POLICIES, Case, head, keep, restarting, row, run
 
 from corral.replay import Workload, replay
-from corral.replay.replay import Event
+from corral.replay.array_replay import Event
 
 STARTED, PROMISED = 0, 3
 

@@ -35,8 +35,8 @@ from openb import (
 )
 
 from corral.schedule import Fleet, NodeRoom, Shares, decide
-from corral.schedule.columns.place import place, take_all
-from corral.schedule.fragment import arrive, new_demand
+from corral.schedule.arrays.fragmentation import arrive, new_demand
+from corral.schedule.columns.placement import place, take_all
 
 POLICIES = {"random": RANDOM, "best_fit": BEST_FIT, "fgd": FGD}
 

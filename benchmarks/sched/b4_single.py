@@ -28,11 +28,19 @@ from time import perf_counter, thread_time
 import numpy as np
 from openb import TRACES, machines, pods
 
-from corral.schedule.cluster import RACK, WHOLE, Cluster, NodeRow, cluster_of, give, share_millis
-from corral.schedule.columns.place import place, take_all
-from corral.schedule.compiled import IS_COMPILED
-from corral.schedule.fragment import Demand, arrive, new_demand
-from corral.schedule.seat import PREFER, REQUIRE, Ask
+from corral.schedule.arrays.cluster import (
+    RACK,
+    WHOLE,
+    Cluster,
+    NodeRow,
+    cluster_of,
+    give,
+    share_millis,
+)
+from corral.schedule.arrays.compiled import IS_COMPILED
+from corral.schedule.arrays.fit import PREFER, REQUIRE, Ask
+from corral.schedule.arrays.fragmentation import Demand, arrive, new_demand
+from corral.schedule.columns.placement import place, take_all
 
 FULL = 0.8
 RACK_NODES, POD_NODES = 16, 512

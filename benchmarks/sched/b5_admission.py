@@ -36,18 +36,18 @@ from corral import Client, __version__
 from corral.api import ApiSettings, Channels, create_app
 from corral.boot.clock import SystemClock
 from corral.boot.directory_tokens import DirectoryToken
-from corral.boot.garbage import search_rarely
+from corral.boot.gc_tuning import search_rarely
 from corral.boot.key_rotation import Keys
-from corral.boot.sealing import KeyRing
+from corral.boot.secret_encryption import KeyRing
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
+from corral.domain.desired_state import Wanted
 from corral.domain.ids import BootId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.requests import SetQueues
 from corral.domain.resources import Gpu, Inventory
-from corral.domain.wanted import Wanted
-from corral.domain.wishes import SetQueues
 from corral.store.sqlite import SqliteStore
 
 BATCH_SECONDS = 0.02

@@ -23,9 +23,9 @@ from corral.domain.ids import QueueName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.replay import Outcome, Workload, metrics_of, parts_of, replay
-from corral.replay.queued import replay_queued
+from corral.replay.queue_replay import replay_queued
 from corral.schedule.columns.order import POLICIES
-from corral.simulate.logs.traces import read_trace
+from corral.traces.traces import read_trace
 
 NODES, GPUS_PER_NODE = len(PHILLY.nodes), 8
 RESTART_SECONDS = 60.0

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from openb import TRACES
 
-from corral.schedule.cluster import (
+from corral.schedule.arrays.cluster import (
     ANYWHERE,
     POD,
     RACK,
@@ -46,11 +46,11 @@ from corral.schedule.cluster import (
     give,
     take,
 )
+from corral.schedule.arrays.fit import REQUIRE, Ask
+from corral.schedule.arrays.fragmentation import arrive, new_demand
 from corral.schedule.columns.defragment import Running, Seats, defragment
 from corral.schedule.columns.locality import Patience, level_for, nearest, place_near
-from corral.schedule.columns.place import take_all
-from corral.schedule.fragment import arrive, new_demand
-from corral.schedule.seat import REQUIRE, Ask
+from corral.schedule.columns.placement import take_all
 
 GPUS = 8
 RELOCATION_SECONDS, BUDGET, SETTLED = 120.0, 600.0, 3600.0

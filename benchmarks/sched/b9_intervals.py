@@ -22,12 +22,12 @@ from embedded import keep, report
 from intervals import CLUSTERS, TRACES, Told, numbers_of, rows_of
 
 from corral.replay import Workload
+from corral.replay.array_replay import Event, replay, state_of_workload, world_of
+from corral.replay.array_world import BEGAN_ON, NOW, advance_to, log_of
 from corral.replay.forecast import Arrivals, present_of, waits
-from corral.replay.replay import Event, replay, state_of_workload, world_of
-from corral.replay.world import BEGAN_ON, NOW, advance_to, log_of
-from corral.schedule.columns.backlog import WAITING
+from corral.schedule.columns.job_groups import WAITING
 from corral.schedule.columns.order import DEFAULT, POLICIES
-from corral.simulate.logs.traces import read_trace, sizes_of
+from corral.traces.traces import read_trace, sizes_of
 
 WARM = 0.1  # the first part of a trace teaches lengths and is not asked about
 

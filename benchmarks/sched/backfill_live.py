@@ -14,7 +14,7 @@ from replays import KTH, POLICIES, restarting
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Policy, Queue, QueueTree
 from corral.replay import Outcome, Workload, replay
-from corral.replay.queued import replay_queued
+from corral.replay.queue_replay import replay_queued
 
 SHORTEST_SECONDS = 10.0  # of a bounded slowdown
 

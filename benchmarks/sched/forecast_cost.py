@@ -21,13 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from embedded import keep, quantile, report
 
 from corral.boot.clock import SystemClock
-from corral.boot.foreteller import ForetellerProcess
+from corral.boot.forecast_process import ForetellerProcess
 from corral.control import Control, Forecasts
-from corral.domain.facts import AttemptKey, NodeFacts
+from corral.domain.desired_state import Wanted
 from corral.domain.ids import NodeId, UserName
-from corral.domain.moves import JobState
-from corral.domain.wanted import Wanted
-from corral.store.memory import MemoryStore
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import AttemptKey, NodeFacts
+from corral.store.memory_store import MemoryStore
 from tests.worlds import gang, node
 
 NODES, GPUS, ASKED = 64, 8, 8

@@ -25,17 +25,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from embedded import keep, report
 
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Progress
-from corral.domain.forecast import Question, Ran, Told, ran_of
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Node
-from corral.domain.wishes import Submit, Wish
+from corral.domain.observed_state import Phase, Progress
+from corral.domain.requests import Submit, Wish
+from corral.domain.run_history import Question, Ran, Told, ran_of
 from corral.reconcile import Now, Outcome, reconcile
-from corral.reconcile.foretell import foretell
-from corral.reconcile.service import ended_before, live_of
-from corral.schedule.learned import Learned
+from corral.reconcile.attained_service import ended_before, live_of
+from corral.reconcile.start_forecast import foretell
+from corral.schedule.prediction.runtime_model import Learned
 from tests.worlds import Cluster, Order, gang, node
 
 NODES, GPUS, LOAD = 4, 4, 0.9

@@ -3,14 +3,13 @@
 Run: .venv/bin/python benchmarks/sched/forecast_traces.py [--jobs 300] [--runs 20] [--of 15000]
      [--trace T] [--json] [--write]
 
-Stretches of the traces of B1 on their clusters, decided by the live decision (`replay.live`) in one
-queue of the default policy. Of the jobs that cannot start at once, every n-th is asked about at its
-submission as a head does it (`replay.outlook`): the present played forward, corrected by the record
-of those before it. A wait is from submission to the first start. An outcome joins the record only
-when the job has started. Width is set against the waits' own 10 to 90 % range: that is the interval
-that somebody would tell who knows nothing of the present.
-To reach (issue 3): holds 78 to 83 %; median width <= half of the waits' own range.
-"""
+Stretches of the traces of B1 on their clusters, decided by the live decision (`replay.live_replay`)
+in one queue of the default policy. Of the jobs that cannot start at once, every n-th is asked about
+at its submission as a head does it (`replay.start_distribution`): the present played forward,
+corrected by the record of those before it. A wait is from submission to the first start. An outcome
+joins the record only when the job has started. Width is set against the waits' own 10 to 90 %
+range: that is the interval that somebody would tell who knows nothing of the present. To reach
+(issue 3): holds 78 to 83 %; median width <= half of the waits' own range."""
 
 import argparse
 import json
@@ -26,18 +25,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from embedded import keep, report
 from intervals import CLUSTERS, TRACES, Told, numbers_of, rows_of
 
-from corral.domain.forecast import Ran
 from corral.domain.ids import JobId
 from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.run_history import Ran
 from corral.replay import Workload
-from corral.replay.kin import Kin
-from corral.replay.live import Play
-from corral.replay.outlook import Life, outlook
-from corral.replay.present import Coming, Happened, Kind, Present
-from corral.replay.queued import coming_of, node_of
+from corral.replay.live_replay import Play
+from corral.replay.queue_replay import coming_of, node_of
+from corral.replay.runtime_history import Kin
+from corral.replay.snapshot import Coming, Happened, Kind, Present
+from corral.replay.start_distribution import Life, outlook
 from corral.schedule import Waiting
-from corral.schedule.learned import MOST_ENDED, Lessons
-from corral.simulate.logs.traces import read_trace, sizes_of
+from corral.schedule.prediction.runtime_model import MOST_ENDED, Lessons
+from corral.traces.traces import read_trace, sizes_of
 
 FIRST = {"helios_venus": 15_000, "philly": 5_000}  # row of each where the stretch begins
 WARM = 0.3  # the first part of a stretch teaches lengths and is not asked about
@@ -83,7 +82,7 @@ class Town:
 
 
 def lives_of(present: Present) -> dict[JobId, Life]:
-    """As `reconcile.foretell` has them."""
+    """As `reconcile.start_forecast` has them."""
     lives = {gang.job: _life(gang, 0.0) for gang in present.waiting}
     for one in present.holders:
         lives[one.gang.job] = _life(one.gang, present.now - one.placed_at)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral.replay.interval import Interval, Kept, Record, drawn_interval, told_interval
+from corral.replay.conformal_interval import Interval, Kept, Record, drawn_interval, told_interval
 from corral.replay.quantile import quantile
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"

@@ -11,8 +11,8 @@ from corral.domain.ids import BootId, JobId, NodeId
 from corral.domain.node import Liveness, Node
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.schedule import Waiting
-from corral.schedule.cluster import WHOLE, Cluster, NodeRow, cluster_of
-from corral.schedule.seat import Ask
+from corral.schedule.arrays.cluster import WHOLE, Cluster, NodeRow, cluster_of
+from corral.schedule.arrays.fit import Ask
 
 TRACES = Path(__file__).resolve().parents[3] / "shared/traces"
 VARIANTS = (

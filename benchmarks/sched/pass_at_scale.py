@@ -19,14 +19,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import corral.reconcile.place as place
-from corral.domain.facts import Phase
+import corral.reconcile.placement as place
 from corral.domain.ids import JobId
 from corral.domain.job import JobSpec
 from corral.domain.node import Node
-from corral.domain.wishes import Submit, Wish
+from corral.domain.observed_state import Phase
+from corral.domain.requests import Submit, Wish
 from corral.reconcile import Now, Outcome, reconcile
-from corral.reconcile.memo import Memo
+from corral.reconcile.cache.pass_cache import Memo
 from tests.worlds import ALICE, Cluster, Exit, Order, gang, node
 
 GPUS, SHAPES, ENDED = 8, 200, 5

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from corral.domain.ids import QueueName
 from corral.domain.queue import ANY_TYPE, Queue
-from corral.domain.wishes import SetQueues, Submit, Wish
+from corral.domain.requests import SetQueues, Submit, Wish
 from tests.worlds import ALICE, SAVING, Cluster, Order, gang, node
 
 QUEUES, GPUS, WAITING = 10, 8, 500

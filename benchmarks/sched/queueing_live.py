@@ -15,7 +15,7 @@ from replays import PAI, PHILLY, VENUS, Case, head, keep, row, run
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Preempt, Queue, QueueTree
 from corral.replay import Workload, metrics_of
-from corral.replay.queued import fits, replay_queued
+from corral.replay.queue_replay import fits, replay_queued
 
 GUARD_SECONDS = 60.0
 CASES = {"venus": VENUS, "pai": PAI, "philly": PHILLY}

@@ -10,9 +10,9 @@ from time import perf_counter, process_time
 from typing import Any
 
 from corral.replay import Workload, metrics_of, replay
+from corral.schedule.arrays.compiled import IS_COMPILED
 from corral.schedule.columns.order import POLICIES, Named
-from corral.schedule.compiled import IS_COMPILED
-from corral.simulate.logs.traces import read_trace
+from corral.traces.traces import read_trace
 
 TRACES = Path(os.environ.get("CORRAL_TRACES", "../shared/traces"))
 RESULTS = Path(__file__).parents[1] / "results"

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Policy, Preempt, Queue, QueueTree
-from corral.replay.queued import replay_queued
-from corral.simulate.logs.traces import read_trace
+from corral.replay.queue_replay import replay_queued
+from corral.traces.traces import read_trace
 
 NODES, LARGEST = [8] * 40, 64
 QUEUES = {

@@ -16,12 +16,12 @@ from time import process_time
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import QueueName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.wishes import SetQueues, Submit, Wish
-from corral.schedule.hazard import LEVELS, edges
-from corral.schedule.learned import MOST_ENDED, Class, Ended, Learned
+from corral.domain.observed_state import Phase, Progress
+from corral.domain.requests import SetQueues, Submit, Wish
+from corral.schedule.arrays.hazard import LEVELS, edges
+from corral.schedule.prediction.runtime_model import MOST_ENDED, Class, Ended, Learned
 from tests.worlds import ALICE, SAVING, Cluster, Order, gang, node
 
 GPUS, WAITING, CLASSES, AGE_SECONDS = 8, 500, 50, 7200.0

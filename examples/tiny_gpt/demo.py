@@ -26,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import corral
-from corral.agent.kill import kill_node
+from corral.agent.supervisor.kill_node import kill_node
 
 HERE: Final = Path(__file__).resolve().parent
 CORRAL: Final = Path(sys.executable).with_name("corral")
@@ -341,7 +341,7 @@ def show(report: Report, console: Console) -> None:
 
 
 def real_gpus() -> int:
-    from corral.boot.up import real_gpu_count
+    from corral.boot.bring_up import real_gpu_count
 
     return real_gpu_count()
 

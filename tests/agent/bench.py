@@ -10,25 +10,25 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
-from corral.agent.account import Account
-from corral.agent.accounts import Accounts
-from corral.agent.core import Agent
-from corral.agent.dial import Dialler
-from corral.agent.heads import Heads
-from corral.agent.image.keep import Images
+from corral.agent.agent import Agent
+from corral.agent.connection import Dialler
+from corral.agent.fetch_inputs import Prepare
+from corral.agent.head_addresses import Heads
+from corral.agent.image.image_cache import Images
 from corral.agent.image.root import ImageRoot
-from corral.agent.known import Known
-from corral.agent.outputs.keep import KeptWorks
-from corral.agent.outputs.serve import OutputServer
-from corral.agent.prepare import Prepare
-from corral.agent.telemetry.senses import Senses
+from corral.agent.job_account import Account
+from corral.agent.last_desired import Known
+from corral.agent.outputs.kept_folders import KeptWorks
+from corral.agent.outputs.server import OutputServer
+from corral.agent.telemetry.sampler import Senses
+from corral.agent.user_accounts import Accounts
 from corral.domain.attempt import Exit, Save, Seat
-from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.desired_state import Launch, Notice, Stop
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import Per
+from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.domain.resources import Inventory
-from corral.domain.wanted import Launch, Notice, Stop
-from corral.wire.channel import AttachNow, SignalNow
+from corral.wire.agent_messages import AttachNow, SignalNow
 from corral.wire.node import NodeSettings, encode_settings
 from tests.agent.fakehead import TOKEN, FakeHead
 from tests.agent.nodes import ME, write_policy

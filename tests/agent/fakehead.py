@@ -13,12 +13,12 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from corral.domain.checks import CheckUp
-from corral.domain.facts import AttemptKey, Seen
+from corral.domain.active_checks import CheckUp
+from corral.domain.desired_state import Launch, Stop, Version, Wanted
 from corral.domain.ids import ClusterId, NodeId
+from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.resources import Inventory
-from corral.domain.wanted import Launch, Stop, Version, Wanted
-from corral.wire.channel import (
+from corral.wire.agent_messages import (
     FRAME_BYTES,
     Beat,
     Heard,
@@ -29,7 +29,7 @@ from corral.wire.channel import (
     encode,
     from_agent,
 )
-from corral.wire.proof import digest_of, proof_of
+from corral.wire.head_proof import digest_of, proof_of
 from tests.patience import PATIENCE_SECONDS, own_loopback
 
 TOKEN = "the-nodes-own-token"

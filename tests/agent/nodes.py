@@ -12,15 +12,15 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from corral.agent.account import Account, account_in_system
-from corral.agent.kill import kill_node
-from corral.agent.supervisor import Supervisor
+from corral.agent.job_account import Account, account_in_system
+from corral.agent.supervisor.kill_node import kill_node
+from corral.agent.supervisor.supervisor import Supervisor
 from corral.domain.attempt import Exit, Seat
-from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.desired_state import Launch, Stop
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.node_policy import NodePolicy
-from corral.domain.wanted import Launch, Stop
+from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.wire.node import NodeSettings, encode_settings
 from corral.wire.node_policy import POLICY_FILE, encode_policy, own_policy
 from tests.patience import PATIENCE_SECONDS

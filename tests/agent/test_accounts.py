@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.accounts import AccountRefused, Accounts, early_account, load_policy
 from corral.agent.settings import SettingsInvalid
-from corral.domain.facts import AttemptKey, Phase
+from corral.agent.user_accounts import AccountRefused, Accounts, early_account, load_policy
 from corral.domain.node_policy import NodePolicy
+from corral.domain.observed_state import AttemptKey, Phase
 from corral.wire.node import NodeSettings
 from corral.wire.node_policy import POLICY_FILE
 from tests.agent.bench import NODE, bench, key_of, launch_of

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from corral.agent import journal
-from corral.domain.facts import AttemptKey, Phase
+from corral.domain.observed_state import AttemptKey, Phase
 from tests.agent.nodes import launch_of, node, stop_of
 from tests.tools import small_disk
 

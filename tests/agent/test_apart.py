@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.account import Account
 from corral.agent.image.root import ImageRoot
-from corral.agent.kill import kill_node
-from corral.agent.shim.apart import TMP
-from corral.domain.facts import AttemptKey, Phase
+from corral.agent.job_account import Account
+from corral.agent.shim.user_isolation import TMP
+from corral.agent.supervisor.kill_node import kill_node
 from corral.domain.node_policy import NodePolicy
+from corral.domain.observed_state import AttemptKey, Phase
 from tests.agent.nodes import Node, launch_of, left_of, node, write_policy
 
 pytestmark = [

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from corral.agent import containment
-from corral.agent.supervisor import AttachRefused
-from corral.agent.supervisor_attach import Output
-from corral.domain.facts import Phase
+from corral.agent.supervisor.attach import Output
+from corral.agent.supervisor.supervisor import AttachRefused
+from corral.domain.observed_state import Phase
 from tests.agent.nodes import launch_of, left_of, node, stop_of
 from tests.patience import PATIENCE_SECONDS
 

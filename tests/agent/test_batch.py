@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from corral.agent.batch import names
+from corral.agent.batch import environment
 from corral.agent.batch.allocation import Allocation
 from corral.agent.batch.encryption import Encryption
 from corral.agent.batch.frames import Frames, Message, Stranger, key_of
-from corral.agent.batch.helper import help_first
 from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
+from corral.agent.batch.other_node import help_first
 from corral.agent.batch.tasks import Tasks
-from corral.wire.slurm.plan import BatchPlan
+from corral.wire.slurm.batch_plan import BatchPlan
 from tests.patience import PATIENCE_SECONDS
 
 HOSTS = [["10.0.0.1", "n1"], ["10.0.0.2", "n2"], ["10.0.0.3", "n3"]]
@@ -59,7 +59,7 @@ def test_a_step_that_asks_for_more_than_the_job_holds_is_refused(asked: Asked) -
 
 
 def test_counts_of_tasks_are_written_as_slurm_writes_them() -> None:
-    assert names.tasks_text([2, 2, 2, 1]) == "2(x3),1"
+    assert environment.tasks_text([2, 2, 2, 1]) == "2(x3),1"
 
 
 def own(**more: str) -> dict[str, str]:
@@ -72,7 +72,7 @@ def own(**more: str) -> dict[str, str]:
 
 def test_a_script_is_told_what_slurm_would_tell_it_and_nothing_of_another_gang() -> None:
     asked = plan(cpus_per_task=3, cpus_given=True)
-    told = names.of_script(asked, own(), "/work/bin", began=1_700_000_000.7)
+    told = environment.of_script(asked, own(), "/work/bin", began=1_700_000_000.7)
     assert not {"MASTER_ADDR", "RANK", "WORLD_SIZE", "SLURM_NTASKS"} & told.keys()
     assert told["SLURM_CPUS_PER_TASK"] == "3"
     assert told["PATH"] == "/work/bin:/bin"
@@ -80,15 +80,15 @@ def test_a_script_is_told_what_slurm_would_tell_it_and_nothing_of_another_gang()
     assert told["SLURM_JOB_START_TIME"] == "1700000000"
     assert "SLURM_JOB_END_TIME" not in told, "nothing limits it"
     asked = plan(tasks=4, tasks_given=True, tasks_per_node=2, time_seconds=3600)
-    told = names.of_script(asked, own(), "/b", began=1_700_000_000.7)
+    told = environment.of_script(asked, own(), "/b", began=1_700_000_000.7)
     assert (told["SLURM_NTASKS"], told["SLURM_NTASKS_PER_NODE"]) == ("4", "2")
     assert told["SLURM_JOB_END_TIME"] == "1700003600"
 
 
 def test_a_task_has_its_own_nodes_gpus_and_commands() -> None:
-    step = {"CUDA_VISIBLE_DEVICES": "0", "PATH": "/one:/bin", names.BIN: "/one", "A": "b"}
-    here = own(CUDA_VISIBLE_DEVICES="4,5,6,7", **{names.BIN: "/two"})
-    told = names.of_task(step, here, place=1, first_task=2, local=1, tasks=2, task_gpus=2)
+    step = {"CUDA_VISIBLE_DEVICES": "0", "PATH": "/one:/bin", environment.BIN: "/one", "A": "b"}
+    here = own(CUDA_VISIBLE_DEVICES="4,5,6,7", **{environment.BIN: "/two"})
+    told = environment.of_task(step, here, place=1, first_task=2, local=1, tasks=2, task_gpus=2)
     assert told["CUDA_VISIBLE_DEVICES"] == "6,7"
     assert told["PATH"] == "/two:/bin"
     assert (told["SLURM_PROCID"], told["SLURM_LOCALID"], told["SLURM_NODEID"]) == ("3", "1", "1")

@@ -5,23 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent import bundle
+from corral.agent import self_contained
 
 
 def test_what_the_agent_imports_is_found_with_what_that_needs() -> None:
-    found = {one.lower().replace("_", "-") for one in bundle._needed("pydantic")}
+    found = {one.lower().replace("_", "-") for one in self_contained._needed("pydantic")}
     assert {"pydantic-core", "typing-extensions"} <= found
-    assert bundle._needed("no-such-distribution") == set()
+    assert self_contained._needed("no-such-distribution") == set()
 
 
 @pytest.mark.soak
 def test_the_copy_runs_by_itself_from_any_folder(tmp_path: Path) -> None:
     into = tmp_path / "else where"
-    bundle.bundle(into)
+    self_contained.bundle(into)
     python = into / "bin" / "python3"
     code = (
-        "import sys, corral.agent.part, yaml, pynvml; from cryptography.hazmat.primitives import "
-        "hashes; print(sys.executable); print(corral.__file__); print(sys.prefix)"
+        "import sys, corral.agent.pilot.pilot, yaml, pynvml; "
+        "from cryptography.hazmat.primitives import hashes; "
+        "print(sys.executable); print(corral.__file__); print(sys.prefix)"
     )
     done = subprocess.run(
         [str(python), "-P", "-c", code], capture_output=True, text=True, check=True,

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.agent import capture
-from corral.agent.capture import BURST_BYTES, BYTES_PER_SECOND, RankLog
+from corral.agent import output_capture
+from corral.agent.output_capture import BURST_BYTES, BYTES_PER_SECOND, RankLog
 from tests.agent.nodes import launch_of, node, stop_of
 
 MIB = 1024 * 1024
@@ -25,9 +25,9 @@ class Clock:
 
 def read_all(file: Path, offset: int = 0, step: int = 700) -> tuple[int, bytes]:
     """Where what is left begins, and all of it."""
-    begin, content = capture.read(file, offset, step)
+    begin, content = output_capture.read(file, offset, step)
     at = begin + len(content)
-    while data := capture.read(file, at, step)[1]:
+    while data := output_capture.read(file, at, step)[1]:
         content += data
         at += len(data)
     return begin, content
@@ -49,14 +49,14 @@ def test_any_offset_reads_on_from_there_through_rotations(
         for part in parts:
             log.write(part)
             whole += part
-            begin, data = capture.read(file, max(0, len(whole) - 500), 4000)
+            begin, data = output_capture.read(file, max(0, len(whole) - 500), 4000)
             assert whole[begin : begin + len(data)] == data
         begin, rest = read_all(file, offset)
         assert rest == whole[begin:] or offset >= len(whole)
         assert begin == offset or not rest or begin > offset
         assert len(whole) - begin <= 2000 or offset >= begin
         assert sum(one.stat().st_size for one in Path(folder).glob("*.log*")) <= 2000 + 200
-        assert capture.end(file) == len(whole)
+        assert output_capture.end(file) == len(whole)
         log.close()
 
 
@@ -103,8 +103,8 @@ def test_a_mark_that_names_no_file_hides_it_until_the_rotation_is_done(tmp_path:
     file.write_bytes(b"current")
     marks = {str(file.stat().st_ino): 100}
     (tmp_path / "rank-0.log.at").write_text(json.dumps(marks))
-    assert capture.read(file, 0, 50) == (100, b"current")
-    assert capture.read(file, 105, 50) == (105, b"nt")
+    assert output_capture.read(file, 0, 50) == (100, b"current")
+    assert output_capture.read(file, 105, 50) == (105, b"nt")
 
 
 async def test_a_flood_hurts_neither_shim_nor_neighbour(node_dir: Path) -> None:
@@ -121,7 +121,8 @@ async def test_a_flood_hurts_neither_shim_nor_neighbour(node_dir: Path) -> None:
         assert (await here.exit_of("echo calm", "calm")).code == 0
         for name in ("yes", "noise"):
             folder = here.work(keys[name]).parent
-            await here.until(lambda at=folder: capture.end(at / "logs/rank-0.log") >= 8 * MIB)  # type: ignore[misc]
+            log = folder / "logs" / "rank-0.log"
+            await here.until(lambda log=log: output_capture.end(log) >= 8 * MIB)  # type: ignore[misc]
             shim = (folder / "shim.pid").read_text().split()[0]
             status = Path(f"/proc/{shim}/status").read_text()
             grown = int(status.split("RssAnon:")[1].split()[0])
@@ -129,4 +130,4 @@ async def test_a_flood_hurts_neither_shim_nor_neighbour(node_dir: Path) -> None:
             here.supervisor.stop(stop_of(keys[name], 0.5))
             await here.ended(keys[name])
         wide = here.work(keys["wide"]).parent / "logs/rank-0.log"
-        assert capture.end(wide) <= BURST_BYTES + seconds * BYTES_PER_SECOND + MIB
+        assert output_capture.end(wide) <= BURST_BYTES + seconds * BYTES_PER_SECOND + MIB

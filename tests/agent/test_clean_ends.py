@@ -2,7 +2,7 @@
 
 import pytest
 
-from corral.agent.clean_ends import error_before, goes_on
+from corral.agent.masked_errors import error_before, goes_on
 
 HEAD = "Traceback (most recent call last):\n"
 MAIN = (

@@ -182,7 +182,7 @@ def minutes_and_seconds(word: str) -> float:
 
 
 def cgroup_names(node_dir: Path) -> str:
-    from corral.agent.supervisor_spec import group_prefix
+    from corral.agent.supervisor.shim_spec import group_prefix
 
     return group_prefix(node_dir, "n1")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.known import Known
-from corral.agent.lease import MARGIN_SECONDS, overdue
+from corral.agent.head_silence import MARGIN_SECONDS, overdue
+from corral.agent.last_desired import Known
 from corral.agent.node_boot import boot_id
 from tests.agent.bench import key_of, launch_of
 

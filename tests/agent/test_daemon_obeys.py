@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.channel import GATHER_SECONDS
+from corral.agent.head_channel import GATHER_SECONDS
 from corral.domain.attempt import Save
-from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.desired_state import Version
 from corral.domain.ids import ClusterId
-from corral.domain.wanted import Version
-from corral.wire.channel import AttachNow, encode
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.wire.agent_messages import AttachNow, encode
 from tests.agent.bench import FakeRanks, agent_in, bench, key_of, launch_of, running, stop_of
 from tests.agent.fakehead import FakeHead
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
@@ -132,7 +132,7 @@ def test_a_settled_attempt_waits_for_its_logs_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head that takes no logs keeps the attempt on the node for a while, and no longer."""
-    monkeypatch.setattr("corral.agent.obey.LOG_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr("corral.agent.converge.LOG_SECONDS", NEVER_SECONDS)
 
     async def story() -> None:
         async with bench(tmp_path) as here:
@@ -147,7 +147,7 @@ def test_a_settled_attempt_waits_for_its_logs_but_not_for_ever(
             beats = len(here.head.beats)
             await here.until(lambda: len(here.head.beats) > beats + 1)
             assert here.ranks.settled == []
-            monkeypatch.setattr("corral.agent.obey.LOG_SECONDS", 0.0)
+            monkeypatch.setattr("corral.agent.converge.LOG_SECONDS", 0.0)
             await here.until(lambda: here.ranks.settled == [ONE])
 
     asyncio.run(story())
@@ -209,7 +209,7 @@ def test_changes_travel_at_once_and_those_that_come_together_travel_together(
 ) -> None:
     """At once: none waits for the next beat of the clock, which never comes here."""
     for period in ("BEAT_SECONDS", "UNHEARD_SECONDS"):
-        monkeypatch.setattr(f"corral.agent.channel.{period}", NEVER_SECONDS)
+        monkeypatch.setattr(f"corral.agent.head_channel.{period}", NEVER_SECONDS)
 
     async def story() -> None:
         async with bench(tmp_path) as here:

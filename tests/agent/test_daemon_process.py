@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from corral.agent.processes import Process
-from corral.domain.facts import AttemptKey, Phase
+from corral.domain.desired_state import Launch
 from corral.domain.ids import NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch
-from corral.wire.channel import AttachNow, encode
+from corral.domain.observed_state import AttemptKey, Phase
+from corral.wire.agent_messages import AttachNow, encode
 from corral.wire.node import NodeSettings, encode_settings
 from tests.agent.bench import key_of, launch_of, stop_of
 from tests.agent.fakehead import TOKEN, FakeHead

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.agent.bounded_tar import Bounds
-from corral.agent.unpack import SnapshotUnsafe, unpack
+from corral.agent.unpack_workdir import SnapshotUnsafe, unpack
 
 
 def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:

@@ -45,8 +45,8 @@ def test_the_head_learns_at_once_that_the_disk_is_full_and_that_it_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rooms = [MUCH]
-    monkeypatch.setattr("corral.agent.core.room_at", lambda path: rooms[-1])
-    monkeypatch.setattr("corral.agent.core.DISK_SECONDS", 0.01)
+    monkeypatch.setattr("corral.agent.agent.room_at", lambda path: rooms[-1])
+    monkeypatch.setattr("corral.agent.agent.DISK_SECONDS", 0.01)
 
     async def story() -> None:
         async with bench(tmp_path) as here:

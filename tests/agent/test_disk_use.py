@@ -9,9 +9,9 @@ import pytest
 from corral.agent import disk_use
 from corral.agent.disk_use import folder_bytes, folders_of_users, overruns
 from corral.agent.settings import SettingsInvalid
-from corral.domain.facts import AttemptKey, Phase
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.node_policy import NodePolicy
+from corral.domain.observed_state import AttemptKey, Phase
 from tests.agent.nodes import launch_of, node
 from tests.patience import PATIENCE_SECONDS
 

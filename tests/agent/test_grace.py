@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from corral.agent.processes import children
-from corral.agent.shim.grace import SHELL, Grace
+from corral.agent.shim.termination import SHELL, Grace
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -43,7 +43,7 @@ def test_a_shell_that_misses_its_hang_up_is_hung_up_on_again(
 ) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(
-        "corral.agent.shim.grace.send", lambda pid, number: sent.append((pid, number))
+        "corral.agent.shim.termination.send", lambda pid, number: sent.append((pid, number))
     )
     clock = Clock()
     grace = Grace(clock, Group(), lambda: None)  # type: ignore[arg-type]

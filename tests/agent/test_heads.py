@@ -8,8 +8,8 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response
 
-from corral.agent.heads import ANSWERS, FILE, Heads
-from corral.domain.facts import Phase, Seen
+from corral.agent.head_addresses import ANSWERS, FILE, Heads
+from corral.domain.observed_state import Phase, Seen
 from tests.agent.bench import bench, key_of
 from tests.agent.fakehead import FakeHead
 

@@ -8,9 +8,9 @@ from corral.agent.heartbeat import encoded
 from corral.agent.shim.state import is_within, of_journal, progress_record
 from corral.domain.attempt import Save
 from corral.domain.bounds import HEARTBEAT_BYTES
-from corral.domain.facts import Phase, Seen
 from corral.domain.ids import AttemptNumber, JobId
-from corral.wire.channel import Beat, from_agent
+from corral.domain.observed_state import Phase, Seen
+from corral.wire.agent_messages import Beat, from_agent
 
 ONE, TWO = ((JobId(name), AttemptNumber(1)) for name in ("j1", "j2"))
 SAVE = Save(

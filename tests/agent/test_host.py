@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from corral.agent.host import with_active_environment
+from corral.agent.host_environment import with_active_environment
 
 AGENT = {"PATH": "/agent/bin:/usr/bin", "VIRTUAL_ENV": "/agent", "HOME": "/root"}
 

@@ -10,10 +10,10 @@ from typing import NoReturn
 
 import pytest
 
-from corral.agent import containment, idle_shims, journal
-from corral.agent.idle_shims import IdleShims
+from corral.agent import containment, journal, shim_pool
 from corral.agent.processes import Process, children, lives
-from corral.domain.facts import AttemptKey
+from corral.agent.shim_pool import IdleShims
+from corral.domain.observed_state import AttemptKey
 from tests.agent.nodes import Node, launch_of, node, stop_of
 from tests.patience import PATIENCE_SECONDS
 
@@ -131,14 +131,14 @@ def reaped(pids: set[int]) -> None:
 def test_a_shim_that_waits_too_long_or_served_enough_ends(
     poll: select.epoll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle_shims, "MOST_ATTEMPTS", 2)
+    monkeypatch.setattr(shim_pool, "MOST_ATTEMPTS", 2)
     before = mine()
     agent, other = socket.socketpair()
     shims = IdleShims(poll)
     shims.start(agent, serve)
     (pid,) = mine() - before
     hear(shims, poll, 1)
-    assert 0 < (shims.wait_seconds() or 0) <= idle_shims.IDLE_SECONDS
+    assert 0 < (shims.wait_seconds() or 0) <= shim_pool.IDLE_SECONDS
     shims.start(agent, serve)
     assert mine() - before == {pid}, "it was not asked again"
     hear(shims, poll, 1)
@@ -150,7 +150,7 @@ def test_a_shim_that_waits_too_long_or_served_enough_ends(
     hear(shims, poll, 1)
     shims.expire()
     assert shims.wait_seconds() is not None
-    monkeypatch.setattr(idle_shims, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(shim_pool, "IDLE_SECONDS", 0.0)
     shims.expire()
     assert shims.wait_seconds() is None
     reaped(new)
@@ -159,7 +159,7 @@ def test_a_shim_that_waits_too_long_or_served_enough_ends(
 
 
 def test_more_than_enough_do_not_wait(poll: select.epoll, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_shims, "MOST_IDLE", 2)
+    monkeypatch.setattr(shim_pool, "MOST_IDLE", 2)
     before = mine()
     agent, other = socket.socketpair()
     shims = IdleShims(poll)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from corral.agent import journal
-from corral.agent.accounts import Accounts
-from corral.agent.heads import Heads
-from corral.agent.image.keep import Images
-from corral.agent.leftovers import MOST_ASKED, sweep
-from corral.agent.prepare import FORGOTTEN, HeadAway, Prepare
+from corral.agent.fetch_inputs import FORGOTTEN, HeadAway, Prepare
+from corral.agent.head_addresses import Heads
+from corral.agent.image.image_cache import Images
+from corral.agent.leftover_folders import MOST_ASKED, sweep
+from corral.agent.user_accounts import Accounts
 from corral.domain.ids import JobId, NodeId
 from corral.wire.node import NodeSettings
 from tests.agent.fakehead import TOKEN, FakeHead

@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from corral.agent.dial import Dialler
-from corral.agent.heads import Heads
-from corral.agent.logs import CHUNK_BYTES, LOGS, WINDOW_BYTES, LogShipper
-from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.agent.connection import Dialler
+from corral.agent.head_addresses import Heads
+from corral.agent.log_shipping import CHUNK_BYTES, LOGS, WINDOW_BYTES, LogShipper
 from corral.domain.ids import AttemptNumber, JobId
-from corral.wire.channel import LogChunk, from_agent
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.wire.agent_messages import LogChunk, from_agent
 from tests.agent.fakehead import TOKEN, FakeHead
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 
@@ -110,7 +110,7 @@ def test_each_line_is_sent_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None waits until the shipper looks by itself, which it never does here."""
-    monkeypatch.setattr("corral.agent.logs.LOOK_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr("corral.agent.log_shipping.LOOK_SECONDS", NEVER_SECONDS)
 
     async def story() -> None:
         async with bench(tmp_path) as here:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.outputs.keep import KeptWorks
-from corral.agent.outputs.record import read_record, write_record
-from corral.agent.outputs.send import ABSENT, REFUSED
-from corral.agent.outputs.serve import AT_ONCE, OutputServer
-from corral.agent.outputs.walk import list_written, sift
-from corral.agent.shim.begun import RECORD, record_begin
+from corral.agent.outputs.folder_walk import list_written, sift
+from corral.agent.outputs.kept_folders import KeptWorks
+from corral.agent.outputs.send_helper import ABSENT, REFUSED
+from corral.agent.outputs.server import AT_ONCE, OutputServer
+from corral.agent.outputs.work_record import read_record, write_record
+from corral.agent.shim.begin_mark import RECORD, record_begin
 from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.kept_work import WorkLimits
-from corral.wire.channel import FilesNow
+from corral.wire.agent_messages import FilesNow
 
 NOBODY = 65534
 ANN = UserName("ann")
@@ -105,7 +105,7 @@ def test_a_record_that_does_not_read_takes_nothing_for_kept(folder: Path) -> Non
 
 def sent(work: Path, path: str) -> tuple[int, dict[str, bytes], str]:
     """The exit code of the helper, what its stream holds, and what it says."""
-    words = [sys.executable, "-P", "-m", "corral.agent.outputs.send", str(work), path]
+    words = [sys.executable, "-P", "-m", "corral.agent.outputs.send_helper", str(work), path]
     done = subprocess.run(words, capture_output=True)
     found = {}
     if done.returncode == 0:

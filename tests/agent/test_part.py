@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from corral.agent.part import PartSupervisor, _until_settled, inventory_of
-from corral.agent.part_early import granted_gpus
-from corral.agent.part_start import LOST_SECONDS, private_folder
+from corral.agent.pilot.early_launch import granted_gpus
+from corral.agent.pilot.pilot import PartSupervisor, _until_settled, inventory_of
+from corral.agent.pilot.start import LOST_SECONDS, private_folder
 from corral.agent.processes import myself
-from corral.agent.supervisor import Supervisor
+from corral.agent.supervisor.supervisor import Supervisor
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Progress, Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.part import LEAVING
+from corral.domain.observed_state import Phase, Progress, Seen
+from corral.domain.pilot import LEAVING
 from corral.wire.node import NodeSettings
 from tests.patience import PATIENCE_SECONDS
 
@@ -119,7 +119,7 @@ def test_a_part_goes_also_when_its_attempt_came_and_was_settled_between_two_look
 def test_a_part_looks_seldom_and_goes_at_once_when_its_attempt_is_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corral.agent.part.LOOK_SECONDS", PATIENCE_SECONDS * 10)
+    monkeypatch.setattr("corral.agent.pilot.pilot.LOOK_SECONDS", PATIENCE_SECONDS * 10)
     supervisor = PartSupervisor(tmp_path, settings=settings_of(), on_change=lambda: None)
     supervisor.had = True
     agent: Any = SimpleNamespace(seen=tuple, version=lambda: None)
@@ -147,6 +147,6 @@ def test_an_account_reaches_its_own_files_in_a_part_by_their_path(
 
 def test_an_agent_begins_without_what_only_heads_need() -> None:
     """Each attempt on Slurm and Kubernetes waits for this."""
-    code = "import sys, corral.agent.part_start, corral.agent.part; print(*sys.modules)"
+    code = "import sys, corral.agent.pilot.start, corral.agent.pilot.pilot; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pydantic", "fastapi", "httpx2", "yaml"} & set(said.stdout.split())

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from corral.agent.launcher import PID_FILE
-from corral.agent.part_early import GRANTED, early_in, laid_out
-from corral.agent.part_start import PREFIX
+from corral.agent.pilot.early_launch import GRANTED, early_in, laid_out
+from corral.agent.pilot.start import PREFIX
 from corral.agent.processes import Process
 from corral.domain.attempt import Seat
-from corral.domain.facts import Phase
+from corral.domain.desired_state import Launch
 from corral.domain.ids import NodeId
-from corral.domain.part import part_of
-from corral.domain.wanted import Launch
-from corral.wire.launching import early_of
+from corral.domain.observed_state import Phase
+from corral.domain.pilot import part_of
 from corral.wire.node import NodeSettings, encode_settings
+from corral.wire.shim_launch import early_of
 from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE
 from tests.agent.bench import key_of, launch_of, stop_of
 from tests.agent.fakehead import TOKEN, FakeHead

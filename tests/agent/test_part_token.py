@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from corral.agent.part_token import exchange
-from corral.agent.prepare import HeadAway, HeadRefuses
+from corral.agent.fetch_inputs import HeadAway, HeadRefuses
+from corral.agent.pilot.token import exchange
 
 
 class Head:
@@ -65,7 +65,7 @@ async def test_a_head_of_an_older_version_takes_the_token_that_came_with_the_pod
 PR_GET_DUMPABLE = 3
 CLOSES = f"""
 import ctypes
-from corral.agent.part_token import close_memory
+from corral.agent.pilot.token import close_memory
 close_memory()
 print(ctypes.CDLL(None).prctl({PR_GET_DUMPABLE}, 0, 0, 0, 0))
 """

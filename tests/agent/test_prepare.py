@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent import prepare as module
-from corral.agent.accounts import Accounts
-from corral.agent.heads import Heads
-from corral.agent.image.keep import Images
-from corral.agent.prepare import THREADS, USER_STARTS, NotStarted, Prepare
-from corral.agent.unpack import SMALL, SnapshotTooLarge, helper_words
+from corral.agent import fetch_inputs as module
+from corral.agent.fetch_inputs import THREADS, USER_STARTS, NotStarted, Prepare
+from corral.agent.head_addresses import Heads
+from corral.agent.image.image_cache import Images
+from corral.agent.unpack_workdir import SMALL, SnapshotTooLarge, helper_words
+from corral.agent.user_accounts import Accounts
+from corral.domain.desired_state import Launch
 from corral.domain.ids import NodeId
-from corral.domain.wanted import Launch
 from corral.wire.node import NodeSettings
 from tests.agent.nodes import launch_of
 

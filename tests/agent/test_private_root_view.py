@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent import mounts
+from corral.agent import kernel_mounts
 from corral.agent.private_root import enter_private_root, has_private_root
 from corral.domain.ids import NodeId
 from corral.wire.node import Isolation, NodeSettings
@@ -65,7 +65,7 @@ class Cluster:
         if child == 0:
             try:
                 self._become_user()
-                mounts.own_mounts()
+                kernel_mounts.own_mounts()
                 os._exit(0)
             finally:
                 os._exit(1)
@@ -81,14 +81,14 @@ class Cluster:
     def _arrange_machine(self) -> None:
         """For this process only: nothing of another test is mounted where people write, which the
         kernel would let nobody but root lay an overlay over."""
-        mounts.own_mounts()
-        for mount in reversed(mounts.mounts()):
+        kernel_mounts.own_mounts()
+        for mount in reversed(kernel_mounts.mounts()):
             if mount.point.startswith(("/tmp/", "/var/tmp/")):
-                ctypes.CDLL(None).umount2(mount.point.encode(), mounts.MNT_DETACH)
+                ctypes.CDLL(None).umount2(mount.point.encode(), kernel_mounts.MNT_DETACH)
         if self.closed:
-            mounts.mount("tmpfs", "/mnt", "tmpfs", 0, "mode=700")
+            kernel_mounts.mount("tmpfs", "/mnt", "tmpfs", 0, "mode=700")
             Path("/mnt/inner").mkdir()
-            mounts.mount("tmpfs", "/mnt/inner", "tmpfs")
+            kernel_mounts.mount("tmpfs", "/mnt/inner", "tmpfs")
 
     def _become_user(self) -> None:
         if self.user:
@@ -307,8 +307,8 @@ def test_a_mark_in_a_shared_path_is_proof_only_when_it_is_the_machines_folder(
     try:
         inside = int(os.read(read, 100))
         late.mkdir()
-        code = "import sys; from corral.agent.survey import mark_of; path, pid = sys.argv[1:]"
-        code += "; print(mark_of(path, int(pid)))"
+        code = "import sys; from corral.agent.discovery.helper import mark_of; "
+        code += "path, pid = sys.argv[1:]; print(mark_of(path, int(pid)))"
 
         def mark(path: Path) -> subprocess.CompletedProcess[str]:
             words = [sys.executable, "-c", code, str(path), str(inside)]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from corral.agent.discovery.client import Probe
+from corral.agent.discovery.helper import amd_gpus, mark_of, numa_of, pretend_gpus, survey
 from corral.agent.mig import read_parts
-from corral.agent.ports import PORTS, PortBlock
-from corral.agent.probe import Probe
-from corral.agent.survey import amd_gpus, mark_of, numa_of, pretend_gpus, survey
-from corral.domain.gpus import short_type
+from corral.agent.port_range import PORTS, PortBlock
+from corral.domain.gpu_types import short_type
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
 from corral.wire.node import Isolation, NodeSettings, encode_settings
@@ -94,7 +94,7 @@ def look(
     node_dir.mkdir(exist_ok=True)
     (node_dir / "node.json").write_bytes(encode_settings(settings))
     (node_dir / "node.json").chmod(0o600)
-    words = [sys.executable, "-m", "corral.agent.survey"]
+    words = [sys.executable, "-m", "corral.agent.discovery.helper"]
     variables = [f"{name}={value}" for name, value in env.items()]
 
     async def ask() -> Inventory:
@@ -214,13 +214,13 @@ def test_gpus_known_before_the_driver_hung_stay_known(
     script = tmp_path / "helper"
     script.write_text(
         f"#!/bin/sh\nif [ -e {flag} ]; then exec sleep 600; fi\ntouch {flag}\n"
-        f"LD_LIBRARY_PATH={nvml} exec {sys.executable} -m corral.agent.survey $*\n"
+        f"LD_LIBRARY_PATH={nvml} exec {sys.executable} -m corral.agent.discovery.helper $*\n"
     )
     script.chmod(0o755)
     (tmp_path / "node.json").write_bytes(encode_settings(settings))
     (tmp_path / "node.json").chmod(0o600)
 
-    monkeypatch.setattr("corral.agent.probe.START_SECONDS", 0.1)
+    monkeypatch.setattr("corral.agent.discovery.client.START_SECONDS", 0.1)
 
     async def ask() -> tuple[Inventory, Inventory]:
         probe = Probe(

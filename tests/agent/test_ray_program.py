@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.ray_program import outfit
-from corral.agent.ray_program.local import how_ended, memory_words
+from corral.agent.ray_program import launch_files
+from corral.agent.ray_program.ray_node import how_ended, memory_words
 from corral.domain.attempt import Seat
+from corral.domain.desired_state import Launch
 from corral.domain.ids import NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch
 from tests.agent.nodes import launch_of, node
 from tests.patience import PATIENCE_SECONDS
 
@@ -95,7 +95,7 @@ class Gang:
         attempt = self.root / f"n{place + 1}"
         (attempt / "work").mkdir(parents=True, exist_ok=True)
         (self.root / "told").mkdir(exist_ok=True)
-        outfit.lay_out(attempt, replace(self.launch, node_rank=place))
+        launch_files.lay_out(attempt, replace(self.launch, node_rank=place))
         own = {
             "PATH": f"{self.bin_folder}:/usr/bin:/bin", "TOLD": str(self.root / "told"),
             "NODE_RANK": str(place), "RANK": str(place), "WORLD_SIZE": "2", "SLURM_PROCID": "0",
@@ -104,7 +104,7 @@ class Gang:
             "CORRAL_SOCKET": str(self.root / "nobody.sock"), **env,
         }  # fmt: skip
         started = subprocess.Popen(
-            ["/bin/sh", "-c", outfit.command()],
+            ["/bin/sh", "-c", launch_files.command()],
             env=own,
             cwd=attempt / "work",
             stdout=subprocess.PIPE,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.prepare import HeadAway, HeadRefuses
-from corral.agent.renewal import AGAIN_SECONDS, LOOK_SECONDS, Renewal
+from corral.agent.fetch_inputs import HeadAway, HeadRefuses
 from corral.agent.settings import load_token
-from corral.domain.people import RENEW_SECONDS
+from corral.agent.token_renewal import AGAIN_SECONDS, LOOK_SECONDS, Renewal
+from corral.domain.users import RENEW_SECONDS
 
 HOUR = 3600.0
 

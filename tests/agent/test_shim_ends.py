@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from corral.agent import containment
-from corral.agent.capture import RankLog
-from corral.agent.shim import exits
-from corral.agent.supervisor_attempt import connect_shim
+from corral.agent.output_capture import RankLog
+from corral.agent.shim import exit_record as exits
+from corral.agent.supervisor.attempt import connect_shim
 from corral.domain.attempt import Seat
-from corral.domain.facts import Phase
+from corral.domain.desired_state import Notice
 from corral.domain.ids import NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Notice
+from corral.domain.observed_state import Phase
 from tests.agent.nodes import launch_of, left_of, node, stop_of
 
 MIB = 1024 * 1024

@@ -8,8 +8,8 @@ import pytest
 
 from corral.agent import containment
 from corral.agent.processes import Process, lives
-from corral.agent.supervisor import kill_node
-from corral.domain.facts import Phase
+from corral.agent.supervisor.supervisor import kill_node
+from corral.domain.observed_state import Phase
 from tests.agent.nodes import launch_of, left_of, marked_processes, node, stop_of, unaged
 from tests.patience import PATIENCE_SECONDS
 

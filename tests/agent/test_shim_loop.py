@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from corral.agent.shim.loop import Loop
+from corral.agent.shim.event_loop import Loop
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.capture import RankLog
-from corral.agent.shim import rank as ranks
-from corral.agent.shim.loop import Loop
-from corral.agent.shim.rank import Rank
-from corral.agent.shim.waiting import waits_for_input
+from corral.agent.output_capture import RankLog
+from corral.agent.shim import rank_process as ranks
+from corral.agent.shim.event_loop import Loop
+from corral.agent.shim.rank_process import Rank
+from corral.agent.shim.stdin_wait import waits_for_input
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from corral.agent import containment
-from corral.domain.facts import Phase
-from corral.wire.channel import SignalNow, encode
+from corral.domain.observed_state import Phase
+from corral.wire.agent_messages import SignalNow, encode
 from corral.wire.signals import To
-from corral.wire.slurm.plan import MODULE
+from corral.wire.slurm.batch_plan import MODULE
 from tests.agent.bench import bench, key_of
 from tests.agent.nodes import launch_of, node
 from tests.patience import PATIENCE_SECONDS

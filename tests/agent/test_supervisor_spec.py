@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.account import Account
-from corral.agent.supervisor_spec import shim_spec_on
+from corral.agent.job_account import Account
+from corral.agent.supervisor.shim_spec import shim_spec_on
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
 from corral.domain.node_policy import NodePolicy

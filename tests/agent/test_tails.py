@@ -3,7 +3,7 @@
 from pathlib import Path
 from time import process_time
 
-from corral.agent.tails import MOST_RANKS, TAIL_BYTES, tail_of, tails_of
+from corral.agent.failure_output import MOST_RANKS, TAIL_BYTES, tail_of, tails_of
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import GAP
 

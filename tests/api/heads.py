@@ -19,22 +19,22 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from corral.api import ApiSettings, Channels, create_app, token_digest
-from corral.boot.planner import PlannerProcess
+from corral.boot.planner_process import PlannerProcess
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.desired_state import Version, Wanted
 from corral.domain.ids import BootId, NodeId, UserName
 from corral.domain.node import NodeKind
-from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.domain.quota import ClusterLimits
 from corral.domain.resources import Inventory
-from corral.domain.signals import Signal
 from corral.domain.telemetry import NodeSample
-from corral.domain.wanted import Version, Wanted
-from corral.ports.series import Series
-from corral.store.memory import MemoryStore
-from corral.wire.channel import Beat, Heard, Hello, WantedNow, encode, from_head
-from corral.wire.people import KeyRotated
+from corral.domain.users import HEAD, AuditEntry, Role, Token, User, token_id
+from corral.ports.series_store import Series
+from corral.store.memory_store import MemoryStore
+from corral.wire.agent_messages import Beat, Heard, Hello, WantedNow, encode, from_head
+from corral.wire.users import KeyRotated
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from tests.worlds import inventory
 
@@ -274,8 +274,8 @@ def no_haste() -> Iterator[None]:
         for name in (
             "corral.health.liveness.SILENT_AFTER_SECONDS",
             "corral.health.liveness.BOUND_SECONDS",
-            "corral.api.agents.GONE_SECONDS",
-            "corral.api.agents.AGAIN_SECONDS",
+            "corral.api.agent_channel.GONE_SECONDS",
+            "corral.api.agent_channel.AGAIN_SECONDS",
         ):
             patches.enter_context(mock.patch(name, NEVER_SECONDS))
         yield

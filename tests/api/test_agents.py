@@ -12,10 +12,10 @@ from starlette.websockets import WebSocket
 from uvicorn.protocols.utils import ClientDisconnected
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
-from corral.api.disk import Room
+from corral.api.disk_reserve import Room
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.wire.channel import Hello, LogAt, LogChunk, encode, from_head
+from corral.wire.agent_messages import Hello, LogAt, LogChunk, encode, from_head
 from tests.api.heads import Agent, Head, ended, eventually, serving, up
 from tests.patience import PATIENCE_SECONDS
 from tests.worlds import inventory

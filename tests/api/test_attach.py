@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from corral.api import gate
+from corral.api import auth_middleware
 from corral.api.errors import answer
 from corral.domain.errors import Unauthorised
 from tests.api.heads import Head
@@ -19,7 +19,7 @@ def test_a_terminal_of_an_unknown_job_is_refused_and_no_bug_is_met(
 ) -> None:
     met: list[Exception] = []
     over = threading.Event()
-    write_down = gate.Gate._write_down
+    write_down = auth_middleware.Gate._write_down
 
     async def last(*words: Any) -> None:
         await write_down(*words)
@@ -29,8 +29,8 @@ def test_a_terminal_of_an_unknown_job_is_refused_and_no_bug_is_met(
         met.append(error)
         return answer(Unauthorised("a bug was met"))
 
-    monkeypatch.setattr(gate.Gate, "_write_down", last)
-    monkeypatch.setattr(gate, "bug", bug)
+    monkeypatch.setattr(auth_middleware.Gate, "_write_down", last)
+    monkeypatch.setattr(auth_middleware, "bug", bug)
     with pytest.raises(InvalidStatus) as refused, head.dial("admin", "/v1/jobs/nope/attach"):
         pass
     assert refused.value.response.status_code == 404

@@ -11,8 +11,8 @@ from websockets.exceptions import InvalidStatus
 
 from corral.api.failed_log_ins import ENTRIES_MOST, KINDS_MOST, FailedLogIns
 from corral.domain.errors import StoreTrouble
-from corral.domain.people import AuditEntry
-from corral.store.memory import MemoryStore
+from corral.domain.users import AuditEntry
+from corral.store.memory_store import MemoryStore
 from tests.api.heads import TOKENS, Agent, Head, RealClock, eventually, serving, up
 from tests.api.test_agents import submit
 
@@ -97,7 +97,7 @@ def test_the_command_of_a_terminal_is_in_the_log(
     running: tuple[Head, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head, job = running
-    monkeypatch.setattr("corral.api.dialled.AGENT_SECONDS", 0.01)
+    monkeypatch.setattr("corral.api.agent_sessions.AGENT_SECONDS", 0.01)
     for query in ("?command=cat+/etc/passwd", "?shell=false", ""):
         with pytest.raises(InvalidStatus), head.dial("admin", f"/v1/jobs/{job}/attach{query}"):
             pass

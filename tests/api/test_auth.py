@@ -13,7 +13,7 @@ from corral.api.failures import FAILURES, Failures
 from corral.domain.errors import Unauthorised
 from corral.domain.ids import AttemptNumber, JobId, NodeId, TokenId, UserName
 from corral.domain.job import TokenScope
-from corral.domain.people import Role
+from corral.domain.users import Role
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
 

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from corral.api import token_digest
 from corral.domain.ids import JobId, NodeId
-from corral.wire.channel import Beat, encode
+from corral.wire.agent_messages import Beat, encode
 from tests.api.heads import TOKENS, Agent, Head, ended, eventually, serving, up
 from tests.api.test_agents import close_code, joined, submit
 

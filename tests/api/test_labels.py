@@ -6,8 +6,8 @@ import pytest
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import NodeId
-from corral.store.codec import NODE
-from corral.wire.labels import read_labels, set_labels
+from corral.store.row_codec import NODE
+from corral.wire.node_labels import read_labels, set_labels
 from tests.api.heads import TOKENS, Agent, Head, eventually
 from tests.golden.transcript import transcript
 

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from corral.api.body import BODY_BYTES, DEPTH, MOST_KEYS, check_json
 from corral.api.errors import RequestInvalid
+from corral.api.request_body import BODY_BYTES, DEPTH, MOST_KEYS, check_json
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.api import log_parts
-from corral.api.log_parts import SearchLine, range_of, search
-from corral.api.logs import LogKeeper, RankKey
+from corral.api import log_ranges
+from corral.api.kept_logs import LogKeeper, RankKey
+from corral.api.log_ranges import SearchLine, range_of, search
 from corral.domain.ids import AttemptNumber, JobId, UserName
 
 KEY: RankKey = (JobId("j1"), AttemptNumber(1), 0)
@@ -45,7 +45,7 @@ def found_in(keeper: LogKeeper, text: str, limit: int = 1_000, most: int = 10**6
 def test_a_search_finds_each_line_once_however_it_is_cut(
     keeper: LogKeeper, monkeypatch: pytest.MonkeyPatch, piece: int, limit: int
 ) -> None:
-    monkeypatch.setattr(log_parts, "PIECE_BYTES", piece)
+    monkeypatch.setattr(log_ranges, "PIECE_BYTES", piece)
     assert found_in(keeper, "loss 0.19", limit=limit) == [
         line for line in LINES if "loss 0.19" in line
     ]
@@ -55,7 +55,7 @@ def test_a_search_finds_each_line_once_however_it_is_cut(
 def test_a_search_takes_no_notice_of_case_and_cuts_long_lines(keeper: LogKeeper) -> None:
     first, second = found_in(keeper, "traceback")
     assert first == LINES[60]
-    assert second == LINES[130][: log_parts.LINE_LETTERS]
+    assert second == LINES[130][: log_ranges.LINE_LETTERS]
     assert found_in(keeper, "no such text") == []
 
 

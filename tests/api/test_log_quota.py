@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.api.logs import NOTICE_BYTES, LogKeeper, RankKey
+from corral.api.kept_logs import NOTICE_BYTES, LogKeeper, RankKey
 from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.log_quota import (
     CUT_TO_PART,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from corral.api import log_times
+from corral.api.kept_logs import LogKeeper, RankKey
 from corral.api.log_times import Stamp, add_stamp, read_stamps, times_of_lines
-from corral.api.logs import LogKeeper, RankKey
 from corral.domain.ids import AttemptNumber, JobId
 
 KEY: RankKey = (JobId("j1"), AttemptNumber(1), 0)

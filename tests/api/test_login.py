@@ -10,7 +10,7 @@ import pytest
 from corral.api.cookies import session_cookie
 from corral.domain.errors import TokenExpired
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import Role, Token, TokenKind, User, role_of
+from corral.domain.users import Role, Token, TokenKind, User, role_of
 from tests.api.heads import TOKENS, Head
 
 OURS = {"Sec-Fetch-Site": "same-origin"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.api.logs import LogKeeper, RankKey, whole_characters
+from corral.api.kept_logs import LogKeeper, RankKey, whole_characters
 from corral.domain.ids import AttemptNumber, JobId
 
 KEY: RankKey = (JobId("j1"), AttemptNumber(1), 0)

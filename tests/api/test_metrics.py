@@ -12,13 +12,13 @@ from corral.api.metrics.accept import wants_open_metrics
 from corral.api.metrics.devices import GPUS, XIDS, gpu_families
 from corral.api.metrics.families import Family
 from corral.api.metrics.goodput import goodput, gpu_seconds
-from corral.control.counts import Counts, Histogram
-from corral.domain.account import Account, Amounts
-from corral.domain.ailment import Ailment
+from corral.control.counters import Counts, Histogram
 from corral.domain.attempt import Exit
 from corral.domain.ids import NodeId, QueueName, UserName
+from corral.domain.ledger import Account, Amounts
 from corral.domain.node import Liveness
-from corral.domain.signals import SignalKind
+from corral.domain.node_fault import Ailment
+from corral.domain.node_signal import SignalKind
 from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
 from corral.domain.world import Changes
 from corral.insight.reports import Report, Row

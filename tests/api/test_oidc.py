@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from corral.api import ApiSettings
-from corral.boot.oidc import Provider as Ours
+from corral.boot.oidc_provider import Provider as Ours
 from corral.domain.errors import SpecInvalid
-from corral.domain.people import Role
 from corral.domain.sign_on import SignOnRule
+from corral.domain.users import Role
 from tests import oidc
 from tests.api.heads import Head, RealClock
 from tests.api.test_login import OURS, PAGE
@@ -168,7 +168,7 @@ def test_a_provider_may_change_its_key(
         assert come_back(one).status_code == 303
         there.rotate()
         assert come_back(one).status_code == 401, "it has just looked"
-        monkeypatch.setattr("corral.boot.oidc.KEYS_SECONDS", 0.0)
+        monkeypatch.setattr("corral.boot.oidc_provider.KEYS_SECONDS", 0.0)
         assert come_back(one).status_code == 303
     assert there.asked.count("/.well-known/openid-configuration") == 1
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from corral.domain.errors import Forbidden
-from corral.domain.people import Role
 from corral.domain.sign_on import SignOnRule, identity_in
+from corral.domain.users import Role
 from tests import oidc
 from tests.api.heads import Head
 from tests.api.test_oidc import browser, come_back, head_with, link, rule_of

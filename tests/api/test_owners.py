@@ -2,10 +2,10 @@
 
 import asyncio
 
-from corral.api.owners import OwnerNumbers
+from corral.api.user_numbers import OwnerNumbers
 from corral.domain.ids import UserName
-from corral.domain.people import Role, User
-from corral.store.memory import MemoryStore
+from corral.domain.users import Role, User
+from corral.store.memory_store import MemoryStore
 
 
 def user(name: str, at: float = 1.0) -> User:

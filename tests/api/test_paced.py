@@ -3,7 +3,7 @@
 import asyncio
 from unittest.mock import patch
 
-from corral.api.paced import LONGEST_WAIT_SECONDS, Pace
+from corral.api.node_rates import LONGEST_WAIT_SECONDS, Pace
 
 
 def waits(inventories: int, apart_seconds: float) -> list[float]:
@@ -19,7 +19,7 @@ def waits(inventories: int, apart_seconds: float) -> list[float]:
             held.append(0.0)
             await pace.wait_for_inventory(number * apart_seconds)
 
-    with patch("corral.api.paced.asyncio.sleep", sleep):
+    with patch("corral.api.node_rates.asyncio.sleep", sleep):
         asyncio.run(scenario())
     return held
 

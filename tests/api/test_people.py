@@ -364,7 +364,7 @@ def test_a_token_ends_by_default_and_its_last_days_are_told(
     assert endless["expires_at"] is None
     for token, is_told in ((usual, False), (endless, False), (short, False), (short, True)):
         if is_told:
-            monkeypatch.setattr("corral.api.gate.is_near_end", lambda *_: True)
+            monkeypatch.setattr("corral.api.auth_middleware.is_near_end", lambda *_: True)
         with by(head, token["token"]) as http:
             told = http.get("/v1/status").headers.get("corral-token-ends")
         assert told == (str(int(token["expires_at"])) if is_told else None)

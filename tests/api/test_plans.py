@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from corral.cli.main import run
-from corral.plan.asks import ASKS
+from corral.plan.kinds import ASKS
 from corral.wire.plans import form_of
 from tests.api.heads import Head
 

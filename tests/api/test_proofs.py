@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from corral.agent.dial import Dialler
-from corral.agent.heads import Heads
+from corral.agent.connection import Dialler
+from corral.agent.head_addresses import Heads
 from corral.api import Forwarder
 from corral.api.job_tokens import job_token
-from corral.boot.call import Call, ask
+from corral.boot.join_client import Call, ask
 from corral.client import AsyncClient, Client
 from corral.domain.errors import CorralError, Unauthorised, Unreachable, WrongHead
 from corral.domain.ids import AttemptNumber, JobId
-from corral.wire.proof import INSECURE, Challenge, digest_of, fresh_nonce, proof_of
+from corral.wire.head_proof import INSECURE, Challenge, digest_of, fresh_nonce, proof_of
 from corral.wire.proven_http import connection_to
 from tests import impostor as of
 from tests.api.heads import TOKENS, Head, PlainSeals, serving
@@ -97,7 +97,7 @@ WAYS = [
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corral.client.request.NAPS", (0.01,))
+    monkeypatch.setattr("corral.client.request_rules.NAPS", (0.01,))
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.__name__)

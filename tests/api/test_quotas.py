@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from corral.api.disk import Room
+from corral.api.disk_reserve import Room
 from tests.api.heads import Head, serving
 
 BIG = 10**9
@@ -191,7 +191,7 @@ def test_a_priority_above_the_ordinary_range_is_for_operators(head: Head) -> Non
 
 
 def test_the_reserve_is_a_part_of_the_disk_and_at_least_a_gigabyte(tmp_path: Path) -> None:
-    from corral.api.disk import DiskGuard
+    from corral.api.disk_reserve import DiskGuard
 
     guard = DiskGuard(reserve_bytes=None, monotonic=lambda: 0.0)
     assert guard.reserve(Room(0, 10 * BIG)) == BIG

@@ -7,9 +7,9 @@ import pytest
 
 from corral.api.auth import Caller
 from corral.api.errors import TooMany
-from corral.api.rates import BURST_SECONDS, COST_BYTES, COST_JOBS, TOKEN_SHARE, Rates
+from corral.api.request_rates import BURST_SECONDS, COST_BYTES, COST_JOBS, TOKEN_SHARE, Rates
 from corral.domain.ids import NodeId, TokenId, UserName
-from corral.domain.people import Role
+from corral.domain.users import Role
 from tests.api.heads import Agent, serving
 
 ALICE = Caller(name=UserName("alice"), role=Role.USER, token=TokenId("t1"), sha256="one")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from corral.api import token_digest
-from corral.boot.admit import admit_node
+from corral.boot.initial_tokens import admit_node
 from corral.domain.ids import NodeId, TokenId
-from corral.domain.people import NODE_TOKEN_SECONDS, RENEWABLE_SECONDS, Token, token_id
-from corral.store.memory import MemoryStore
+from corral.domain.users import NODE_TOKEN_SECONDS, RENEWABLE_SECONDS, Token, token_id
+from corral.store.memory_store import MemoryStore
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving
 
 FIRST = token_id(token_digest(TOKENS["n1"]))

@@ -10,13 +10,13 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 
-from corral.api.rights import RIGHTS, Rights, may, reaches, routes_of
+from corral.api.route_rights import RIGHTS, Rights, may, reaches, routes_of
 from corral.domain.ids import QueueName, UserName
 from corral.domain.job import JobSpec, TokenScope
-from corral.domain.people import Role
 from corral.domain.queue import Queue
-from corral.domain.wishes import SetQueues
-from corral.plan.asks import ASKS
+from corral.domain.requests import SetQueues
+from corral.domain.users import Role
+from corral.plan.kinds import ASKS
 from tests.api.heads import Head
 
 # v viewer, u user, o operator, a admin, n node, j a join token: on their own things, and on others'

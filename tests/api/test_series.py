@@ -5,7 +5,7 @@ from math import nan
 
 import pytest
 
-from corral.domain.series import Curve
+from corral.domain.time_series import Curve
 from tests.api.heads import Head, serving
 
 

@@ -9,9 +9,9 @@ import pytest
 from corral.api.auth import Caller
 from corral.api.sessions import Sessions
 from corral.domain.errors import Unauthorised
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import Role
+from corral.domain.observed_state import AttemptKey
+from corral.domain.users import Role
 from corral.ports.store import Store
 
 

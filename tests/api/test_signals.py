@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from corral.api.agents import Channels
-from corral.api.taking import Talk
+from corral.api.agent_channel import Channels
+from corral.api.node_messages import Talk
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
-from corral.domain.part import part_of
+from corral.domain.observed_state import Phase, Seen
+from corral.domain.pilot import part_of
 from corral.domain.resources import Inventory
-from corral.wire.channel import SignalNow
-from corral.wire.slurm.plan import BatchPlan, command_of
+from corral.wire.agent_messages import SignalNow
+from corral.wire.slurm.batch_plan import BatchPlan, command_of
 from tests.api.heads import Agent, Head, eventually, serving, up
 
 

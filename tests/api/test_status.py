@@ -10,9 +10,9 @@ import pytest
 from corral.api import views
 from corral.api.errors import bug
 from corral.control import Control
-from corral.control.sensed import Sensed
+from corral.control.latest_samples import Sensed
 from corral.domain.ids import NodeId
-from corral.domain.place import PlaceRule
+from corral.domain.placement_constraints import PlaceRule
 from corral.domain.telemetry import GpuSample, NodeSample
 from tests.api.heads import Head
 from tests.worlds import Cluster, gang, node

@@ -12,7 +12,7 @@ import pytest
 
 from corral.client.sse import Parser, Sent
 from corral.domain.ids import AttemptNumber, JobId
-from corral.wire.channel import LogChunk, encode, from_head
+from corral.wire.agent_messages import LogChunk, encode, from_head
 from tests.api.heads import LOG_BYTES, Agent, Head, ended, eventually, serving, up
 from tests.api.test_agents import joined, submit
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
@@ -85,7 +85,7 @@ def test_a_log_line_reaches_its_reader_at_once(
     running: tuple[Head, Agent, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None waits for the stream's next heartbeat, which never comes here."""
-    monkeypatch.setattr("corral.api.streams.HEARTBEAT_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr("corral.api.event_streams.HEARTBEAT_SECONDS", NEVER_SECONDS)
     head, agent, job = running
     reader = Reader(head, f"/v1/jobs/{job}/logs?follow=1")
     with head.dial("n1", "/v1/agents/logs") as channel:

@@ -1,11 +1,11 @@
 """What a part may tell of, and ask for: its own attempt, and nothing else of the node."""
 
-from corral.api.trust import believed, believed_signals, holds, needs_snapshot
+from corral.api.node_trust import believed, believed_signals, holds, needs_snapshot
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Seen
 from corral.domain.ids import AttemptNumber, NodeId
-from corral.domain.part import part_of
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import Phase, Seen
+from corral.domain.pilot import part_of
 from tests.worlds import Cluster, gang, node
 
 N1 = NodeId("n1")

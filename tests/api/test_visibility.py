@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from corral.api.rights import RIGHTS
-from corral.domain.checks import CheckKind
+from corral.api.route_rights import RIGHTS
+from corral.domain.active_checks import CheckKind
 from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, NodeId, QueueName, UserName
-from corral.domain.people import Role
 from corral.domain.queue import Queue, QueueTree, Visibility, whole_tree
+from corral.domain.requests import CheckNodes, SetQueues
 from corral.domain.telemetry import GpuProcess, GpuSample, NodeSample
+from corral.domain.users import Role
 from corral.domain.visibility import check_operator, may_see
-from corral.domain.wishes import CheckNodes, SetQueues
 from tests.api.heads import Agent, Head, serving, up
 
 NAME = "gpt-canary"  # of the job that is hidden

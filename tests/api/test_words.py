@@ -1,12 +1,12 @@
 """Wanted state as frames: whole where it fits, in parts where it does not."""
 
-from corral.api.words import LAUNCH_BYTES, word_frame
+from corral.api.desired_state_frames import LAUNCH_BYTES, word_frame
 from corral.domain.attempt import Seat
-from corral.domain.facts import AttemptKey
+from corral.domain.desired_state import Launch, Stop, Version, Wanted
 from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch, Stop, Version, Wanted
-from corral.wire.channel import FRAME_BYTES, WantedNow, from_head
+from corral.domain.observed_state import AttemptKey
+from corral.wire.agent_messages import FRAME_BYTES, WantedNow, from_head
 
 NODE = NodeId("n1")
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from corral.boot.admit import NodeTokens, admit_node
+from corral.boot.initial_tokens import NodeTokens, admit_node
 from corral.domain.ids import AttemptNumber, JobId, NodeId, UserName
-from corral.domain.part import part_of
-from corral.domain.people import AuditEntry, token_id
-from corral.store.memory import MemoryStore
+from corral.domain.pilot import part_of
+from corral.domain.users import AuditEntry, token_id
+from corral.store.memory_store import MemoryStore
 
 NODE = NodeId("gpu01")
 AB, CD, EF = "ab" * 32, "cd" * 32, "ef" * 32

@@ -16,9 +16,9 @@ import pytest
 
 from corral.boot.alerts.file import AlertFiles, DiskMemory
 from corral.boot.alerts.senders import NotSent, Webhook, receiver_of
-from corral.control.alerting import Remembered
+from corral.control.alert_delivery import Remembered
 from corral.insight.alerts import Alert, Kind
-from corral.insight.notices import Notice, Sent, Taste, Told
+from corral.insight.notifications import Notice, Sent, Taste, Told
 from corral.wire import alerts as wire
 
 DOWN = Alert(key="n", kind=Kind.NODE_DOWN, text="node <n1> is dead", next="corral node ls", since=1)

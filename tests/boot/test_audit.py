@@ -11,12 +11,12 @@ import pytest
 from corral.boot.audit import verify_log
 from corral.boot.backup import back_up, restore
 from corral.boot.key_rotation import Keys
-from corral.boot.sealing import KeyRing
+from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import open_store, url_in
 from corral.domain.errors import CorralError
-from corral.domain.people import AuditEntry
-from corral.domain.wishes import Cancel
+from corral.domain.requests import Cancel
+from corral.domain.users import AuditEntry
 from corral.ports.store import Store
 from tests.postgres import Server
 from tests.store.rows import ANN, submit

@@ -11,8 +11,8 @@ import pytest
 from corral.boot.audit_syslog import AuditSyslog, message_of
 from corral.boot.settings import ClusterSettings, syslog_target
 from corral.domain.errors import SpecInvalid
-from corral.domain.people import AuditEntry
-from corral.store.memory import MemoryStore
+from corral.domain.users import AuditEntry
+from corral.store.memory_store import MemoryStore
 from tests.store.rows import ANN
 
 

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from corral.agent.route import LOOPBACK
+from corral.agent.own_address import LOOPBACK
 from corral.boot.backup import ABOUT, Into, back_up, restore
 from corral.boot.backup_sealing import generate, identity_of, recipient_of
-from corral.boot.binding import bind
-from corral.boot.lock import sole_head
-from corral.boot.sealing import KeyRing
+from corral.boot.directory_lock import sole_head
+from corral.boot.head_port import bind
+from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import own_files, own_tls
 from corral.domain.errors import Conflict, CorralError, StoreTrouble, Unsupported

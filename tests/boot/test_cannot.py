@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from corral.control.intake import check_specs
+from corral.control.request_checks import check_specs
 from corral.domain.errors import SpecInvalid, Unsupported
 from corral.engines.kubernetes.engine import CANNOT as KUBERNETES
 from corral.engines.local.engine import CANNOT as LOCAL
 from corral.engines.ray.engine import CANNOT as RAY
 from corral.engines.slurm.engine import CANNOT as SLURM
 from corral.engines.slurm.engine import CANNOT_PLACED
-from corral.wire.reading import parse_values
+from corral.wire.spec_reader import parse_values
 from corral.wire.submission import to_domain
 from tests.worlds import Cluster, node
 

@@ -10,8 +10,8 @@ import pytest
 from corral.api import token_digest
 from corral.boot.directory_tokens import DirectoryToken
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
-from corral.store.memory import MemoryStore
+from corral.domain.users import HEAD, AuditEntry, Role, Token, User, token_id
+from corral.store.memory_store import MemoryStore
 
 HOUR = 3600.0
 ANN = UserName("ann")

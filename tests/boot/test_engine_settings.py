@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from corral.boot.bring_up import Asked, bring_up, decide
 from corral.boot.engine_settings import KINDS, check_engine_settings, check_files, example
 from corral.boot.settings import ClusterDir
-from corral.boot.up import Asked, bring_up, decide
 from corral.cli.slurm.install import install
 from corral.cli.up_options import pairs_of
 from corral.domain.errors import Conflict, SpecInvalid
-from corral.engines.typed import read_settings, types_of
+from corral.engines.typed_settings import read_settings, types_of
 
 ALL = [(engine, name) for engine, kind in KINDS.items() for name in types_of(kind)]
 WRONG = {

@@ -6,12 +6,12 @@ from typing import cast
 import pytest
 
 from corral.boot import extras
+from corral.boot.bring_up import Asked, bring_up
 from corral.boot.engines import build_engine
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import open_store
-from corral.boot.up import Asked, bring_up
 from corral.domain.errors import Conflict
-from corral.engines.lending.engine import Links
+from corral.engines.batch.engine import Links
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot import foreteller
-from corral.boot.foreteller import ForetellerProcess
+from corral.boot import forecast_process
+from corral.boot.forecast_process import ForetellerProcess
 from corral.domain.errors import Trouble
-from corral.domain.forecast import Question
 from corral.domain.ids import JobId
+from corral.domain.run_history import Question
 from tests.patience import PATIENCE_SECONDS
 from tests.worlds import Cluster, gang, node
 
@@ -76,10 +76,10 @@ def test_who_is_not_answered_in_time_hears_so_and_the_next_is_not_given_that_ans
         assert await process.forecast(question()) is not None
         pid = process.pid or 0
         os.kill(pid, signal.SIGSTOP)
-        monkeypatch.setattr(foreteller, "ANSWER_SECONDS", 0.01)
+        monkeypatch.setattr(forecast_process, "ANSWER_SECONDS", 0.01)
         with pytest.raises(Trouble):
             await process.forecast(question())
-        monkeypatch.setattr(foreteller, "ANSWER_SECONDS", PATIENCE_SECONDS)
+        monkeypatch.setattr(forecast_process, "ANSWER_SECONDS", PATIENCE_SECONDS)
         assert await process.forecast(question("j1")) is None
         await process.close()
 

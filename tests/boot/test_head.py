@@ -13,9 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot.binding import bind
+from corral.boot.head_port import bind
 from corral.boot.settings import ClusterDir, ClusterSettings
-from corral.boot.start import StartFailed, head_runs, healthy, node_processes, start_head, until
+from corral.boot.start_head import (
+    StartFailed,
+    head_runs,
+    healthy,
+    node_processes,
+    start_head,
+    until,
+)
 from corral.domain.errors import Conflict
 from tests.patience import PATIENCE_SECONDS, own_loopback
 

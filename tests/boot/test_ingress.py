@@ -12,7 +12,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from corral.boot.clock import SystemClock
-from corral.boot.serving import HSTS, Server, uvicorn_config
+from corral.boot.http_server import HSTS, Server, uvicorn_config
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import Tls, tls_of
 from corral.ingress.addresses import TrustedProxies

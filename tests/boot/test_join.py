@@ -8,7 +8,7 @@ import pytest
 from corral.boot import join
 from corral.boot.settings import ClusterDir
 from corral.domain.errors import TokenUsed, Unauthorised
-from corral.domain.people import ANOTHER_JOIN
+from corral.domain.users import ANOTHER_JOIN
 
 WANTED = join.Wanted(url="https://10.0.0.1:7000", token="corral_join_bad")
 

@@ -11,11 +11,11 @@ import pytest
 
 from corral.api.job_tokens import job_token, job_tokens
 from corral.boot.key_rotation import AUTHORITY, CURRENT, RETIRED_SECONDS, WRAPPED, Keys
-from corral.boot.sealing import KeyRing, KeyTrouble
+from corral.boot.secret_encryption import KeyRing, KeyTrouble
 from corral.domain.errors import Conflict
 from corral.domain.ids import AttemptNumber, JobId, UserName
-from corral.domain.people import AuditEntry
-from corral.store.memory import MemoryStore
+from corral.domain.users import AuditEntry
+from corral.store.memory_store import MemoryStore
 from corral.store.sqlite import SqliteStore
 
 ANN = UserName("ann")

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from corral.boot.limits import agents_in, files_for
+from corral.boot.process_limits import agents_in, files_for
 
-HEAD = "import resource; from corral.boot.limits import *; "
+HEAD = "import resource; from corral.boot.process_limits import *; "
 
 
 def in_a_process(code: str, *, soft: int, hard: int) -> str:

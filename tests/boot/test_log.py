@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from corral.boot.log import HIDDEN, Redaction
+from corral.boot.head_log import HIDDEN, Redaction
 
 SCRIPT = """
 import logging, sys
 from pathlib import Path
-from corral.boot.log import configure
+from corral.boot.head_log import configure
 from corral.ports.log import Log
 configure(Path(sys.argv[1])).hide("known-token-123456")
 log = Log("corral.test")

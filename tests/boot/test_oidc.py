@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from corral.boot.oidc import SECRET_FILE, SECRET_VARIABLE, provider_secret, rule_of
+from corral.boot.oidc_provider import SECRET_FILE, SECRET_VARIABLE, provider_secret, rule_of
 from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
 from corral.domain.errors import Conflict, SpecInvalid
-from corral.domain.people import Role
+from corral.domain.users import Role
 
 GIVEN: Any = {
     "oidc_issuer": "https://login.example.org",

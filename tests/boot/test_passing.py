@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot.passing import kept_out
+from corral.boot.directory_access import kept_out
 from corral.domain.ids import UserName
-from corral.domain.people import Role, User
+from corral.domain.users import Role, User
 
 
 def user(name: str, role: Role = Role.USER, *, disabled: bool = False) -> User:

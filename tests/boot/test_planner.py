@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from corral.api.errors import TooMany
-from corral.boot import planner
-from corral.boot.planner import MOST_OF_ONE_USER, PlannerProcess
+from corral.boot import planner_process
+from corral.boot.planner_process import MOST_OF_ONE_USER, PlannerProcess
 from corral.domain.errors import Refusal, Trouble
 from corral.domain.ids import UserName
 from tests.patience import PATIENCE_SECONDS
@@ -54,10 +54,10 @@ def test_one_that_takes_too_long_is_ended_and_the_next_plan_is_made(
         process = PlannerProcess(clock=Seconds(), hourly_seconds=900.0)
         await process.plan("reliability", SMALL, by=ANN)
         os.kill(process.pid or 0, signal.SIGSTOP)
-        monkeypatch.setattr(planner, "PLAN_SECONDS", 0.05)
+        monkeypatch.setattr(planner_process, "PLAN_SECONDS", 0.05)
         with pytest.raises(Trouble, match=r"not ready within 0\.05 s"):
             await process.plan("reliability", SMALL, by=ANN)
-        monkeypatch.setattr(planner, "PLAN_SECONDS", PATIENCE_SECONDS)
+        monkeypatch.setattr(planner_process, "PLAN_SECONDS", PATIENCE_SECONDS)
         assert await process.plan("reliability", SMALL, by=ANN)
         await process.close()
 

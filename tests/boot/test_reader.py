@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot import reader
-from corral.boot.reader import ReaderProcess
+from corral.boot import log_reader_process
+from corral.boot.log_reader_process import ReaderProcess
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd, RankEnds
 from corral.domain.errors import Trouble
 from corral.domain.ids import NodeId
-from corral.health.causes import failure_of
+from corral.health.gang_failure import failure_of
 from tests.patience import PATIENCE_SECONDS
 
 SLOW = "*** [" * 800  # of what an expression begins to match and never ends
@@ -45,7 +45,7 @@ def test_it_reads_what_the_loop_would_have_read_in_a_process_that_ends_with_the_
 
 def test_the_loop_goes_on_while_an_evil_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read in the loop, these tails would stop it for about a second."""
-    monkeypatch.setattr(reader, "READ_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(log_reader_process, "READ_SECONDS", PATIENCE_SECONDS)
 
     async def ask() -> None:
         process, rounds = ReaderProcess(), 0
@@ -68,10 +68,10 @@ def test_a_reading_that_takes_too_long_is_given_up_and_the_next_one_is_made(
         process = ReaderProcess()
         await process.failure(ends(1))
         os.kill(process.pid or 0, signal.SIGSTOP)
-        monkeypatch.setattr(reader, "READ_SECONDS", 0.05)
+        monkeypatch.setattr(log_reader_process, "READ_SECONDS", 0.05)
         with pytest.raises(Trouble, match="not read in time"):
             await process.failure(ends(1))
-        monkeypatch.setattr(reader, "READ_SECONDS", PATIENCE_SECONDS)
+        monkeypatch.setattr(log_reader_process, "READ_SECONDS", PATIENCE_SECONDS)
         assert await process.failure(ends(2)) == failure_of(ends(2))
         await process.close()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.boot.sealing import FORM, KeyRing, KeyTrouble
+from corral.boot.secret_encryption import FORM, KeyRing, KeyTrouble
 from corral.domain.ids import UserName
 from corral.store.sqlite import SqliteStore
 

@@ -13,8 +13,8 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
-from corral.boot.protocols import Inbox
-from corral.boot.serving import Server, uvicorn_config
+from corral.boot.http_protocols import Inbox
+from corral.boot.http_server import Server, uvicorn_config
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import Tls, tls_of
 

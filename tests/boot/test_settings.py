@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.survey import unread_gpus
+from corral.agent.discovery.helper import unread_gpus
+from corral.boot.bring_up import Asked, decide, settled
 from corral.boot.settings import (
     ClusterDir,
     ClusterSettings,
@@ -16,7 +17,6 @@ from corral.boot.settings import (
     read_json,
     write_atomically,
 )
-from corral.boot.up import Asked, decide, settled
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.domain.retention import Retention
 
@@ -137,12 +137,12 @@ def test_what_the_head_alone_reads_changes_while_nodes_run_on(
 ) -> None:
     place = ClusterDir(tmp_path)
     ClusterSettings(pretend=True).save(place)
-    monkeypatch.setattr("corral.boot.up.node_processes", lambda place: ["n1"])
+    monkeypatch.setattr("corral.boot.bring_up.node_processes", lambda place: ["n1"])
     assert decide(place, Asked(monitoring=True), none).monitoring
     with pytest.raises(Conflict) as refused:
         decide(place, Asked(monitoring=True, gpus=2), none)
     assert "ends its jobs, run: corral down; corral up" in refused.value.hint
-    monkeypatch.setattr("corral.boot.up.head_runs", lambda place: True)
+    monkeypatch.setattr("corral.boot.bring_up.head_runs", lambda place: True)
     with pytest.raises(Conflict) as refused:
         decide(place, Asked(monitoring=True), none)
     assert refused.value.hint.endswith("corral up --restart --monitoring")
@@ -153,7 +153,7 @@ def test_a_cluster_that_is_up_names_the_options_as_they_are_typed(
 ) -> None:
     place = ClusterDir(tmp_path)
     ClusterSettings().save(place)
-    monkeypatch.setattr("corral.boot.up.head_runs", lambda place: True)
+    monkeypatch.setattr("corral.boot.bring_up.head_runs", lambda place: True)
     asked = Asked(gpus=1, pretend=True, labels=("a=b", "n1:c"), shared=("/my data",))
     with pytest.raises(Conflict) as refused:
         decide(place, asked, none)

@@ -15,9 +15,9 @@ import pytest
 
 import corral
 from corral.boot.extras import needed_to_join
+from corral.boot.own_wheel import own_wheel
 from corral.boot.settings import ClusterSettings
-from corral.boot.ssh import Target, _installed, read_targets
-from corral.boot.wheel import own_wheel
+from corral.boot.ssh_hosts import Target, _installed, read_targets
 from corral.domain.errors import SpecInvalid
 
 

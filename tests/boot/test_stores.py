@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
+from corral.boot.bring_up import Asked, bring_up
 from corral.boot.key_rotation import Keys
-from corral.boot.leading import RollCall
-from corral.boot.sealing import KeyRing
+from corral.boot.leader_election import RollCall
+from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
 from corral.boot.stores import KEPT, VARIABLE, agree, check_several, open_store, url_in
 from corral.boot.tls import agree_on_authority, own_tls, tls_of
-from corral.boot.up import Asked, bring_up
 from corral.domain.errors import Conflict, CorralError, SpecInvalid
-from corral.domain.leadership import HeadSeen
-from corral.store.memory import MemoryStore
+from corral.domain.leader_election import HeadSeen
+from corral.store.memory_store import MemoryStore
 
 NOW = 1_795_000_000.0
 ADDRESS = "postgresql://corral:hush@db.example.org/corral"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from corral.boot.sweep import UNASKED_SECONDS, keep_swept, sweep_logs, sweep_snapshots
+from corral.boot.retention_sweep import UNASKED_SECONDS, keep_swept, sweep_logs, sweep_snapshots
 from corral.domain.ids import ClusterId, JobId, Sequence, job_id
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.world import Changes, World
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 from tests.patience import PATIENCE_SECONDS
 from tests.store.rows import job, spec
 
@@ -63,7 +63,7 @@ def test_it_looks_at_the_start_and_whenever_more_are_forgotten(tmp_path: Path) -
             await sweeping
 
     filled(tmp_path)
-    with mock.patch("corral.boot.sweep.LOOK_SECONDS", 0.01):
+    with mock.patch("corral.boot.retention_sweep.LOOK_SECONDS", 0.01):
         asyncio.run(tell())
 
 

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from corral.boot.call import Call, ask
+from corral.boot.join_client import Call, ask
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import DAYS, Tls, names_of, own_tls, tls_of
 from corral.domain.errors import SpecInvalid, Unreachable, WrongHead

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from corral.boot import settings as boot_settings
+from corral.boot.bring_up import Asked, bring_up, decide
 from corral.boot.settings import ENGINES, ClusterDir, ClusterSettings
-from corral.boot.up import Asked, bring_up, decide
 from corral.cli.up_options import pairs_of
 from corral.domain.errors import Conflict, SpecInvalid
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from corral.boot import up
+from corral.boot import bring_up as up
+from corral.boot.bring_up import Asked, bring_up
 from corral.boot.settings import ClusterDir, ClusterSettings
-from corral.boot.start import StartFailed
+from corral.boot.start_head import StartFailed
 from corral.boot.stores import KEPT
-from corral.boot.up import Asked, bring_up
 from corral.domain.errors import Conflict
 
 PRETEND: dict[str, Any] = {"nodes": 1, "pretend": True}

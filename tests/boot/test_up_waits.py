@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot import up
+from corral.boot import bring_up
 from corral.boot.settings import ClusterDir, ClusterSettings
-from corral.boot.start import StartFailed, logged_bytes
-from corral.cli.failure import UNREACHABLE, exit_code_of
+from corral.boot.start_head import StartFailed, logged_bytes
+from corral.cli.error_output import UNREACHABLE, exit_code_of
 from corral.domain.errors import Unreachable
 from corral.wire import api
 
@@ -28,7 +28,7 @@ def status(warning: str = SILENT) -> api.Status:
 def test_an_engine_without_a_node_is_told_with_why_and_with_the_log_of_this_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(up, "LENT_SECONDS", 0.0)
+    monkeypatch.setattr(bring_up, "LENT_SECONDS", 0.0)
     place = ClusterDir(tmp_path)
     place.create()
     ClusterSettings(engine="slurm").save(place)
@@ -37,7 +37,7 @@ def test_an_engine_without_a_node_is_told_with_why_and_with_the_log_of_this_star
     with place.head_log.open("a") as log:
         log.write("of this start\n")
     with pytest.raises(StartFailed) as failed:
-        up.wait_for_nodes(place, status, since_bytes=before)
+        bring_up.wait_for_nodes(place, status, since_bytes=before)
     assert SILENT in failed.value.message
     assert "of this start" in failed.value.message
     assert "of the last start" not in failed.value.message
@@ -46,7 +46,7 @@ def test_an_engine_without_a_node_is_told_with_why_and_with_the_log_of_this_star
 def test_what_the_head_warns_of_is_told_at_once_and_each_thing_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(bring_up, "POLL_SECONDS", 0.0)
     place = ClusterDir(tmp_path)
     place.create()
     ClusterSettings(engine="slurm").save(place)
@@ -59,14 +59,14 @@ def test_what_the_head_warns_of_is_told_at_once_and_each_thing_once(
             raise Unreachable("enough") from None
 
     with pytest.raises(Unreachable):
-        up.wait_for_nodes(place, ask, since_bytes=0, tell=told.append)
+        bring_up.wait_for_nodes(place, ask, since_bytes=0, tell=told.append)
     assert told == ["waiting for a node of slurm", "warning: it is late", f"warning: {SILENT}"]
 
 
 def lent(root: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
     """Where what lends the nodes may fail for no time at all."""
-    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(up, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(bring_up, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(bring_up, "SILENT_SECONDS", 0.0)
     place = ClusterDir(root)
     place.create()
     ClusterSettings(engine="slurm").save(place)
@@ -78,7 +78,7 @@ def test_where_slurm_is_away_the_command_ends_and_says_that_the_head_goes_on(
 ) -> None:
     place = lent(tmp_path, monkeypatch)
     with pytest.raises(StartFailed, match="the head runs, and goes on trying") as failed:
-        up.wait_for_nodes(place, status, since_bytes=0)
+        bring_up.wait_for_nodes(place, status, since_bytes=0)
     assert SILENT in failed.value.message
     for next_command in ("corral status", "corral down", "corral up --engine local"):
         assert next_command in failed.value.hint
@@ -100,4 +100,4 @@ def test_what_is_late_or_no_trouble_of_the_engine_is_waited_for(
             raise Unreachable("enough") from None
 
     with pytest.raises(Unreachable):
-        up.wait_for_nodes(place, ask, since_bytes=0)
+        bring_up.wait_for_nodes(place, ask, since_bytes=0)

@@ -11,8 +11,8 @@ from corral.catalog.fault_codes import (
     rule_of,
     rules,
 )
-from corral.domain.ailment import Bar, Remedy
-from corral.domain.signals import SignalKind
+from corral.domain.node_fault import Bar, Remedy
+from corral.domain.node_signal import SignalKind
 
 XID = SignalKind.XID
 FAMILIES = ("", "ampere", "hopper", "blackwell")

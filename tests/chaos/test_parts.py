@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.client.spec import read_wished
+from corral.client.spec_input import read_wished
 from tests.chaos.clients import spec_of
 from tests.chaos.faults import WEIGHTS as FAULTS
 from tests.chaos.faults import injections

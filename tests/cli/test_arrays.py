@@ -12,8 +12,8 @@ from corral.cli.main import run
 from corral.client import Client
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId
+from corral.wire.agent_messages import LogChunk, SignalNow, encode
 from corral.wire.api import ChangedJob, Job
-from corral.wire.channel import LogChunk, SignalNow, encode
 from tests.api.heads import Agent, Head, ended, eventually, up
 
 Say = Callable[..., tuple[int, str]]

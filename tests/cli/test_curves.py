@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.cli import metrics
+from corral.cli.curves.output import as_json, print_csv, show
 from corral.cli.curves.rows import (
     MOST_NODES,
     POINTS,
@@ -23,14 +24,13 @@ from corral.cli.curves.rows import (
     node_picture,
     rises,
 )
-from corral.cli.curves.show import as_json, print_csv, show
-from corral.cli.curves.spark import BLOCKS, narrowed, sparkline, value_text
+from corral.cli.curves.sparkline import BLOCKS, narrowed, sparkline, value_text
 from corral.cli.main import run
 from corral.domain.ids import NodeId
 from corral.store.series import SeriesFile
 from corral.wire.api import JobDetail
-from corral.wire.parts import Attempt
-from corral.wire.series import Series
+from corral.wire.job_parts import Attempt
+from corral.wire.time_series import Series
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving, up
 
 values = st.lists(st.none() | st.floats(-1e6, 1e6), max_size=200)

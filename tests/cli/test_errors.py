@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli import failure
+from corral.cli import error_output
 from corral.cli.main import run
-from corral.cli.output import age_text, clean
+from corral.cli.printing import age_text, clean
 from corral.domain.errors import (
     Bug,
     CannotFit,
@@ -25,7 +25,7 @@ from corral.domain.errors import (
     Unreachable,
 )
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import Role, Token, role_of
+from corral.domain.users import Role, Token, role_of
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
 
@@ -43,19 +43,19 @@ from tests.patience import PATIENCE_SECONDS
     ],
 )
 def test_each_kind_of_error_has_its_exit_code(error: CorralError, code: int) -> None:
-    assert failure.exit_code_of(error) == code
+    assert error_output.exit_code_of(error) == code
 
 
 def test_an_error_is_told_on_stderr_with_the_next_thing_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    failure.tell("not_found", "there is no job 'x'", "run: corral ps", as_json=False)
+    error_output.tell("not_found", "there is no job 'x'", "run: corral ps", as_json=False)
     out, err = capsys.readouterr()
     assert (out, err) == ("", "corral: there is no job 'x'\n  run: corral ps\n")
 
 
 def test_as_json_it_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    failure.tell("conflict", "no\x1b[31m", "hint", as_json=True)
+    error_output.tell("conflict", "no\x1b[31m", "hint", as_json=True)
     error = {"code": "conflict", "message": "no\x1b[31m", "hint": "hint"}
     assert json.loads(capsys.readouterr().err) == {"error": error}
 
@@ -79,7 +79,7 @@ def test_up_and_down_are_about_a_directory_never_about_the_head_of_an_address(
 ) -> None:
     monkeypatch.setenv("CORRAL_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("CORRAL_DIR", "/nowhere/at/all")
-    assert run([command]) == failure.REFUSED
+    assert run([command]) == error_output.REFUSED
     assert f"run: corral {command} --dir /nowhere/at/all" in capsys.readouterr().err
 
 
@@ -88,9 +88,9 @@ def test_whoever_holds_the_directory_is_told_the_way_back_in(
 ) -> None:
     monkeypatch.delenv("CORRAL_URL", raising=False)
     monkeypatch.delenv("CORRAL_TOKEN", raising=False)
-    assert "remove the file token" in failure.hint_of(TokenRevoked("m", hint="h"))
+    assert "remove the file token" in error_output.hint_of(TokenRevoked("m", hint="h"))
     monkeypatch.setenv("CORRAL_TOKEN", "given")
-    assert failure.hint_of(TokenRevoked("m", hint="h")) == "h"
+    assert error_output.hint_of(TokenRevoked("m", hint="h")) == "h"
 
 
 def test_whose_join_token_has_expired_is_told_to_get_a_new_line_and_to_end_no_head(
@@ -109,7 +109,7 @@ def test_whose_join_token_has_expired_is_told_to_get_a_new_line_and_to_end_no_he
     )
     with pytest.raises(TokenExpired) as refused:
         role_of(token, None, now=901.0)
-    hint = failure.hint_of(refused.value)
+    hint = error_output.hint_of(refused.value)
     assert "15 minutes and works once" in hint
     assert hint.endswith("corral node token")
 
@@ -117,9 +117,9 @@ def test_whose_join_token_has_expired_is_told_to_get_a_new_line_and_to_end_no_he
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["join"], failure.USAGE, "URL and --token are missing"),
-        (["join", "--token", "corral_join_a"], failure.USAGE, "URL is missing"),
-        (["leave", "-y"], failure.REFUSED, "this machine is no node"),
+        (["join"], error_output.USAGE, "URL and --token are missing"),
+        (["join", "--token", "corral_join_a"], error_output.USAGE, "URL is missing"),
+        (["leave", "-y"], error_output.REFUSED, "this machine is no node"),
     ],
 )
 def test_where_nothing_has_joined_it_is_said_what_is_missing(
@@ -145,7 +145,7 @@ def test_a_full_disk_is_told_without_a_traceback(
         raise OSError(number, "No space left on device", "/data/x")
 
     monkeypatch.setattr("corral.cli.main.build", no_room)
-    assert run(["ps"]) == failure.UNREACHABLE
+    assert run(["ps"]) == error_output.UNREACHABLE
     assert "corral: the disk of /data/x is full\n  make room" in capsys.readouterr().err
 
 
@@ -175,7 +175,7 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(tmp_path: Path, form: lis
             timeout=PATIENCE_SECONDS,
             check=False,
         )
-    assert (ended.returncode, "Traceback" in ended.stderr) == (failure.DONE, False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (error_output.DONE, False)
 
 
 def test_a_viewer_who_submits_with_a_workdir_is_refused_in_words(
@@ -196,14 +196,14 @@ def test_who_has_not_logged_in_cannot_log_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("CORRAL_URL", raising=False)
-    assert run(["logout", "--dir", str(tmp_path)]) == failure.REFUSED
+    assert run(["logout", "--dir", str(tmp_path)]) == error_output.REFUSED
     assert "you are not logged in" in capsys.readouterr().err
 
 
 def test_a_line_to_join_a_head_on_loopback_comes_with_a_warning(
     head: Head, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["node", "token"]) == failure.DONE
+    assert run(["node", "token"]) == error_output.DONE
     said = capsys.readouterr()
     assert said.out.startswith("corral join http://127.0.0.1:")
     assert "only this machine reaches" in said.err

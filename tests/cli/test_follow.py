@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from corral.cli.follow import SAID_ELSEWHERE
-from corral.cli.lines import Lines
+from corral.cli.follow_many import indices_of, names_of
+from corral.cli.log_lines import Lines
 from corral.cli.main import run
-from corral.cli.many import indices_of, names_of
 from corral.domain.ids import AttemptNumber, JobId
+from corral.wire.agent_messages import LogChunk, encode
 from corral.wire.api import Job, LogLines
-from corral.wire.channel import LogChunk, encode
 from tests.api.heads import Agent, Head, ended, eventually, up
 from tests.patience import PATIENCE_SECONDS
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from corral.cli.lines import Lines
+from corral.cli.log_lines import Lines
 from corral.wire.api import LogLines
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from corral import __version__
 from corral.agent.containment import Found
-from corral.cli import look
-from corral.cli.look import Is, of_head, of_nodes, of_pretend_gpus
+from corral.cli import doctor_checks
+from corral.cli.doctor_checks import Is, of_head, of_nodes, of_pretend_gpus
 from corral.cli.main import run
 from corral.domain.resources import Inventory
-from corral.domain.separation import separation_of
+from corral.domain.user_isolation import separation_of
 from corral.wire import alerts, api
 from tests.api.heads import Agent, Head
 
@@ -100,7 +100,7 @@ def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked
 def test_doctor_alone_looks_at_the_cluster_and_ends_with_1_where_something_is_wrong(
     head: Head, agent: Agent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(look, "of_machine", lambda common: ())
+    monkeypatch.setattr(doctor_checks, "of_machine", lambda common: ())
     assert run(["doctor", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["wrong"] == 0
@@ -115,7 +115,7 @@ def test_doctor_alone_looks_at_the_cluster_and_ends_with_1_where_something_is_wr
 def test_a_directory_that_may_not_be_written_is_wrong_and_a_missing_head_is_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("corral.boot.up.real_gpu_count", lambda: 0)
+    monkeypatch.setattr("corral.boot.bring_up.real_gpu_count", lambda: 0)
     monkeypatch.setattr("corral.agent.containment.probe", lambda: Found("cgroup", ""))
     monkeypatch.delenv("CORRAL_URL", raising=False)
     monkeypatch.setattr("os.access", lambda path, mode: False)
@@ -131,7 +131,7 @@ def test_whose_account_runs_what_is_told_by_node_and_once() -> None:
     shared = separation_of(Inventory(shared_account="ann"))
     own = separation_of(Inventory())
     told = [api.Separation.of(shared, ["n1"]), api.Separation.of(own, ["n2", "n3"])]
-    found = list(look.of_users(told))
+    found = list(doctor_checks.of_users(told))
     assert [(one.where, one.state, one.text) for one in found] == [
         ("n1", Is.NOTE, shared.text),
         ("n2, n3", Is.WELL, own.text),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from corral.cli.embedded import awaited_text
+from corral.cli.embedded_head import awaited_text
 from corral.cli.main import OTHER_WORDS, TOP, other_word, run
-from corral.client.target import unreachable
+from corral.client.head_target import unreachable
 from corral.wire.api import Job, Node
 
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from corral.cli.output import clean, cut, show_table, table
-from corral.domain.moment import moment_text
+from corral.cli.printing import clean, cut, show_table, table
+from corral.domain.time_point import moment_text
 
 
 @pytest.mark.parametrize("columns", [5, 30, 40, 200])

@@ -3,13 +3,13 @@
 import pytest
 
 from corral.cli.arrays import when_text
-from corral.cli.common import Change
-from corral.cli.plan import show_plan
+from corral.cli.head_options import Change
+from corral.cli.submission_plan import show_plan
 from corral.cli.submit import tell_when
-from corral.client.spec import Wished
-from corral.domain.forecast import Forecast, Instead, Span, Told
+from corral.client.spec_input import Wished
 from corral.domain.ids import JobId
-from corral.wire import api, parts
+from corral.domain.run_history import Forecast, Instead, Span, Told
+from corral.wire import api, job_parts
 
 PLANNED = api.PlannedJob(
     name="train",
@@ -155,7 +155,7 @@ class Refused(Waiting):
     """A client of a user whom all nodes refuse."""
 
     def why(self, job: str) -> api.Why:
-        never = parts.Span(low_seconds=864_000.0, high_seconds=None, text="in more than 10 d")
+        never = job_parts.Span(low_seconds=864_000.0, high_seconds=None, text="in more than 10 d")
         late = forecast().model_copy(update={"starts": never})
         update = {"reason": "no node has an account", "suggestions": ["run: useradd ann"]}
         return super().why(job).model_copy(update={**update, "forecast": late})

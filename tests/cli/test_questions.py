@@ -8,11 +8,11 @@ from typing import IO, Any
 
 import pytest
 
-from corral.cli.common import Change
-from corral.cli.impact import array_impact, job_impact
+from corral.cli.head_options import Change
+from corral.cli.lost_work import array_impact, job_impact
 from corral.domain.errors import Conflict
 from corral.wire.api import Job, JobDetail
-from corral.wire.parts import Attempt, Checkpoint, Shape
+from corral.wire.job_parts import Attempt, Checkpoint, Shape
 
 
 class Terminal(io.StringIO):

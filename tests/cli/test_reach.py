@@ -9,7 +9,7 @@ import pytest
 from corral import __version__
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.cli import cluster
-from corral.cli.common import Common
+from corral.cli.head_options import Common
 
 WARNED = "pods most likely do not; start it where they do: corral down --leave; corral up --host"
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from corral.cli.failure import Usage
+from corral.cli.error_output import Usage
 from corral.cli.planner.output import show_report
 from corral.cli.report import VERDICTS, _moment, _print_csv, shown
-from corral.domain.account import Account, Amounts
 from corral.domain.ids import AttemptNumber, QueueName, UserName, job_id
+from corral.domain.ledger import Account, Amounts
 from corral.insight.reports import BY, KINDS, report
 from corral.plan.page import page
 from corral.wire.reports import Report, encoded

@@ -2,7 +2,7 @@
 
 import pytest
 
-from corral.cli.row import time_of, where_or_why
+from corral.cli.job_row import time_of, where_or_why
 from corral.wire.api import Job, Progress
 
 

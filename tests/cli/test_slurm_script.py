@@ -6,7 +6,7 @@ import pytest
 
 from corral.cli.main import run, with_script
 from corral.cli.slurm.install import install
-from corral.cli.slurm.script import spec_of_script
+from corral.cli.slurm.script_file import spec_of_script
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.wire.slurm.shims import COMMANDS
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from corral.cli.slurm import columns, info, queue
-from corral.cli.slurm.accounting import FIELDS
-from corral.cli.slurm.control import tres_text
-from corral.cli.slurm.jobs import LETTERS, NAMES, Job, exit_of
+from corral.cli.slurm import columns, sinfo, squeue
+from corral.cli.slurm.job_columns import LETTERS, NAMES, Job, exit_of
+from corral.cli.slurm.sacct import FIELDS
+from corral.cli.slurm.scontrol import tres_text
 
 NOW = 1_000_000.0
 
@@ -90,9 +90,9 @@ def lines(cells: list[columns.Cell], rows: list[Any]) -> str:
 
 
 def test_squeue_folds_and_orders_and_lines_up_as_slurms_does() -> None:
-    shown = queue.ordered(queue.folded(jobs()), None)
-    assert lines(columns.percent(queue.DEFAULT, LETTERS), shown) == SQUEUE
-    assert lines(columns.percent(queue.LONG, LETTERS), shown[:1]) == SQUEUE_LONG
+    shown = squeue.ordered(squeue.folded(jobs()), None)
+    assert lines(columns.percent(squeue.DEFAULT, LETTERS), shown) == SQUEUE
+    assert lines(columns.percent(squeue.LONG, LETTERS), shown[:1]) == SQUEUE_LONG
 
 
 def test_long_names_are_columns_too() -> None:
@@ -107,20 +107,20 @@ def test_long_names_are_columns_too() -> None:
 @pytest.mark.parametrize(
     ("form", "text", "each"),
     [
-        (info.DEFAULT, SINFO, False),
-        (info.NODES, SINFO_NODES, True),
-        (info.LONG, SINFO_LONG, False),
-        (info.SUMMARY, SINFO_SUMMARY, False),
+        (sinfo.DEFAULT, SINFO, False),
+        (sinfo.NODES, SINFO_NODES, True),
+        (sinfo.LONG, SINFO_LONG, False),
+        (sinfo.SUMMARY, SINFO_SUMMARY, False),
     ],
 )
 def test_sinfo_lines_up_as_slurms_does(form: str, text: str, each: bool) -> None:
     both = (node("s6231a6n1"), node("s6231a6n2"))
     partitions = ("main*", "urgent")[: text.count("\n") - 1]
     groups = [
-        info.Group(partition=name, nodes=both[at : at + 1] if each else both)
+        sinfo.Group(partition=name, nodes=both[at : at + 1] if each else both)
         for at, name in enumerate(partitions)
     ]
-    assert lines(columns.percent(form, info.LETTERS), groups) == text
+    assert lines(columns.percent(form, sinfo.LETTERS), groups) == text
 
 
 def test_sacct_is_ruled_or_parsable() -> None:
@@ -145,7 +145,7 @@ def test_sacct_is_ruled_or_parsable() -> None:
     ],
 )
 def test_a_node_has_one_of_slurms_states(more: dict[str, Any], state: str) -> None:
-    assert info.state_of(node("n1", **more)) == state
+    assert sinfo.state_of(node("n1", **more)) == state
 
 
 @pytest.mark.parametrize(

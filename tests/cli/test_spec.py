@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.cli.failure import REFUSED, Usage
+from corral.cli.error_output import REFUSED, Usage
 from corral.cli.main import build, with_negatives
 from corral.cli.main import run as main_run
-from corral.cli.spec import Typed, command_text, made_name, spec_of
-from corral.cli.wishes import Wishes, constraints_of, forms_of, nodes_of, number
+from corral.cli.spec_options import Typed, command_text, made_name, spec_of
+from corral.cli.time_options import Wishes, constraints_of, forms_of, nodes_of, number
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import is_name
 

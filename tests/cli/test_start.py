@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from corral.cli.command_tree import COMMANDS, GROUPS, Command
 from corral.cli.main import build
-from corral.cli.tree import COMMANDS, GROUPS, Command
 
 HEAVY = [
     *("pydantic", "httpx2", "fastapi", "sqlalchemy", "asyncio"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from corral.cli import cluster
-from corral.cli.common import Common
+from corral.cli.head_options import Common
 
 
 @pytest.mark.parametrize(("installed", "noted"), [("0.1.0", False), ("0.1.1", True)])

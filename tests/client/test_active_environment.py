@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from corral.client.active_environment import active_environment, with_active_environment
-from corral.client.spec import read_wished
+from corral.client.spec_input import read_wished
 
 
 def made(folder: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corral import AsyncClient, Client
-from corral.client import calls, people_calls
+from corral.client import api_calls, user_calls
 from corral.domain.errors import (
     CannotFit,
     Forbidden,
@@ -20,7 +20,7 @@ from corral.domain.errors import (
     Unreachable,
 )
 from corral.domain.ids import AttemptNumber, JobId
-from corral.wire.channel import LogChunk, encode
+from corral.wire.agent_messages import LogChunk, encode
 from tests.api.heads import TOKENS, Agent, Head, ended, eventually, serving, up
 from tests.patience import PATIENCE_SECONDS, own_loopback
 
@@ -330,9 +330,9 @@ def test_a_terminal_joins_a_person_and_the_agent(head: Head, agent: Agent, clien
 
 @pytest.mark.parametrize("name", ["a/b", "/", "", ".", ".."])
 def test_a_name_that_would_part_a_path_is_of_nothing(name: str) -> None:
-    for call in (calls.job, calls.why, calls.node, calls.queue, people_calls.user):
+    for call in (api_calls.job, api_calls.why, api_calls.node, api_calls.queue, user_calls.user):
         with pytest.raises(NotFound) as refused:
             call(name)
         assert repr(name) in refused.value.message
     with pytest.raises(NotFound, match="no job"):
-        calls.attach_path(name, rank=0, shell=True, rows=24, columns=80)
+        api_calls.attach_path(name, rank=0, shell=True, rows=24, columns=80)

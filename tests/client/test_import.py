@@ -18,7 +18,7 @@ def loaded(code: str) -> set[str]:
 
 def test_the_client_loads_neither_http_nor_pydantic_nor_asyncio_until_it_is_used() -> None:
     modules = loaded("import corral; corral.Client")
-    assert "corral.client.sync" in modules
+    assert "corral.client.client" in modules
     assert not modules & {"httpx2", "pydantic", "asyncio", "websockets", "pathspec", "yaml"}
 
 

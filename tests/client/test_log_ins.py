@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from corral.client.credentials import is_credential
+from corral.client.head_target import Where
 from corral.client.log_ins import LogIn, all_log_ins, drop_log_in, keep_log_in, log_in_at
-from corral.client.target import Where
 from corral.domain.errors import Conflict, Unauthorised
 
 HERE, ELSEWHERE = "https://a.example:8470", "https://b.example:8470"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corral import AsyncClient, Client
-from corral.cli.slurm.head import Head as SlurmHead
-from corral.client.target import Where
+from corral.cli.slurm.http_client import Head as SlurmHead
+from corral.client.head_target import Where
 from corral.domain.errors import SpecInvalid, Unauthorised, Unreachable
 from tests.api.heads import TOKENS, Head, serving
 from tests.patience import PATIENCE_SECONDS, own_loopback

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.client.spec import read_wished
+from corral.client.spec_input import read_wished
 
 
 @pytest.mark.parametrize(

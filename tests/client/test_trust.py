@@ -10,7 +10,7 @@ from corral import AsyncClient, Client
 from corral.boot.clock import SystemClock
 from corral.boot.settings import ClusterDir
 from corral.boot.tls import own_tls
-from corral.client.target import Where
+from corral.client.head_target import Where
 from corral.domain.errors import SpecInvalid, Unreachable
 from tests.api.heads import TOKENS, Head, serving
 from tests.patience import own_loopback

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.client.workdir import notes_on, pack
+from corral.client.workdir_snapshot import notes_on, pack
 from corral.domain.errors import SpecInvalid, TooLarge
 
 

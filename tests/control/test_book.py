@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.book import Book
+from corral.control.desired_versions import Book
 from corral.domain.attempt import Save, SeatState
-from corral.domain.facts import NodeFacts, Phase, Seen
+from corral.domain.desired_state import Wanted
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
-from corral.domain.moves import JobState, StopWhy
-from corral.domain.wanted import Wanted
+from corral.domain.job_states import JobState, StopWhy
+from corral.domain.observed_state import NodeFacts, Phase, Seen
 from corral.domain.world import Changes, World
 from corral.reconcile import wanted_of
-from corral.simulate.scene import simulate
+from corral.simulate.scenario import simulate
 from tests.worlds import Cluster, gang, node
 
 N1, N2 = NodeId("n1"), NodeId("n2")

@@ -9,6 +9,7 @@ import pytest
 
 from corral.control import Control
 from corral.domain.attempt import Exit
+from corral.domain.desired_state import Wanted
 from corral.domain.errors import (
     CannotFit,
     Conflict,
@@ -18,17 +19,16 @@ from corral.domain.errors import (
     StoreTrouble,
     Unsupported,
 )
-from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId, UserName
 from corral.domain.job import After, CheckpointRule, JobSpec, On
-from corral.domain.moment import Moment
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import NodeKind
-from corral.domain.wanted import Wanted
-from corral.domain.wishes import Cancel, Resume, SetNode, Suspend
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
+from corral.domain.requests import Cancel, Resume, SetNode, Suspend
+from corral.domain.time_point import Moment
 from corral.domain.world import Changes, Event
 from corral.reconcile import reconcile as real_reconcile
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 from tests.worlds import ALICE, gang, node
 
 T = TypeVar("T")
@@ -332,7 +332,7 @@ def test_a_bug_met_on_one_job_holds_it_and_lets_the_others_run(
                 raise ZeroDivisionError("a fault of ours")
             real(draft, job)  # type: ignore[arg-type]
 
-        monkeypatch.setattr("corral.reconcile.loop.see_attempt", faulty)
+        monkeypatch.setattr("corral.reconcile.reconcile_pass.see_attempt", faulty)
         where = head.control.world.attempts[good].nodes[0]
         key = (good, head.control.world.jobs[good].attempt)
         head.seen[where] = (Seen(key=key, phase=Phase.ENDED, exits=((0, Exit(code=0)),)),)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from corral.control.counts import Counts
+from corral.control.counters import Counts
 from corral.domain.attempt import Cause, Receipt
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.world import Changes

@@ -8,13 +8,13 @@ from corral.control.diagnoses import MOST_READINGS, Diagnoses
 from corral.domain.attempt import Attempt, Cause, Exit
 from corral.domain.diagnosis import Diagnosis, RankEnd, RankEnds
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey, Phase, Seen
-from corral.domain.failure import Failure, FailureKind
+from corral.domain.failure_class import Failure, FailureKind
 from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, UserName
 from corral.domain.job import Job, Retry
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.domain.world import World
-from corral.health.causes import failure_of
+from corral.health.gang_failure import failure_of
 from tests.control.test_control import HandClock, Head
 from tests.store.rows import job
 from tests.worlds import gang

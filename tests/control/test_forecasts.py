@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from corral.control import Forecasts, forecasts
-from corral.control.suggest import changes_of
+from corral.control.suggestions import changes_of
 from corral.domain.attempt import Exit
 from corral.domain.errors import Trouble
-from corral.domain.facts import Phase, Seen
-from corral.domain.forecast import Forecast, Question
 from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
 from corral.domain.job import JobSpec
-from corral.domain.people import AuditEntry
+from corral.domain.observed_state import Phase, Seen
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
+from corral.domain.requests import Cancel, Suspend
 from corral.domain.resources import Resources
-from corral.domain.wishes import Cancel, Suspend
-from corral.reconcile.foretell import foretell
-from corral.store.memory import MemoryStore
+from corral.domain.run_history import Forecast, Question
+from corral.domain.users import AuditEntry
+from corral.reconcile.start_forecast import foretell
+from corral.store.memory_store import MemoryStore
 from tests.control.test_control import Head, story
 from tests.patience import PATIENCE_SECONDS
 from tests.store.rows import imported

@@ -2,8 +2,8 @@
 
 import pytest
 
-from corral.control.growth import awaited
-from corral.control.intake import check_specs
+from corral.control.request_checks import check_specs
+from corral.control.scale_up import awaited
 from corral.domain.errors import CannotFit
 from corral.domain.job import CheckpointRule
 from corral.domain.node import NodeKind

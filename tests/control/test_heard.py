@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from corral.control.heard import is_news, take_word
-from corral.domain.facts import Facts, NodeFacts
+from corral.control.observed import is_news, take_word
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
-from corral.domain.part import part_of
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import Facts, NodeFacts
+from corral.domain.pilot import part_of
 from corral.domain.resources import Inventory
-from corral.domain.signals import Signal, SignalKind
 
 N1 = NodeId("n1")
 XID = Signal(number=4, at=1.0, kind=SignalKind.XID, text="XID 79")

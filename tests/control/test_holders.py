@@ -1,11 +1,11 @@
 """Who holds what a waiting job could use, and who of them ends first."""
 
-from corral.control.holders import holders_text
-from corral.domain.forecast import Ending, Span
+from corral.control.blocking_jobs import holders_text
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
-from corral.domain.place import PlaceRule
-from corral.domain.wishes import SetNode
+from corral.domain.placement_constraints import PlaceRule
+from corral.domain.requests import SetNode
+from corral.domain.run_history import Ending, Span
 from tests.worlds import Cluster, gang, node
 
 NOW = 1_000_000.0

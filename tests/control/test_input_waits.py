@@ -2,8 +2,8 @@
 
 import pytest
 
-from corral.control.input_waits import input_text
-from corral.domain.facts import Phase
+from corral.control.stdin_waits import input_text
+from corral.domain.observed_state import Phase
 from tests.worlds import Cluster, gang, node
 
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.intake import check_asked, check_specs
-from corral.control.reasons import reason_held
+from corral.control.job_reasons import reason_held
+from corral.control.request_checks import check_asked, check_specs
 from corral.domain.errors import CannotFit, Conflict
-from corral.domain.moves import JobState
-from corral.domain.place import Constraint, PlaceRule
+from corral.domain.job_states import JobState
+from corral.domain.placement_constraints import Constraint, PlaceRule
+from corral.domain.requests import Cancel, Suspend
 from corral.domain.resources import Resources, Shape
-from corral.domain.wishes import Cancel, Suspend
 from corral.reconcile import Now
 from tests.worlds import Cluster, gang, node
 

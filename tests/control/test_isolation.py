@@ -9,10 +9,10 @@ import pytest
 from corral.control import Control
 from corral.domain.attempt import Save
 from corral.domain.errors import Unrecordable
-from corral.domain.facts import NodeFacts, Phase, Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import CheckpointRule
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import NodeFacts, Phase, Seen
 from corral.domain.world import Changes, Event
 from corral.store.event_sizes import BLOCK
 from corral.store.postgres import PostgresStore

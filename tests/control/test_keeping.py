@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import pytest
 
 from corral.control import Control
-from corral.control.keeping import FORGET_SECONDS
+from corral.control.retention import FORGET_SECONDS
 from corral.domain.errors import Forgotten
 from corral.domain.ids import JobId
 from corral.domain.job import After, On
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.requests import Cancel
 from corral.domain.retention import Retention
-from corral.domain.wishes import Cancel
 from corral.domain.world import Changes, Event
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 from tests.control.test_control import Head, story
 from tests.worlds import ALICE, gang
 

@@ -1,12 +1,12 @@
 """What a head learns from the jobs that end, the next one knows as well."""
 
-from corral.control.learning import Learning
+from corral.control.runtime_learning import Learning
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Seen
 from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.observed_state import Phase, Seen
 from corral.domain.world import Changes
 from corral.reconcile import Now
-from corral.schedule.learned import MOST_ENDED, Class
+from corral.schedule.prediction.runtime_model import MOST_ENDED, Class
 from tests.control.test_control import Head, story
 from tests.worlds import gang
 

@@ -6,13 +6,13 @@ from unittest import mock
 import pytest
 
 from corral.domain.errors import Conflict
-from corral.domain.facts import NodeFacts, Phase, Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Liveness
-from corral.domain.wishes import SetNode
+from corral.domain.observed_state import NodeFacts, Phase, Seen
+from corral.domain.requests import SetNode
 from corral.health.liveness import BOUND_SECONDS
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 from tests.control.test_control import Head, story
 from tests.worlds import ALICE, gang
 

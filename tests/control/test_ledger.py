@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.ledger import FLUSH_SECONDS, LONGEST_SECONDS, Ledger
-from corral.domain.account import Amounts
+from corral.control.gpu_usage import FLUSH_SECONDS, LONGEST_SECONDS, Ledger
 from corral.domain.ids import JobId, NodeId
+from corral.domain.ledger import Amounts
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import Changes
 from tests.worlds import Cluster, gang, node

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from corral.control.paces import LOOK_SECONDS, Paces
-from corral.control.sensed import Sensed
-from corral.domain.facts import Pace, Phase, Progress
+from corral.control.latest_samples import Sensed
+from corral.control.step_times import LOOK_SECONDS, Paces
 from corral.domain.ids import JobId, NodeId
+from corral.domain.observed_state import Pace, Phase, Progress
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import Event
 from corral.insight.bottleneck import Bottleneck, Bound

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from corral.control.intake import check_asked, check_moments, check_specs, normal, plan
-from corral.control.queues import QueueRule, QuotaExceeded, check_queues, warnings_of
-from corral.control.reasons import assumed_text
+from corral.control.job_reasons import assumed_text
+from corral.control.queue_checks import QueueRule, QuotaExceeded, check_queues, warnings_of
+from corral.control.request_checks import check_asked, check_moments, check_specs, normal, plan
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
-from corral.domain.moment import Moment, Warn
-from corral.domain.place import PlaceRule
+from corral.domain.placement_constraints import PlaceRule
 from corral.domain.queue import Budget, Policy, Queue
-from corral.domain.wishes import SetQueues
+from corral.domain.requests import SetQueues
+from corral.domain.time_point import Moment, Warn
 from corral.reconcile import Now
-from corral.schedule.learned import Class, Ended, Learned
+from corral.schedule.prediction.runtime_model import Class, Ended, Learned
 from tests.worlds import ALICE, Cluster, gang, node
 
 NOW = Now(wall=0.0, serving=0.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from corral.control.rank_accounts import rank_account_text
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from tests.worlds import Cluster, gang, node
 
 

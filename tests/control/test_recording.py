@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import cast
 
 from corral.control import Control
-from corral.control.recording import Recorder, cluster_values, node_values, scalar_values
-from corral.control.sensed import Sensed
-from corral.domain.facts import Progress, Scalar
+from corral.control.latest_samples import Sensed
+from corral.control.series_recorder import Recorder, cluster_values, node_values, scalar_values
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.part import part_of
+from corral.domain.observed_state import Progress, Scalar
+from corral.domain.pilot import part_of
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
-from corral.ports.series import Series
+from corral.ports.series_store import Series
 from tests.worlds import Cluster, gang, node
 
 

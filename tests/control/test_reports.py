@@ -10,11 +10,11 @@ from unittest import mock
 import pytest
 
 from corral.control import Control
-from corral.control.ledger import Ledger
+from corral.control.gpu_usage import Ledger
 from corral.control.reports import report_of
-from corral.domain.account import Account, day_of
-from corral.insight import present, reports
-from corral.store.memory import MemoryStore
+from corral.domain.ledger import Account, day_of
+from corral.insight import open_accounts, reports
+from corral.store.memory_store import MemoryStore
 from tests.patience import PATIENCE_SECONDS
 from tests.worlds import Cluster, gang, node
 
@@ -38,12 +38,12 @@ def test_the_loop_goes_on_while_a_report_is_summed_and_what_it_changes_is_not_in
     begun, changed = threading.Event(), threading.Event()
     there: list[threading.Thread] = []
 
-    def held_up(held: present.Held) -> Iterator[Account]:
+    def held_up(held: open_accounts.Held) -> Iterator[Account]:
         """As a report over very many jobs would be, until the loop has done something else."""
         there.append(threading.current_thread())
         begun.set()
         assert changed.wait(PATIENCE_SECONDS), "the loop waits for the report"
-        yield from present.open_accounts(held)
+        yield from open_accounts.open_accounts(held)
 
     async def go_on() -> None:
         while not begun.is_set():

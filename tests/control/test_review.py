@@ -6,13 +6,13 @@ import pytest
 
 from corral.domain.attempt import Exit
 from corral.domain.errors import NotFound, StoreTrouble, TermLost
-from corral.domain.facts import Phase, Progress, Seen
 from corral.domain.ids import JobId
 from corral.domain.job import After
-from corral.domain.moves import JobState
-from corral.domain.wishes import Cancel, Submit
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase, Progress, Seen
+from corral.domain.requests import Cancel, Submit
 from corral.domain.world import Changes, Event, World
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 from tests.control.test_control import Head, story
 from tests.patience import PATIENCE_SECONDS
 from tests.worlds import ALICE, gang
@@ -81,7 +81,7 @@ def test_placing_that_fails_does_not_keep_cancels_waiting(monkeypatch: pytest.Mo
         def faulty(*_: object, **__: object) -> object:
             raise ZeroDivisionError("a fault of ours")
 
-        monkeypatch.setattr("corral.reconcile.place.decide", faulty)
+        monkeypatch.setattr("corral.reconcile.placement.decide", faulty)
         await head.granted(head.control.ask(Cancel(job=running), by=ALICE))
         assert head.control.world.jobs[running].state == JobState.STOPPING
         assert head.control.world.jobs[waiting].state == JobState.QUEUED

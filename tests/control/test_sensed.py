@@ -1,9 +1,9 @@
 """What is known of a node whose parts tell of it, and when it is known no more."""
 
-from corral.control.ledger import Ledger
-from corral.control.sensed import PART_SECONDS, Sensed
+from corral.control.gpu_usage import Ledger
+from corral.control.latest_samples import PART_SECONDS, Sensed
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.part import part_of
+from corral.domain.pilot import part_of
 from corral.domain.telemetry import GpuSample, NodeSample
 from tests.worlds import Cluster, gang, node
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from corral.control.warnings import account_warnings, node_warnings
-from corral.domain.ailment import Ailment, Bar, Remedy
+from corral.control.node_warnings import account_warnings, node_warnings
 from corral.domain.node import Node
-from corral.domain.signals import SignalKind
+from corral.domain.node_fault import Ailment, Bar, Remedy
+from corral.domain.node_signal import SignalKind
 from tests.worlds import node
 
 

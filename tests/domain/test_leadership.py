@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from corral.domain.leadership import SILENT_SECONDS, Leader, Watch
+from corral.domain.leader_election import SILENT_SECONDS, Leader, Watch
 
 OTHER = Leader(term=3, name="a", url="https://a", beats=7)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from corral.domain.errors import Bug, IllegalMove
 from corral.domain.ids import JobId, Sequence, UserName
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import FINAL, MOOT, MOVES, ON_NODES, JobEvent, JobState, StopWhy, move
+from corral.domain.job_states import FINAL, MOOT, MOVES, ON_NODES, JobEvent, JobState, StopWhy, move
 
 PAIRS = list(product(JobState, JobEvent))
 FACTS = (JobEvent.RANKS_UP, JobEvent.FINISHED, JobEvent.RANKS_FAILED, JobEvent.NODE_LOST)

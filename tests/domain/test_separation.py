@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from corral.domain.node import Liveness
 from corral.domain.resources import Inventory
-from corral.domain.separation import (
+from corral.domain.user_isolation import (
     NAMES_MOST,
     Means,
     Separation,

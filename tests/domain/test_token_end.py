@@ -2,7 +2,7 @@
 
 import pytest
 
-from corral.domain.people import is_near_end
+from corral.domain.users import is_near_end
 
 HOUR, DAY = 3600.0, 86_400.0
 

@@ -4,9 +4,9 @@ import pytest
 
 from corral.domain.attempt import Allocation, Seat
 from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId
-from corral.domain.part import part_of
+from corral.domain.merge_samples import granted, united
+from corral.domain.pilot import part_of
 from corral.domain.telemetry import DiskSample, GpuSample, NodeSample
-from corral.domain.united import granted, united
 from corral.domain.world import World
 
 N1 = NodeId("n1")

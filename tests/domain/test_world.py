@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
 from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, Sequence, UserName
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import FINAL, JobState
+from corral.domain.job_states import FINAL, JobState
 from corral.domain.node import Node
 from corral.domain.world import Changes, Event, World
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from corral.agent.journal import Journal
+from corral.domain.desired_state import Wanted
 from corral.domain.errors import NotFound
 from corral.domain.ids import NodeId
 from corral.domain.node_policy import NodePolicy
-from corral.domain.wanted import Wanted
 from corral.engines.local import node
 from corral.engines.local.engine import LocalEngine
 from corral.engines.local.processes import Process, spawn

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.wire.reading import read_specs
+from corral.wire.spec_reader import read_specs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.train

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from corral.api import output_desk
-from corral.domain.facts import Progress
 from corral.domain.ids import NodeId
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import Progress
 from tests.api.heads import TOKENS, Agent, Head, ended, eventually, serving, up
 from tests.golden.transcript import check, transcript
 

@@ -8,9 +8,9 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
 from corral.domain.ids import NodeId
-from corral.engines.kubernetes import render
+from corral.engines.batch.interfaces import PartFiles
+from corral.engines.kubernetes import manifests as render
 from corral.engines.kubernetes.settings import KubernetesSettings
-from corral.engines.lending.values import PartFiles
 from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang
 from tests.golden.transcript import check
 from tests.kube.typed import model_of, unknown_fields

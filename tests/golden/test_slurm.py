@@ -2,12 +2,12 @@
 
 import pytest
 
-from corral.domain.candidate import Candidate
+from corral.domain.external_candidate import Candidate
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import JobSpec
 from corral.domain.resources import Resources
-from corral.engines.slurm.render import Place, script_of
-from corral.engines.slurm.render_asking import Grounds, asking_script_of, batch_name
+from corral.engines.slurm.batch_script import Place, script_of
+from corral.engines.slurm.queued_script import Grounds, asking_script_of, batch_name
 from corral.engines.slurm.settings import SlurmSettings
 from tests.engines.slurm.gangs import CLUSTER, gang_of
 from tests.golden.transcript import check

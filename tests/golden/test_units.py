@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot.service import Unit, install, remove, unit_of
 from corral.boot.settings import ClusterDir
+from corral.boot.systemd_units import Unit, install, remove, unit_of
 from corral.domain.errors import Conflict
 from tests.golden.transcript import check
 

@@ -4,9 +4,9 @@ import pytest
 
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import GAP, RankEnd
-from corral.domain.failure import FAILURES, FailureKind
+from corral.domain.failure_class import FAILURES, FailureKind
 from corral.domain.ids import NodeId
-from corral.health.causes import failure_of
+from corral.health.gang_failure import failure_of
 
 N = NodeId("n1")
 K = FailureKind

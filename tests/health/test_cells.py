@@ -9,9 +9,9 @@ import yaml
 
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
-from corral.health.causes import failure_of
+from corral.health.gang_failure import failure_of
 
 Cell = Mapping[str, Any]
 CELLS: list[Cell] = yaml.safe_load(Path(__file__).with_name("cells.yaml").read_text())

@@ -5,13 +5,20 @@ from dataclasses import replace
 import pytest
 
 from corral.catalog.check_bounds import bounds_of, rated
-from corral.domain.checks import MOST_MEASURES, MOST_PAST, CheckKind, CheckUp, Measure, Result
+from corral.domain.active_checks import (
+    MOST_MEASURES,
+    MOST_PAST,
+    CheckKind,
+    CheckUp,
+    Measure,
+    Result,
+)
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
-from corral.domain.signals import OVER, Signal, SignalKind
-from corral.health.checks import bars, slow_end, take_checks
-from corral.health.rules import HealthRules
-from corral.health.verdict import Noticed, judge_ailments
+from corral.domain.node_signal import OVER, Signal, SignalKind
+from corral.health.check_results import bars, slow_end, take_checks
+from corral.health.health_policy import HealthRules
+from corral.health.node_diagnosis import Noticed, judge_ailments
 from tests.worlds import node
 
 SHEET = rated(CheckKind.MEMORY, "h100")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from corral.domain.ailment import Ailment
-from corral.domain.failure import FailureKind as F
-from corral.domain.signals import FULL, UNCORRECTED, SignalKind
-from corral.health.explains import CLOCKS_SECONDS, explanation
+from corral.domain.failure_class import FailureKind as F
+from corral.domain.node_fault import Ailment
+from corral.domain.node_signal import FULL, UNCORRECTED, SignalKind
+from corral.health.fault_explanations import CLOCKS_SECONDS, explanation
 
 
 def ailment(

@@ -12,28 +12,28 @@ from typing import Any
 
 import pytest
 
-from corral.api.body import check_json
 from corral.api.errors import RequestInvalid
+from corral.api.request_body import check_json
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
 from corral.domain.ids import NodeId
 from corral.health import (
-    blocks,
-    causes,
-    chains,
-    commands,
-    frames,
-    hits,
+    error_blocks,
+    error_chains,
+    gang_failure,
     labels,
+    log_parser,
+    pattern_hits,
     patterns,
-    printed,
-    raised,
-    reading,
-    waits,
+    peer_evidence,
+    raised_errors,
+    rank_failure,
+    script_commands,
+    traceback_frames,
 )
-from corral.health.causes import failure_of
+from corral.health.gang_failure import failure_of
+from corral.health.pattern_form import LINE_CHARACTERS
 from corral.health.patterns import PATTERNS
-from corral.health.words import LINE_CHARACTERS
 
 ops: Any = import_module("re._constants")
 parser: Any = import_module("re._parser")
@@ -43,15 +43,15 @@ NOISE_SECONDS = 0.05  # below it a ratio says nothing
 LINE_SECONDS = 0.02  # for a line, of which 300 characters are looked at
 OF_LINES = (
     patterns,
-    frames,
-    hits,
+    traceback_frames,
+    pattern_hits,
     labels,
-    causes,
-    reading,
-    chains,
-    commands,
-    blocks,
-    raised,
+    gang_failure,
+    rank_failure,
+    error_chains,
+    script_commands,
+    error_blocks,
+    raised_errors,
 )  # of a cut line
 
 
@@ -116,7 +116,11 @@ def seconds(pattern: "re.Pattern[str]", attack: tuple[str, str], size: int) -> f
     return process_time() - began
 
 
-WHOLE = [one for room in (waits, printed, raised, blocks) for one in of_module(room)]
+WHOLE = [
+    one
+    for room in (peer_evidence, log_parser, raised_errors, error_blocks)
+    for one in of_module(room)
+]
 LINES = [*(one.words for one in PATTERNS), *(one for room in OF_LINES for one in of_module(room))]
 
 
@@ -157,7 +161,7 @@ def test_a_pattern_for_lines_is_done_with_a_line_at_once() -> None:
 )
 def test_an_end_is_read_in_time_whatever_was_printed(unit: str) -> None:
     def read(size: int) -> float:
-        printed.printed.cache_clear()
+        log_parser.printed.cache_clear()
         patterns.pattern_of.cache_clear()
         end = RankEnd(rank=0, node=NodeId("n1"), exit=Exit(code=1), tail=text_of(("", unit), size))
         began = process_time()

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.facts import Facts, NodeFacts
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node import Liveness
+from corral.domain.observed_state import Facts, NodeFacts
 from corral.health.liveness import (
     BOUND_SECONDS,
     SILENT_AFTER_SECONDS,

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.ailment import Ailment, Remedy
 from corral.domain.node import Node
+from corral.domain.node_fault import Ailment, Remedy
+from corral.domain.node_signal import SignalKind
 from corral.domain.resources import Gpu
-from corral.domain.signals import SignalKind
-from corral.health.mending import mending
+from corral.health.repair_commands import mending
 from tests.worlds import node
 
 FAR = replace(node("n1"), address="10.0.0.7")

@@ -14,12 +14,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from corral.agent.tails import tail_of
+from corral.agent.failure_output import tail_of
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
-from corral.domain.failure import Failure
+from corral.domain.failure_class import Failure
 from corral.domain.ids import NodeId
-from corral.health.causes import failure_of
+from corral.health.gang_failure import failure_of
 
 Cell = Mapping[str, Any]
 TABLES: Final = ("found", "a", "b", "c", "d", "more", "classes")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from corral.domain.failure_record import HALF_SECONDS, NodeRecord, UserRecord
 from corral.domain.ids import NodeId, UserName
 from corral.domain.node import Node
-from corral.domain.record import HALF_SECONDS, NodeRecord, UserRecord
-from corral.health.suspicion import Fleet, Suspicion, beta_binomial, suspicion_of
+from corral.health.lemon_nodes import Fleet, Suspicion, beta_binomial, suspicion_of
 
 N0 = NodeId("n0")
 

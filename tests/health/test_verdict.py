@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from corral.domain.ailment import Ailment, Bar, Remedy, barred, worst
 from corral.domain.ids import UserName
-from corral.domain.signals import Signal, SignalKind
-from corral.health.rules import HealthRules
-from corral.health.verdict import (
+from corral.domain.node_fault import Ailment, Bar, Remedy, barred, worst
+from corral.domain.node_signal import Signal, SignalKind
+from corral.health.health_policy import HealthRules
+from corral.health.node_diagnosis import (
     Noticed,
     Struck,
     booted,

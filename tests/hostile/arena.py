@@ -15,18 +15,18 @@ import psycopg
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from websockets.exceptions import ConnectionClosed
 
-from corral.api import taking
+from corral.api import node_messages
 from corral.api.metrics.families import OPEN_METRICS
-from corral.api.paced import Pace
-from corral.domain.budget import Budget
+from corral.api.node_rates import Pace
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.job import Retry
-from corral.domain.moves import JobState
-from corral.domain.place import Constraint, PlaceRule
+from corral.domain.job_states import JobState
+from corral.domain.placement_constraints import Constraint, PlaceRule
+from corral.domain.refill_budget import Budget
 from corral.ports.store import Store
 from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
-from corral.wire.channel import Hello, encode
+from corral.wire.agent_messages import Hello, encode
 from tests.api.heads import Agent, Head, ended, eventually, serving, up
 from tests.patience import PATIENCE_SECONDS
 from tests.postgres import Server
@@ -208,7 +208,7 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
             row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
         return int(row[0]) if row else 0
 
-    with patch.object(taking, "Pace", _roomy_pace), serving(root, store=store) as head:
+    with patch.object(node_messages, "Pace", _roomy_pace), serving(root, store=store) as head:
         neighbour = Agent(head, NEIGHBOUR).hello()
         neighbour.beat()
         attacker = Agent(head, ATTACKER).hello()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from corral.wire.channel import Beat, LogChunk, encode
+from corral.wire.agent_messages import Beat, LogChunk, encode
 from tests.api.heads import up
 from tests.hostile.arena import ATTACKER, NEIGHBOUR, Arena, greeting_of
 

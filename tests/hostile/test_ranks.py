@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.agent.daemon import agent_of
-from corral.agent.shim.names import SOCKET
-from corral.agent.supervisor import Supervisor
-from corral.agent.supervisor_attempt import connect_shim
+from corral.agent.shim.file_names import SOCKET
+from corral.agent.supervisor.attempt import connect_shim
+from corral.agent.supervisor.supervisor import Supervisor
 from corral.domain.ids import JobId, NodeId, UserName
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from tests.agent.nodes import ME, node_folder, settings_of, write_policy
 from tests.api.heads import TOKENS, eventually
 from tests.hostile.arena import ATTACKER, Arena, arena
@@ -154,7 +154,7 @@ def lines() -> list[bytes]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, lines: list[bytes]) -> Iterator[Arena]:
     server = request.getfixturevalue("postgres") if request.param == "postgres" else None
-    fast = mock.patch("corral.agent.channel.BEAT_SECONDS", 0.05)
+    fast = mock.patch("corral.agent.head_channel.BEAT_SECONDS", 0.05)
     with fast, arena(tmp_path, request.param, server) as made:
         yield made
 

@@ -15,18 +15,18 @@ import msgspec
 import pytest
 
 from corral.agent.heartbeat import encoded
-from corral.agent.shim.line import Line, Message
-from corral.agent.shim.loop import Loop
+from corral.agent.shim.connection import Line, Message
+from corral.agent.shim.event_loop import Loop
 from corral.agent.shim.state import State, save_record
-from corral.agent.supervisor_attempt import Supervised
-from corral.api.trust import believed, own_labels, own_signals
+from corral.agent.supervisor.attempt import Supervised
+from corral.api.node_trust import believed, own_labels, own_signals
 from corral.control import Control
-from corral.domain.budget import Budget
-from corral.domain.facts import NodeFacts
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.observed_state import NodeFacts
+from corral.domain.refill_budget import Budget
 from corral.store.sqlite import SqliteStore
-from corral.wire.bounded import WRONG, read_frame
-from corral.wire.channel import Beat, encode
+from corral.wire.agent_messages import Beat, encode
+from corral.wire.bounded_decoding import WRONG, read_frame
 from tests.control.test_control import HandClock, Notebook
 from tests.wire.test_bounded import BEAT
 from tests.worlds import ALICE, gang, inventory

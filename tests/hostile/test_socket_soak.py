@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.boot.serving import Server, uvicorn_config
+from corral.boot.http_server import Server, uvicorn_config
 from tests.api.heads import TOKENS, Head, no_haste
 from tests.patience import PATIENCE_SECONDS
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.facts import Facts, Phase, Progress
 from corral.domain.ids import AttemptNumber, NodeId, QueueName
 from corral.domain.node import Liveness
+from corral.domain.observed_state import Facts, Phase, Progress
 from corral.domain.telemetry import DiskSample, NodeSample
 from corral.domain.world import Changes
 from corral.insight.alerts import Alert, AlertRules, Kind, Look, Severity, standing, with_beginnings
-from corral.insight.notices import CALM_SECONDS, Notice, Quiet, Taste, Told, due
+from corral.insight.notifications import CALM_SECONDS, Notice, Quiet, Taste, Told, due
 from tests.worlds import Cluster, gang, node
 
 NOON = 12 * 3600.0

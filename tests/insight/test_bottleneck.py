@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from corral.insight.bottleneck import Bound, Spent, bottleneck_of
-from corral.insight.links import LinkUse
+from corral.insight.link_use import LinkUse
 from corral.insight.straggler import Straggler
 
 NVLINK = LinkUse(name="NVLinks", bytes_per_s=300e9, most_bytes_per_s=450e9)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.telemetry import GpuSample
-from corral.insight.links import link_use
+from corral.insight.link_use import link_use
 
 GPU = GpuSample(
     index=0,

@@ -4,7 +4,7 @@ import pytest
 
 from corral.domain.ids import QueueName
 from corral.domain.queue import Budget, Queue
-from corral.insight.money import Price, hourly
+from corral.insight.gpu_prices import Price, hourly
 
 
 def queue(name: str, rate: float | None) -> Queue:

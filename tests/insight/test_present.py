@@ -4,7 +4,7 @@ knows."""
 from dataclasses import replace
 
 from corral.domain.node import Node
-from corral.insight.present import HourlyMoney, hourly_money
+from corral.insight.open_accounts import HourlyMoney, hourly_money
 from tests.worlds import Cluster, gang, node
 
 

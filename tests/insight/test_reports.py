@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.account import AMOUNTS, Account, Amounts, by_day, summed
 from corral.domain.ids import QueueName, UserName, job_id
+from corral.domain.ledger import AMOUNTS, Account, Amounts, by_day, summed
 from corral.insight.reports import BY, KINDS, report
 
 amounts = st.builds(Amounts, **dict.fromkeys(AMOUNTS, st.floats(0, 1e6)))

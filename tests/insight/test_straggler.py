@@ -8,7 +8,7 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.facts import Pace
+from corral.domain.observed_state import Pace
 from corral.insight.straggler import Look, Looks, Straggler, span_of, straggler_of
 
 

@@ -231,7 +231,8 @@ class Cluster:
         self.do(lambda: self.verbs.delete(where, options))
 
     def kubeconfig(self, token: str = "", namespace: str = NAMESPACE) -> Path:
-        """A file that any client reads. https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/"""
+        """A file that any client reads.
+        https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/"""
         return write_kubeconfig(self.place, self.url, token or self.token, namespace)
 
     def version(self) -> str:

@@ -1,8 +1,7 @@
 """A container's memory limit, held by the kernel; over it the whole container is to be killed.
 
 https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run
-(since Kubernetes 1.28 all of a container goes at once, on cgroup v2 by memory.oom.group).
-"""
+(since Kubernetes 1.28 all of a container goes at once, on cgroup v2 by memory.oom.group)."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Quantities: "500m", "2Gi". https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
+"""Quantities: "500m", "2Gi".
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 
 import re
 from fractions import Fraction

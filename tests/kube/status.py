@@ -6,7 +6,8 @@ from tests.kube.kinds import Json, Kind
 
 
 class Refused(Exception):
-    """Answered with its code. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/"""
+    """Answered with its code.
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/"""
 
     def __init__(self, code: int, reason: str, message: str, details: Json | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,5 @@
-"""What each verb does to what is kept. https://kubernetes.io/docs/reference/using-api/api-concepts/"""
+"""What each verb does to what is kept.
+https://kubernetes.io/docs/reference/using-api/api-concepts/"""
 
 import base64
 import json

@@ -15,7 +15,7 @@ from corral.perf.collectives import (
     peer_all_reduce_seconds,
     small_all_reduce_seconds,
 )
-from corral.perf.wires import Group, Wires
+from corral.perf.topology import Group, Wires
 
 NODE = Wires(scale_up=link("nvlink-4"), domain_gpus=8, fabric=link("ib-ndr"))
 SLOWER = Wires(scale_up=link("nvlink-3"), domain_gpus=8, fabric=link("ib-hdr"))

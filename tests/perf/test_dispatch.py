@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.models import Experts
-from corral.perf.dispatch import copies, dispatch
-from corral.perf.exchange import expert_seconds
+from corral.perf.communication import expert_seconds
+from corral.perf.expert_dispatch import copies, dispatch
 from corral.perf.layout import Layout, Step
-from corral.perf.wires import Group, Wires
+from corral.perf.topology import Group, Wires
 
 DEEPSEEK = model("deepseek-v3")
 H800 = device("h800-sxm")

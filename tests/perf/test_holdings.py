@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.catalog.model_names import model
-from corral.perf.holdings import busiest_layers, stage_layers
 from corral.perf.layout import Layout
+from corral.perf.sharding import busiest_layers, stage_layers
 
 LLAMA = model("llama-3.1-405b")
 

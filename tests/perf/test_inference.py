@@ -19,7 +19,7 @@ from corral.perf.inference import (
     static_batch_seconds,
     step_seconds,
 )
-from corral.perf.wires import Wires
+from corral.perf.topology import Wires
 
 H100 = device("h100-sxm")
 LLAMA_70B = Model(

@@ -11,7 +11,7 @@ from corral.catalog.model_names import model
 from corral.perf.engines import engine
 from corral.perf.inference import Replica
 from corral.perf.replicas import fits, most_sequences, weight_bytes
-from corral.perf.wires import Wires
+from corral.perf.topology import Wires
 
 H100 = device("h100-sxm")
 WIRES = Wires(scale_up=H100.scale_up, domain_gpus=8, fabric=H100.fabric)

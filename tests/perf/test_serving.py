@@ -12,7 +12,7 @@ from corral.catalog.models import Model
 from corral.perf.engines import engine
 from corral.perf.inference import Replica
 from corral.perf.serving import Limits, Load, capacity, served, served_together
-from corral.perf.wires import Wires
+from corral.perf.topology import Wires
 
 H100 = device("h100-sxm")
 NEMO = Model(

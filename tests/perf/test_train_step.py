@@ -12,12 +12,12 @@ from corral.catalog.links import link
 from corral.catalog.model_names import model
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
-from corral.perf.exchange import gradients_seconds
-from corral.perf.layer_step import layer_passes
+from corral.perf.communication import gradients_seconds
+from corral.perf.layer_time import layer_passes
 from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.software import software
-from corral.perf.train_step import step_time
-from corral.perf.wires import Wires
+from corral.perf.topology import Wires
+from corral.perf.train_step_time import step_time
 
 H100 = device("h100-sxm")
 A100 = device("a100-sxm-80")

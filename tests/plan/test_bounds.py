@@ -7,11 +7,11 @@ from typing import Any, get_type_hints
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.asks import ASKS
 from corral.plan.bounds import as_fields, bounds_of, check
-from corral.plan.capacity import CapacityRequest, SimpleNeed
-from corral.plan.serve import ServeRequest
-from corral.plan.sizing import WaitTarget
+from corral.plan.capacity.plan import CapacityRequest, SimpleNeed
+from corral.plan.capacity.sizing import WaitTarget
+from corral.plan.kinds import ASKS
+from corral.plan.serve.plan import ServeRequest
 
 REQUESTS = [*(ask.request for ask in ASKS.values()), CapacityRequest, SimpleNeed, WaitTarget]
 ELSEWHERE = {"shared", "seconds", "gpus_now"}  # held against another number, or never typed

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.errors import Conflict, SpecInvalid
-from corral.plan.capacity import CapacityRequest, SimpleNeed, capacity, simple_capacity
-from corral.plan.capacity_report import report, simple_report
+from corral.plan.capacity.plan import CapacityRequest, SimpleNeed, capacity, simple_capacity
+from corral.plan.capacity.report import report, simple_report
+from corral.plan.capacity.sizing import WaitTarget, nodes_for_wait
 from corral.plan.page import page
-from corral.plan.sizing import WaitTarget, nodes_for_wait
 from corral.replay import Outcome, Workload, replay
-from corral.replay.dice import dice_of, roll
-from corral.simulate.logs.policies import chosen
+from corral.replay.rng import dice_of, roll
+from corral.traces.policies import chosen
 from tests.plan.logs import workload_of
 
 NAMED = chosen(("fifo-skip",), None, 60.0)["fifo-skip"]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.cluster import ClusterPlan, ClusterRequest, plan_cluster
-from corral.plan.cluster_report import report
+from corral.plan.cluster.plan import ClusterPlan, ClusterRequest, plan_cluster
+from corral.plan.cluster.report import report
 
 kinds = st.sampled_from(["H100", "A100", "GB200", "MI300X", "L40S", "Gaudi 3", "V100"])
 

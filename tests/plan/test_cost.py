@@ -13,13 +13,13 @@ from corral.catalog.prices import Prices as Market
 from corral.catalog.prices import prices as catalog_prices
 from corral.catalog.prices import read_prices
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.bills import RENTS, CostRequest, Prices, assumed, prices_of, values_of
-from corral.plan.cost import OWN, bill_of, cost
-from corral.plan.cost_report import report
-from corral.plan.hybrid import best_mix, duration_curve, peak_and_use
-from corral.plan.market import SPREAD
+from corral.plan.cost.bills import RENTS, CostRequest, Prices, assumed, prices_of, values_of
+from corral.plan.cost.hybrid import best_mix, duration_curve, peak_and_use
+from corral.plan.cost.market import SPREAD
+from corral.plan.cost.plan import OWN, bill_of, cost
+from corral.plan.cost.report import report
 from corral.plan.page import page
-from corral.plan.uncertain import draws, spread, tornado
+from corral.plan.sensitivity import draws, spread, tornado
 
 # prices of one day, and a USD of any month is a USD
 PLAIN = {"server_per_gpu": 37_500.0, "on_demand": 2.95, "reserved_discount": 0.35,

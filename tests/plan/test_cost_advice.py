@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from corral.plan.bills import CostRequest
-from corral.plan.cost import OWN, Costs, cost
-from corral.plan.cost_advice import advice
+from corral.plan.cost.advice import advice
+from corral.plan.cost.bills import CostRequest
+from corral.plan.cost.plan import OWN, Costs, cost
 
 # prices of one day, and a USD of any month is a USD: 16 H100 of tests/plan/test_cost.py, by hand
 PLAIN = {"server_per_gpu": 37_500.0, "on_demand": 2.95, "reserved_discount": 0.35,

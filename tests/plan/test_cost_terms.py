@@ -6,9 +6,9 @@ from statistics import median
 import pytest
 
 from corral.catalog.prices import is_hyperscaler, prices, read_prices
-from corral.plan.bills import CostRequest
-from corral.plan.cost import OWN, cost
-from corral.plan.cost_report import report
+from corral.plan.cost.bills import CostRequest
+from corral.plan.cost.plan import OWN, cost
+from corral.plan.cost.report import report
 
 # A guide for builders: 16 GPUs, hardware of 1.8 to 2.5 million USD, 50 thousand to set up and 5
 # thousand a month for space, 250 to 400 thousand a year for people, 50 to 100 for software and

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.fabric import Fabric, fat_tree
+from corral.plan.cluster.fabric import Fabric, fat_tree
 
 radixes = st.sampled_from([36, 40, 64, 128, 144])
 many = st.integers(1, 3_000)

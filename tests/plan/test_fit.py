@@ -12,8 +12,8 @@ from corral.catalog.devices import Device, device
 from corral.catalog.model_names import model
 from corral.catalog.models import Experts, Model
 from corral.catalog.precisions import Precision
-from corral.plan.fit import Ask, Purpose, fitting, largest_batch, longest_context, on_gpus
-from corral.plan.fit_report import report
+from corral.plan.fit.plan import Ask, Purpose, fitting, largest_batch, longest_context, on_gpus
+from corral.plan.fit.report import report
 
 LLAMA_70B = Model(
     name="Llama 3.1 70B",

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.demand import grown, loads
-from corral.plan.forecast import (
+from corral.plan.capacity.demand import grown, loads
+from corral.plan.capacity.forecast import (
     NAIVE,
     OWN,
     forecast,
@@ -16,7 +16,7 @@ from corral.plan.forecast import (
     mean_reversion,
     seasonal_naive,
 )
-from corral.replay.dice import dice_of, roll
+from corral.replay.rng import dice_of, roll
 from tests.plan.logs import workload_of
 
 JOBS = st.lists(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from corral.plan.held_out import by_kind, series_of, spread, spreads
-from corral.plan.validate import Pair
+from corral.plan.rows.prediction_errors import Pair
+from corral.plan.validation.held_out import by_kind, series_of, spread, spreads
 
 
 def pair(source: str, error: float, gpu: str = "H100 SXM 80GB", **cells: str) -> Pair:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.plan.judged_choices import ASKED, asked_for, choices, choices_table
-from corral.plan.measures import MEASURES
 from corral.plan.predictors import predictor
-from corral.plan.rows import Row
-from corral.plan.validate import Pair, hold
+from corral.plan.rows.measures import MEASURES
+from corral.plan.rows.prediction_errors import Pair, hold
+from corral.plan.rows.row import Row
+from corral.plan.validation.layout_choices import ASKED, asked_for, choices, choices_table
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "training.csv.gz"
 SWEEP = {"source": "vTrain", "model": "GPT", "gpu": "A100", "n_gpus": "64", "nodes": "8"}

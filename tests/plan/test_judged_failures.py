@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.plan.judged_failures import Held, failures_table, held_failures
+from corral.plan.validation.failure_formulas import Held, failures_table, held_failures
 
 DATA = Path(__file__).parents[2] / "validation" / "data" / "failures.csv.gz"
 

@@ -12,11 +12,11 @@ import pytest
 
 from corral.catalog.bands import Band, bands, bands_of
 from corral.catalog.facts import by_subject, read_facts
-from corral.plan.held_out import TRAINING
-from corral.plan.judged import parts
-from corral.plan.measures import KINDS, MEASURES, SLICES
 from corral.plan.predictors import predictor
-from corral.plan.validate import hold
+from corral.plan.rows.measures import KINDS, MEASURES, SLICES
+from corral.plan.rows.prediction_errors import hold
+from corral.plan.validation.held_out import TRAINING
+from corral.plan.validation.table_errors import parts
 
 VALIDATION = Path(__file__).parents[2] / "validation"
 SLACK = 1.02  # a change of the model that makes an error larger than this runs `make validate`

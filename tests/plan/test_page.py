@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from corral.plan.page import answer_text, cell_text, page
 from corral.plan.plot import picture, svg
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.plan.text import brief
 from corral.plan.ticks import axis_of, mark_text, number_text
-from corral.plan.words import brief
 
 LINES = Figure(
     title="a <figure>",

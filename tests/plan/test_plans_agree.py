@@ -5,13 +5,13 @@ import pytest
 from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.precisions import Precision
-from corral.plan.fit import Ask, Purpose, fitting
-from corral.plan.fit_request import FitRequest
-from corral.plan.fit_request import answer as plan_model
-from corral.plan.suited import kept_in
-from corral.plan.train import search
-from corral.plan.train_layouts import TrainAsk
-from corral.plan.train_sizes import NoLayout
+from corral.plan.fit.plan import Ask, Purpose, fitting
+from corral.plan.fit.request import FitRequest
+from corral.plan.fit.request import answer as plan_model
+from corral.plan.gpu_support import kept_in
+from corral.plan.train.given_sizes import NoLayout
+from corral.plan.train.layouts import TrainAsk
+from corral.plan.train.plan import search
 
 
 def trains(name: str, gpu: str, gpus: int, context: int) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from corral.domain.errors import NotFound
 from corral.plan.predictors import PREDICTED, PREDICTORS, predictor
-from corral.plan.rows import Row, RowRefused
+from corral.plan.rows.row import Row, RowRefused
 
 DATA = Path(__file__).parents[2] / "validation" / "data"
 CELLS = ["", "0", "-1", "7", "0.5", "many", "1e9", "1e15", "1e999", "-inf", "nan", "H100"]

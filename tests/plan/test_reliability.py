@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from corral.catalog.failures import rate_of
 from corral.domain.errors import Conflict
 from corral.plan.page import page
-from corral.plan.reliability import mtbf_seconds, part_shares, reliability
-from corral.plan.reliability_report import report
-from corral.plan.reliability_request import ReliabilityRequest
+from corral.plan.reliability.plan import mtbf_seconds, part_shares, reliability
+from corral.plan.reliability.report import report
+from corral.plan.reliability.request import ReliabilityRequest
 
 LLAMA = ReliabilityRequest(gpus=16_384, days=49.0, parameters=405e9, write_gb_per_s=2_000.0)
 MEASURED_HOURS = 54 * 24 / 419  # 3.093 h between unexpected interruptions

@@ -3,9 +3,9 @@
 import pytest
 
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.reliability import USUAL, reliability
-from corral.plan.reliability_report import report
-from corral.plan.reliability_request import ReliabilityRequest
+from corral.plan.reliability.plan import USUAL, reliability
+from corral.plan.reliability.report import report
+from corral.plan.reliability.request import ReliabilityRequest
 from corral.plan.report import Report
 
 

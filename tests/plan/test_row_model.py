@@ -3,8 +3,8 @@
 import pytest
 
 from corral.catalog.model_names import model
-from corral.plan.row_model import model_of_row, sequence_of
-from corral.plan.rows import RowRefused
+from corral.plan.rows.model import model_of_row, sequence_of
+from corral.plan.rows.row import RowRefused
 
 LLAMA = {
     "model": "Llama 3.1 8B",

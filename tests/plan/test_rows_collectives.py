@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.plan.measures import MEASURES, collective_us
-from corral.plan.rows import Row, RowRefused
-from corral.plan.rows_collectives import place_of, predict
-from corral.plan.said_links import said_across, said_between_nodes, said_inside
-from corral.plan.validate import errors_of, hold
+from corral.plan.parse.links import said_across, said_between_nodes, said_inside
+from corral.plan.rows.collectives import place_of, predict
+from corral.plan.rows.measures import MEASURES, collective_us
+from corral.plan.rows.prediction_errors import errors_of, hold
+from corral.plan.rows.row import Row, RowRefused
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "collectives.csv.gz"
 NODE: Row = {

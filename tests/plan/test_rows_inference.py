@@ -9,9 +9,9 @@ import pytest
 
 from corral.catalog.devices import device
 from corral.catalog.precisions import Precision
-from corral.plan.rows import RowRefused
-from corral.plan.rows_inference import predict
-from corral.plan.said_precisions import said_precision
+from corral.plan.parse.precisions import said_precision
+from corral.plan.rows.inference import predict
+from corral.plan.rows.row import RowRefused
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "inference.csv.gz"
 STATIC = ("static batch, full request latency", "offline static batch")

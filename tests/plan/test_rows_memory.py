@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.plan.rows import RowRefused
-from corral.plan.rows_memory import predict
+from corral.plan.rows.memory import predict
+from corral.plan.rows.row import RowRefused
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "memory_ci.csv.gz"
 

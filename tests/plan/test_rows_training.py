@@ -8,10 +8,10 @@ import pytest
 
 from corral.catalog.precisions import Precision
 from corral.perf.layout import Recompute, Shard
-from corral.plan.measures import MEASURES, SLICES
-from corral.plan.rows import Row, RowRefused
-from corral.plan.rows_training import library, predict, read
-from corral.plan.validate import errors_of, hold
+from corral.plan.rows.measures import MEASURES, SLICES
+from corral.plan.rows.prediction_errors import errors_of, hold
+from corral.plan.rows.row import Row, RowRefused
+from corral.plan.rows.training import library, predict, read
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "training.csv.gz"
 LLAMA = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.plan.rows_training import predict
+from corral.plan.rows.training import predict
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "training.csv.gz"
 

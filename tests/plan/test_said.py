@@ -8,7 +8,7 @@ from corral.catalog.model_names import model
 from corral.catalog.models import ModelRefused
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
-from corral.plan.said import model_said, precision_said
+from corral.plan.parse.models import model_said, precision_said
 
 LLAMA = {
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 128256,

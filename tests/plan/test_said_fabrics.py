@@ -4,7 +4,7 @@ import pytest
 
 from corral.catalog.devices import device, devices
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.said_fabrics import fabric_said
+from corral.plan.parse.fabrics import fabric_said
 
 
 @pytest.mark.parametrize("name", sorted({one.fabric.name for one in devices()} | {"efa-p5"}))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from corral.catalog.prices import Prices, Rent, prices
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.perf.serving import capacity, served
-from corral.plan.serve import ServePlan, ServeRequest, TargetsMissed, plan_serve
-from corral.plan.serve_report import batch_note, report
+from corral.plan.serve.plan import ServePlan, ServeRequest, TargetsMissed, plan_serve
+from corral.plan.serve.report import batch_note, report
 
 SEVENTY = ServeRequest(
     "llama-3.1-70b", qps=10.0, input=1000, output=300, ttft_p90=1000.0, itl_p90=40.0

@@ -7,13 +7,13 @@ import pytest
 from corral.catalog.devices import device, devices
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
-from corral.plan.fit_request import FitRequest
-from corral.plan.fit_request import answer as fit
+from corral.plan.fit.request import FitRequest
+from corral.plan.fit.request import answer as fit
+from corral.plan.gpu_support import Unsuited, half, kept_in, served_by, trained_in
 from corral.plan.report import Report
-from corral.plan.serve import ServeRequest, TargetsMissed, plan_serve
-from corral.plan.suited import Unsuited, half, kept_in, served_by, trained_in
-from corral.plan.train_request import TrainRequest
-from corral.plan.train_request import answer as train
+from corral.plan.serve.plan import ServeRequest, TargetsMissed, plan_serve
+from corral.plan.train.request import TrainRequest
+from corral.plan.train.request import answer as train
 
 SMALL = "llama-3.2-1b"
 

@@ -14,12 +14,12 @@ from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.precisions import Precision
 from corral.perf.layout import Recompute, Shard
-from corral.plan.layout_words import words
-from corral.plan.train import search, with_device
-from corral.plan.train_bands import Bands
-from corral.plan.train_layouts import TrainAsk, grids
-from corral.plan.train_report import report
-from corral.plan.train_sizes import NoLayout
+from corral.plan.train.error_bands import Bands
+from corral.plan.train.given_sizes import NoLayout
+from corral.plan.train.layout_text import words
+from corral.plan.train.layouts import TrainAsk, grids
+from corral.plan.train.plan import search, with_device
+from corral.plan.train.report import report
 
 LLAMA_70B = model("llama-2-70b")
 LLAMA_8B = model("llama-3.1-8b")

@@ -8,10 +8,10 @@ from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.precisions import Precision
 from corral.catalog.runs import PublishedRun, runs
-from corral.plan.train import search
-from corral.plan.train_layouts import TrainAsk
-from corral.plan.train_published import held, published
-from corral.plan.train_report import report
+from corral.plan.train.layouts import TrainAsk
+from corral.plan.train.plan import search
+from corral.plan.train.published import held, published
+from corral.plan.train.report import report
 
 A100 = device("a100-sxm-80")
 GPT_3 = TrainAsk(

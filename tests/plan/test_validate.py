@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.plan.rows import Predicted, Row, RowRefused
-from corral.plan.validate import Measure, Pair, by, errors_of, hold, rank_correlation
+from corral.plan.rows.prediction_errors import Measure, Pair, by, errors_of, hold, rank_correlation
+from corral.plan.rows.row import Predicted, Row, RowRefused
 
 TIME = Measure(
     name="time",

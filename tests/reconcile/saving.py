@@ -1,9 +1,9 @@
 """What jobs that save say to the head, and where they stand."""
 
 from corral.domain.attempt import Exit, Receipt, Save
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase, Progress
 from corral.reconcile.attempts import EXIT_STOPPED
 from tests.worlds import Cluster
 

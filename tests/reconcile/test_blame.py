@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from corral.domain.ailment import Bar
 from corral.domain.attempt import Exit
 from corral.domain.ids import NodeId, UserName
 from corral.domain.job import Retry
-from corral.domain.signals import SignalKind
-from corral.domain.wishes import Cancel, SetNode, Submit, Wish
-from corral.store.codec import NODE
+from corral.domain.node_fault import Bar
+from corral.domain.node_signal import SignalKind
+from corral.domain.requests import Cancel, SetNode, Submit, Wish
+from corral.store.row_codec import NODE
 from tests.worlds import Cluster, gang, node
 
 BAD, GOOD = NodeId("n0"), NodeId("n1")

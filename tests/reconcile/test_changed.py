@@ -2,12 +2,12 @@
 
 import pytest
 
-from corral.control.intake import check_asked
+from corral.control.request_checks import check_asked
 from corral.domain.attempt import Exit
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import JobId, QueueName
-from corral.domain.moves import JobState
-from corral.domain.wishes import SetJob
+from corral.domain.job_states import JobState
+from corral.domain.requests import SetJob
 from corral.reconcile import Now
 from tests.worlds import Cluster, gang, node
 

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.ailment import Bar
+from corral.domain.active_checks import QUICK, WHOLE, CheckKind, CheckUp, Result
 from corral.domain.attempt import Cause
-from corral.domain.checks import QUICK, WHOLE, CheckKind, CheckUp, Result
-from corral.domain.facts import Phase
+from corral.domain.desired_state import Version, Wanted
 from corral.domain.ids import JobId, NodeId
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Node
-from corral.domain.signals import OVER, SignalKind
-from corral.domain.wanted import Version, Wanted
-from corral.domain.wishes import CheckNodes
-from corral.health.rules import HealthRules
+from corral.domain.node_fault import Bar
+from corral.domain.node_signal import OVER, SignalKind
+from corral.domain.observed_state import Phase
+from corral.domain.requests import CheckNodes
+from corral.health.health_policy import HealthRules
 from corral.reconcile import wanted_of
-from corral.reconcile.checks import LONGEST_SECONDS, MOST_AT_ONCE, SETTLE_SECONDS, ring
-from corral.store.codec import NODE
+from corral.reconcile.active_checks import LONGEST_SECONDS, MOST_AT_ONCE, SETTLE_SECONDS, ring
+from corral.store.row_codec import NODE
 from tests.worlds import Cluster, gang, node
 
 CHECK = SignalKind.CHECK
@@ -404,7 +404,7 @@ def test_in_observe_mode_a_gang_begins_on_the_node_that_failed_too() -> None:
 
 
 def test_a_gated_gang_that_is_cancelled_goes_at_once() -> None:
-    from corral.domain.wishes import Cancel
+    from corral.domain.requests import Cancel
 
     cluster = cluster_of(2, gang_gpus=4)
     job = big(cluster)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Placing
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.moves import JobState
-from corral.domain.place import Constraint, PlaceRule
-from corral.domain.wishes import Cancel, SetNode
-from corral.reconcile.chosen import NOT_ASKED, candidates_of
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase, Placing
+from corral.domain.placement_constraints import Constraint, PlaceRule
+from corral.domain.requests import Cancel, SetNode
+from corral.reconcile.external_placement import NOT_ASKED, candidates_of
 from tests.worlds import Cluster, gang, node
 
 N1, N2 = NodeId("n1"), NodeId("n2")

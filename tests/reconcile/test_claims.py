@@ -4,13 +4,13 @@ import pytest
 
 from corral.domain.attempt import Cause, Exit
 from corral.domain.culprits import OWN_PROGRAM
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId
 from corral.domain.job import Retry
-from corral.domain.moves import JobState
-from corral.domain.wishes import Resume
-from corral.reconcile.conclude import MOST_CLAIMS, MOST_FRUITLESS_CLAIMS
-from corral.reconcile.settling import SETTLES_SECONDS
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase, Progress
+from corral.domain.requests import Resume
+from corral.reconcile.attempt_end import MOST_CLAIMS, MOST_FRUITLESS_CLAIMS
+from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from tests.worlds import Cluster, gang, node
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.attempt import Attempt, Cause, Exit
-from corral.domain.facts import AttemptKey, Phase
-from corral.domain.failure import FailureKind
+from corral.domain.desired_state import Version
+from corral.domain.failure_advice import NextStep
+from corral.domain.failure_class import FailureKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import CheckpointRule, Retry
-from corral.domain.moves import JobState
-from corral.domain.next_steps import NextStep
-from corral.domain.wanted import Version
-from corral.reconcile.orders import wanted_of
-from corral.reconcile.settling import SETTLES_SECONDS
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import AttemptKey, Phase
+from corral.reconcile.await_node_faults import SETTLES_SECONDS
+from corral.reconcile.desired_state import wanted_of
 from tests.worlds import Cluster, gang, node
 
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.facts import Progress
-from corral.domain.forecast import Ending
 from corral.domain.ids import JobId
-from corral.domain.wishes import Suspend
-from corral.reconcile.ending import ending_of
+from corral.domain.observed_state import Progress
+from corral.domain.requests import Suspend
+from corral.domain.run_history import Ending
+from corral.reconcile.expected_end import ending_of
 from tests.reconcile.test_foretell import ended
 from tests.worlds import Cluster, gang, node
 

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.domain.attempt import Save
-from corral.domain.facts import Phase, Progress
-from corral.domain.forecast import FEW, Forecast, Question, Ran, Told
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
-from corral.domain.moment import Moment
+from corral.domain.observed_state import Phase, Progress
 from corral.domain.queue import Policy, Queue
+from corral.domain.requests import Cancel, SetQueues
 from corral.domain.resources import Resources, Shape
-from corral.domain.wishes import Cancel, SetQueues
-from corral.reconcile.foretell import foretell
+from corral.domain.run_history import FEW, Forecast, Question, Ran, Told
+from corral.domain.time_point import Moment
+from corral.reconcile.start_forecast import foretell
 from tests.reconcile.saving import save_of
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
@@ -209,8 +209,8 @@ def test_what_can_start_in_no_way_has_no_end() -> None:
 def test_where_the_time_is_over_it_is_told_how_far_it_was_followed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("corral.reconcile.foretell.PASSES", 3)
-    monkeypatch.setattr("corral.replay.outlook.PASSES_AT_ONCE", 1)
+    monkeypatch.setattr("corral.reconcile.start_forecast.PASSES", 3)
+    monkeypatch.setattr("corral.replay.start_distribution.PASSES_AT_ONCE", 1)
     cluster = full(100.0, "train-1", "train-2")
     for number in range(3, 9):
         cluster.submit(gang(f"train-{number}"))

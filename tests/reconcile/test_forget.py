@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.attempt import Exit
-from corral.domain.facts import NodeFacts, Phase, Seen
+from corral.domain.desired_state import Version
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import After
+from corral.domain.observed_state import NodeFacts, Phase, Seen
+from corral.domain.requests import Cancel
 from corral.domain.retention import Retention
-from corral.domain.wanted import Version
-from corral.domain.wishes import Cancel
 from corral.reconcile import Now, reconcile
-from corral.reconcile.forget import MOST_AT_ONCE
-from corral.reconcile.orders import wanted_of
+from corral.reconcile.desired_state import wanted_of
+from corral.reconcile.job_retention import MOST_AT_ONCE
 from tests.worlds import Cluster, gang, inventory, node
 
 ONE = Retention(jobs=1)

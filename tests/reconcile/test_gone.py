@@ -2,13 +2,13 @@
 
 import pytest
 
-from corral.control.intake import check_specs
+from corral.control.request_checks import check_specs
 from corral.domain.errors import CannotFit
-from corral.domain.facts import Phase
 from corral.domain.ids import NodeId
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Liveness
-from corral.domain.wishes import SetNode
+from corral.domain.observed_state import Phase
+from corral.domain.requests import SetNode
 from tests.worlds import Cluster, gang, node
 
 N1, N2 = NodeId("n1"), NodeId("n2")

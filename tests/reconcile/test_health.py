@@ -6,14 +6,14 @@ import pytest
 
 from corral.domain.attempt import Cause
 from corral.domain.errors import InvariantBroken
-from corral.domain.facts import Phase
 from corral.domain.ids import BootId, NodeId
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Node
-from corral.domain.signals import SignalKind
-from corral.domain.wishes import BarSuspects, SetNode
-from corral.health.rules import HealthRules
-from corral.reconcile.draft import Draft, Now
+from corral.domain.node_signal import SignalKind
+from corral.domain.observed_state import Phase
+from corral.domain.requests import BarSuspects, SetNode
+from corral.health.health_policy import HealthRules
+from corral.reconcile.changeset import Draft, Now
 from corral.reconcile.invariants import check
 from tests.worlds import Cluster, gang, node
 

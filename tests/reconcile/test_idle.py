@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.attempt import Attempt, Exit
-from corral.domain.facts import Phase
-from corral.domain.idle import IdleRule
+from corral.domain.idle_policy import IdleRule
 from corral.domain.ids import JobId, QueueName
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase
 from corral.domain.queue import Queue
-from corral.domain.wishes import SetQueues
+from corral.domain.requests import SetQueues
 from tests.worlds import SAVING, Cluster, gang, node
 
 RULE = IdleRule(warn_seconds=900.0, reclaim_seconds=3600.0)

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.account import Account, Amounts, day_of
 from corral.domain.attempt import Exit, Save
-from corral.domain.facts import Phase
 from corral.domain.ids import AttemptNumber, JobId, QueueName
+from corral.domain.ledger import Account, Amounts, day_of
+from corral.domain.observed_state import Phase
 from corral.domain.queue import ANY_TYPE, Budget, Queue
+from corral.domain.requests import Cancel, SetQueues, Suspend
 from corral.domain.units import DAY_SECONDS
-from corral.domain.wishes import Cancel, SetQueues, Suspend
 from corral.health.liveness import BOUND_SECONDS
-from corral.insight.present import Held, open_accounts
-from corral.reconcile.settling import SETTLES_SECONDS
+from corral.insight.open_accounts import Held, open_accounts
+from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from tests.worlds import SAVING, Cluster, gang, node
 
 CLEAN = Exit(code=0, at=1.0)

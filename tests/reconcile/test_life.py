@@ -6,17 +6,17 @@ import pytest
 
 from corral.domain.attempt import Cause, Exit, Save, SeatState
 from corral.domain.errors import InvariantBroken
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import After, CheckpointRule, On, Retry
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Liveness
-from corral.domain.wishes import Cancel, Requeue, Resume, SetNode, Suspend
+from corral.domain.observed_state import Phase, Progress
+from corral.domain.requests import Cancel, Requeue, Resume, SetNode, Suspend
 from corral.health.liveness import BOUND_SECONDS
 from corral.reconcile import Now
-from corral.reconcile.draft import Draft
+from corral.reconcile.await_node_faults import SETTLES_SECONDS
+from corral.reconcile.changeset import Draft
 from corral.reconcile.invariants import check
-from corral.reconcile.settling import SETTLES_SECONDS
 from tests.worlds import SAVING, Cluster, gang, node
 
 CLEAN = Exit(code=0, at=1.0)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.attempt import Cause, Receipt
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import AttemptNumber, JobId
-from corral.insight.lives import spans
+from corral.domain.observed_state import Phase, Progress
+from corral.insight.attempt_spans import spans
 from tests.worlds import Cluster, gang, node
 
 

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from corral.domain.attempt import Exit, Save, SeatState
-from corral.domain.facts import AttemptKey, Facts, NodeFacts, Phase, Progress, Seen
+from corral.domain.desired_state import Launch, Version
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import CheckpointRule, Disconnect, Job, JobSpec, Retry
-from corral.domain.moves import FINAL, JobState
+from corral.domain.job_states import FINAL, JobState
+from corral.domain.observed_state import AttemptKey, Facts, NodeFacts, Phase, Progress, Seen
+from corral.domain.requests import Asked, Cancel, Resume, SetNode, Submit, Suspend
 from corral.domain.resources import Resources
-from corral.domain.wanted import Launch, Version
-from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Submit, Suspend
 from corral.domain.world import World
 from corral.reconcile import Now, reconcile, wanted_of
-from corral.reconcile.grant import ids_of
-from corral.store.memory import MemoryStore
+from corral.reconcile.apply_requests import ids_of
+from corral.store.memory_store import MemoryStore
 from tests.worlds import ALICE, inventory
 
 T = TypeVar("T")

@@ -7,21 +7,21 @@ from random import Random
 import pytest
 
 from corral.domain.attempt import Exit, Seat
-from corral.domain.facts import Phase
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Disconnect
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase
 from corral.domain.queue import ANY_TYPE, Budget, Preempt, Queue, QueueTree
-from corral.domain.use import Reservation, Victim
-from corral.domain.wishes import Cancel, SetJob, SetLabels, SetNode, SetQueues, Wish
+from corral.domain.requests import Cancel, SetJob, SetLabels, SetNode, SetQueues, Wish
+from corral.domain.usage import Reservation, Victim
 from corral.reconcile import Now, Outcome, reconcile
-from corral.reconcile.draft import Draft
-from corral.reconcile.memo import Memo
-from corral.reconcile.rooms import SUSPECTED_SECONDS
-from corral.reconcile.roster import roster_of
-from corral.reconcile.use import held_now, standing_of
+from corral.reconcile.cache.capacity import SUSPECTED_SECONDS
+from corral.reconcile.cache.pass_cache import Memo
+from corral.reconcile.cache.running_jobs import roster_of
+from corral.reconcile.changeset import Draft
+from corral.reconcile.usage import held_now, standing_of
 from corral.schedule import NodeRoom, Running
-from corral.schedule.standing import Standing
+from corral.schedule.quota.balances import Standing
 from tests.worlds import SAVING, Cluster, gang, node
 
 QUEUES = [QueueName("default"), QueueName("team"), QueueName("other")]

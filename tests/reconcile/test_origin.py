@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.attempt import Exit, Receipt
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import JobSpec, Origin, Retry
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.kept_checkpoints import kept_saves
+from corral.domain.observed_state import Phase, Progress
+from corral.domain.requests import Cancel
 from corral.domain.retention import Retention
-from corral.domain.saves import kept_saves
-from corral.domain.wishes import Cancel
 from corral.reconcile import Now, reconcile
-from corral.reconcile.orders import launch_of
+from corral.reconcile.desired_state import launch_of
 from tests.reconcile.saving import save_of
 from tests.worlds import SAVING, Cluster, gang, node
 

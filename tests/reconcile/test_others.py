@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.holders import holders_text
-from corral.control.intake import check_specs
+from corral.control.blocking_jobs import holders_text
+from corral.control.request_checks import check_specs
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.resources import Inventory, Resources
 from corral.reconcile import Now
-from corral.reconcile.draft import Draft
+from corral.reconcile.cache.pass_cache import Memo
+from corral.reconcile.changeset import Draft
 from corral.reconcile.invariants import check
-from corral.reconcile.memo import Memo
 from tests.worlds import Cluster, gang, inventory, node
 
 

@@ -6,16 +6,16 @@ import pytest
 
 from corral.domain.attempt import Exit, SeatState
 from corral.domain.errors import InvariantBroken
-from corral.domain.facts import Phase
 from corral.domain.ids import AttemptNumber, BootId, NodeId
 from corral.domain.job import Retry
-from corral.domain.moves import JobState
-from corral.domain.place import Constraint, PlaceRule
-from corral.domain.wishes import SetLabels
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase
+from corral.domain.placement_constraints import Constraint, PlaceRule
+from corral.domain.requests import SetLabels
 from corral.reconcile import Now
-from corral.reconcile.draft import Draft
+from corral.reconcile.cache.capacity import SUSPECTED_SECONDS
+from corral.reconcile.changeset import Draft
 from corral.reconcile.invariants import check
-from corral.reconcile.rooms import SUSPECTED_SECONDS
 from tests.worlds import Cluster, gang, node
 
 CRASH = Exit(code=7, at=1.0)

@@ -3,13 +3,13 @@
 import pytest
 
 from corral.domain.attempt import Exit, Save, SeatState
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.moves import JobState, StopWhy
+from corral.domain.job_states import JobState, StopWhy
+from corral.domain.observed_state import Phase, Progress
 from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
-from corral.domain.use import PreemptWhy
-from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Suspend
-from corral.schedule.learned import Class, Ended, Learned
+from corral.domain.requests import Cancel, Resume, SetNode, SetQueues, Suspend
+from corral.domain.usage import PreemptWhy
+from corral.schedule.prediction.runtime_model import Class, Ended, Learned
 from tests.reconcile.saving import SAVED, gone, save_of, state
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 

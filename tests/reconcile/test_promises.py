@@ -4,16 +4,16 @@ from dataclasses import replace
 from random import Random
 
 from corral.domain.attempt import Exit
-from corral.domain.facts import Facts, Phase
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Liveness
+from corral.domain.observed_state import Facts, Phase
 from corral.domain.queue import Policy, Preempt, Queue
-from corral.domain.wishes import SetNode, SetQueues
+from corral.domain.requests import SetNode, SetQueues
 from corral.domain.world import Event
-from corral.reconcile.ends import GONE_SECONDS
-from corral.schedule.ahead import START_SECONDS
+from corral.reconcile.latest_end import GONE_SECONDS
+from corral.schedule.placement.availability import START_SECONDS
 from tests.worlds import Cluster, gang, node
 
 EASY = QueueName("easy")

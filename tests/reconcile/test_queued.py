@@ -8,11 +8,11 @@ import pytest
 
 from corral.domain.attempt import Exit
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.queue import ANY_TYPE, Queue
-from corral.domain.wishes import Cancel, SetQueues, Wish
+from corral.domain.requests import Cancel, SetQueues, Wish
 from corral.reconcile import Now, Outcome, reconcile
-from corral.reconcile.memo import Memo
+from corral.reconcile.cache.pass_cache import Memo
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 QUEUES = [QueueName("default"), QueueName("team")]

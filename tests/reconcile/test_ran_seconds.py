@@ -5,8 +5,8 @@ import pytest
 from corral.domain.attempt import Exit
 from corral.domain.ids import JobId
 from corral.domain.job import Job, Retry
-from corral.domain.moves import JobState
-from corral.domain.wishes import Suspend
+from corral.domain.job_states import JobState
+from corral.domain.requests import Suspend
 from tests.worlds import SAVING, Cluster, gang, node
 
 

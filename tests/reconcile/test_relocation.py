@@ -5,13 +5,13 @@ import re
 import pytest
 
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import CheckpointRule
-from corral.domain.moves import JobState, StopWhy
+from corral.domain.job_states import JobState, StopWhy
+from corral.domain.observed_state import Phase, Progress
 from corral.domain.queue import ANY_TYPE, Queue
 from corral.domain.relocation import RelocationRule
-from corral.domain.wishes import Cancel, SetQueues, Suspend
+from corral.domain.requests import Cancel, SetQueues, Suspend
 from tests.reconcile.saving import gone, save_of, state
 from tests.worlds import SAVING, Cluster, gang, node
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from corral.control.intake import check_asked
-from corral.control.reasons import reason_held
-from corral.domain.facts import Phase
+from corral.control.job_reasons import reason_held
+from corral.control.request_checks import check_asked
 from corral.domain.ids import JobId
-from corral.domain.moves import JobState
-from corral.domain.wishes import Cancel, Resume, Suspend
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase
+from corral.domain.requests import Cancel, Resume, Suspend
 from corral.reconcile import Now
 from tests.worlds import Cluster, gang, node
 

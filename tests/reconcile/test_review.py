@@ -3,12 +3,12 @@
 import pytest
 
 from corral.domain.attempt import Cause, Exit, SeatState
-from corral.domain.facts import Phase
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import After, On, Retry
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Liveness
-from corral.domain.wishes import Cancel, SetNode, Submit, Suspend
+from corral.domain.observed_state import Phase
+from corral.domain.requests import Cancel, SetNode, Submit, Suspend
 from corral.health.liveness import BOUND_SECONDS
 from corral.reconcile.attempts import see_attempt
 from tests.reconcile.saving import save_of
@@ -27,7 +27,7 @@ def break_step_on(id: JobId, monkeypatch: pytest.MonkeyPatch) -> None:
         if getattr(job, "id", None) == id:
             raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr("corral.reconcile.loop.see_attempt", faulty)
+    monkeypatch.setattr("corral.reconcile.reconcile_pass.see_attempt", faulty)
 
 
 def test_a_cancel_is_granted_though_a_bug_is_met_on_the_job_in_the_same_tick(

@@ -3,15 +3,15 @@
 import pytest
 
 from corral.domain.attempt import Attempt, Cause, Exit
-from corral.domain.facts import Phase
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from corral.domain.ids import AttemptNumber
 from corral.domain.job import Retry
-from corral.domain.moves import JobState
-from corral.domain.signals import FULL, SignalKind
-from corral.health.rules import HealthRules
-from corral.reconcile.ends import CLOCKS_SECONDS
-from corral.reconcile.settling import SETTLES_SECONDS
+from corral.domain.job_states import JobState
+from corral.domain.node_signal import FULL, SignalKind
+from corral.domain.observed_state import Phase
+from corral.health.health_policy import HealthRules
+from corral.reconcile.await_node_faults import SETTLES_SECONDS
+from corral.reconcile.latest_end import CLOCKS_SECONDS
 from tests.worlds import Cluster, gang, node
 
 ABORTED = Exit(signal=6)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from corral.domain.facts import Facts, NodeFacts
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.node import MOST_PARTS, Node
-from corral.domain.part import part_of
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import Facts, NodeFacts
+from corral.domain.pilot import part_of
 from corral.domain.resources import Inventory
-from corral.domain.signals import Signal, SignalKind
 from corral.domain.world import World
 from corral.reconcile import Now, reconcile
 

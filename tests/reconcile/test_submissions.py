@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from corral.domain.ids import Sequence
 from corral.domain.job import JobSpec
-from corral.domain.moves import JobState
-from corral.domain.wishes import Resume, Submit, Wish
-from corral.reconcile.grant import arrays_of, ids_of
+from corral.domain.job_states import JobState
+from corral.domain.requests import Resume, Submit, Wish
+from corral.reconcile.apply_requests import arrays_of, ids_of
 from tests.worlds import ALICE, Cluster, gang, node
 
 

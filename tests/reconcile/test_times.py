@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.intake import check_asked, plan
-from corral.control.reasons import reason_held
+from corral.control.job_reasons import reason_held
+from corral.control.request_checks import check_asked, plan
 from corral.domain.attempt import Cause, Exit, Receipt
+from corral.domain.desired_state import Notice, Version
 from corral.domain.errors import Conflict
-from corral.domain.facts import Phase
 from corral.domain.ids import JobId
 from corral.domain.job import After, JobSpec, On
-from corral.domain.moment import Moment, Warn
-from corral.domain.moves import JobState
-from corral.domain.wanted import Notice, Version
-from corral.domain.wishes import Cancel, Resume, Suspend
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Phase
+from corral.domain.requests import Cancel, Resume, Suspend
+from corral.domain.time_point import Moment, Warn
 from corral.reconcile import Now, wanted_of
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 

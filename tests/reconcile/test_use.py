@@ -9,16 +9,16 @@ import pytest
 from corral.domain.attempt import Exit, SeatState
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import AttemptNumber, JobId, QueueName
-from corral.domain.moves import JobState
-from corral.domain.place import PlaceRule
+from corral.domain.job_states import JobState
+from corral.domain.placement_constraints import PlaceRule
 from corral.domain.queue import ANY_TYPE, Budget, Queue
-from corral.domain.wishes import SetQueues
+from corral.domain.requests import SetQueues
 from corral.domain.world import Changes, Event
 from corral.health.liveness import BOUND_SECONDS
-from corral.reconcile.draft import Draft, Now
-from corral.reconcile.use import held_now, standing_of
-from corral.schedule.share import accrued_seconds, decayed
-from corral.store.memory import MemoryStore
+from corral.reconcile.changeset import Draft, Now
+from corral.reconcile.usage import held_now, standing_of
+from corral.schedule.quota.fair_share import accrued_seconds, decayed
+from corral.store.memory_store import MemoryStore
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 CLEAN = Exit(code=0, at=1.0)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from corral.replay import Workload
-from corral.replay.replay import Event
+from corral.replay.array_replay import Event
 
 STARTED, PREEMPTED, ENDED, PROMISED, FAILED = 0, 1, 2, 3, 4
 NEAR = 1e-6

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from corral.control import Control
-from corral.control.serving import ServingClock
+from corral.control.head_clocks import ServingClock
 from corral.domain.attempt import Exit, Save
-from corral.domain.facts import AttemptKey, NodeFacts, Phase, Progress, Seen
+from corral.domain.desired_state import Launch, Wanted
 from corral.domain.ids import JobId, NodeId, QueueName, UserName, job_id
 from corral.domain.job import JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.node import Node, NodeKind
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Progress, Seen
 from corral.domain.queue import QueueTree
+from corral.domain.requests import SetQueues, Submit
 from corral.domain.resources import Resources
-from corral.domain.wanted import Launch, Wanted
-from corral.domain.wishes import SetQueues, Submit
-from corral.replay.present import Terms
-from corral.schedule.debts import changes_at
+from corral.replay.snapshot import Terms
 from corral.schedule.decide import PATIENCE_SECONDS
-from corral.store.memory import MemoryStore
+from corral.schedule.quota.borrowing import changes_at
+from corral.store.memory_store import MemoryStore
 from tests.worlds import ALICE, SAVING
 
 T0 = 1_000_000.0

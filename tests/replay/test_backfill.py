@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from corral.replay import Workload, metrics_of, replay
-from corral.replay.replay import Event
+from corral.replay.array_replay import Event
 from corral.schedule.columns.order import POLICIES
 from tests.replay.checker import Books, check
 from tests.replay.workloads import NODES, workloads

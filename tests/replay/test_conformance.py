@@ -1,7 +1,7 @@
 """One day through the live path and through the fast path: the same decisions, to the GPU.
 
 The live path is the real control with its store, its loop and its records; the fast path is
-`replay.live`, which start intervals and the simulator with queues go through.
+`replay.live_replay`, which start intervals and the simulator with queues go through.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,17 +17,17 @@ from corral.domain.job import DEFAULT_QUEUE, JobSpec
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue, QueueTree, whole_tree
 from corral.domain.resources import Gpu, Inventory, Shape
-from corral.reconcile.ends import holds_seconds
+from corral.reconcile.latest_end import holds_seconds
 from corral.replay import Workload, replay
-from corral.replay.live import Play
-from corral.replay.present import Coming, Happened, Kind, Present, Terms
-from corral.replay.queued import replay_queued
-from corral.replay.replay import Event
-from corral.replay.world import BEGAN_ON
+from corral.replay.array_replay import Event
+from corral.replay.array_world import BEGAN_ON
+from corral.replay.live_replay import Play
+from corral.replay.queue_replay import replay_queued
+from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
 from corral.schedule import Waiting
 from corral.schedule.columns.order import POLICIES
 from corral.schedule.decide import PATIENCE_SECONDS
-from corral.schedule.learned import Lessons
+from corral.schedule.prediction.runtime_model import Lessons
 from tests.replay.live_head import Decided, Row, decided_live
 
 DAY_SECONDS = 86_400

@@ -6,17 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.replay.dice import roll
+from corral.replay.array_replay import state_of_workload, world_of
+from corral.replay.array_world import (
+    NOW,
+    SUBMITTED,
+    World,
+    advance_to,
+    advance_until_started,
+    log_of,
+)
 from corral.replay.forecast import Arrivals, clone, draw_seconds, present_of, waits
-from corral.replay.replay import state_of_workload, world_of
+from corral.replay.rng import roll
 from corral.replay.workload import Workload
-from corral.replay.world import NOW, SUBMITTED, World, advance_to, advance_until_started, log_of
-from corral.schedule.columns.backlog import WAITING
-from corral.schedule.columns.history import history_of, learn_end, relearn
+from corral.schedule.arrays.compiled import column
+from corral.schedule.arrays.hazard import LEVELS
+from corral.schedule.columns.job_groups import WAITING
 from corral.schedule.columns.order import DEFAULT, POLICIES, Named
+from corral.schedule.columns.runtime_model import history_of, learn_end, relearn
 from corral.schedule.columns.state import State
-from corral.schedule.compiled import column
-from corral.schedule.hazard import LEVELS
 from tests.replay.workloads import NODES, workloads
 
 LOG = log_of(gpus=0, is_kept=False)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.forecast import FEW
-from corral.replay.interval import (
+from corral.domain.run_history import FEW
+from corral.replay.conformal_interval import (
     KEPT,
     MISS,
     Interval,

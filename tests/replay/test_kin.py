@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.forecast import Ran
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.resources import Resources, Shape
-from corral.replay.dice import dice_of, roll
-from corral.replay.kin import KEPT, LONGEST_SECONDS, Kin
+from corral.domain.run_history import Ran
+from corral.replay.rng import dice_of, roll
+from corral.replay.runtime_history import KEPT, LONGEST_SECONDS, Kin
 
 ANN = UserName("ann")
 KIND = (ANN, "train", 1000)

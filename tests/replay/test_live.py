@@ -13,11 +13,11 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
-from corral.replay.live import Play
-from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
+from corral.replay.live_replay import Play
+from corral.replay.snapshot import Coming, Happened, Holder, Kind, Present, Terms
 from corral.schedule import NodeRoom, Waiting
-from corral.schedule.share import Amounts
-from corral.schedule.standing import Standing
+from corral.schedule.quota.balances import Standing
+from corral.schedule.quota.fair_share import Amounts
 from tests.worlds import node
 
 NODES = (node("n1", 4), node("n2", 4))

@@ -9,12 +9,12 @@ from corral.domain.ids import QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Budget, Policy, Queue, whole_tree
 from corral.replay import Failures, Workload, metrics_of, replay
-from corral.replay.queued import replay_queued, shape_of
-from corral.replay.replay import Event
-from corral.replay.spending import Spending
+from corral.replay.array_replay import Event
+from corral.replay.budget_spending import Spending
+from corral.replay.queue_replay import replay_queued, shape_of
 from corral.schedule.columns.order import POLICIES
-from corral.schedule.share import Amounts
-from corral.schedule.standing import Holding
+from corral.schedule.quota.balances import Holding
+from corral.schedule.quota.fair_share import Amounts
 from tests.replay.checker import check, longest_wait, mean_completion, mean_slowdown
 from tests.replay.workloads import workloads
 

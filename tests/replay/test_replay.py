@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.replay import Failures, Workload, largest_gang, metrics_of, replay
-from corral.replay.replay import Event, world_of
+from corral.replay.array_replay import Event, world_of
 from corral.schedule.columns.order import DEFAULT, POLICIES, Named
 from tests.replay.checker import check, longest_wait, mean_completion, mean_slowdown
 from tests.replay.workloads import NODES, workloads
@@ -133,7 +133,7 @@ import sys
 if sys.argv[1] == "plain":
     sys.modules["numba"] = None
 from corral.replay import Workload, replay
-from corral.schedule.compiled import IS_COMPILED
+from corral.schedule.arrays.compiled import IS_COMPILED
 from corral.schedule.columns.order import POLICIES
 import hashlib, random
 assert IS_COMPILED == (sys.argv[1] == "compiled")

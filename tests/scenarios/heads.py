@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from corral.boot.start import head_runs, node_processes
+from corral.boot.start_head import head_runs, node_processes
 from corral.domain.errors import Trouble
 from tests.scenarios.house import House, until
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import corral
 from corral.boot.settings import ClusterDir
-from corral.boot.start import head_runs, node_processes
+from corral.boot.start_head import head_runs, node_processes
 from corral.engines.local.processes import Process
 from corral.wire import api
 from tests.patience import PATIENCE_SECONDS

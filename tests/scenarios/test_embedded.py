@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from corral.boot.start import head_runs, node_processes
+from corral.boot.start_head import head_runs, node_processes
 from tests.scenarios.house import House, house, wait_in_shell
 
 REFUSED = {"more than there is": ["--gpus", "99"], "a queue that is not": ["--queue", "nobody"]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from corral.boot.start import head_runs, node_processes
+from corral.boot.start_head import head_runs, node_processes
 from tests.patience import own_loopback
 from tests.scenarios.house import House, house, until, wait_in_shell
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot.ssh import REQUIREMENTS
-from corral.boot.wheel import own_wheel
+from corral.boot.own_wheel import own_wheel
+from corral.boot.ssh_hosts import REQUIREMENTS
 from tests.scenarios.house import CORRAL
 from tests.scenarios.machines import Machines, machines
 from tests.sshd import key, need_sshd, sshd

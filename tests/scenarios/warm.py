@@ -28,13 +28,13 @@ from typing import Any
 MOST_BYTES = 1 << 20  # of an order
 LOADED = (
     "corral.cli.main",
-    "corral.boot.start",
-    "corral.cli.common",
-    "corral.cli.output",
-    "corral.client.sync",
+    "corral.boot.start_head",
+    "corral.cli.head_options",
+    "corral.cli.printing",
+    "corral.client.client",
     "corral.wire.api",
     "corral.wire.queue_answers",
-    "corral.wire.document",
+    "corral.wire.yaml_document",
     "corral.wire.reports",
     "httpx2",
     "rich.console",

@@ -11,8 +11,8 @@ from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.schedule import Decision, Ending, Fleet, NodeRoom, Promise, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
-from corral.schedule.limits import holding_of
-from corral.schedule.standing import Holding, Standing
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.limits import holding_of
 
 LATEST: Final = 1e6  # seconds; a day that is not over by then never will be
 

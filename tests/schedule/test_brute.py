@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
-from corral.domain.place import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import Constraint, Level, Mode, PlaceRule, Topology
 from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Running, Waiting, decide
-from corral.schedule.limits import holding_of
-from corral.schedule.rights import Rights
-from corral.schedule.search import Candidate, Cost
-from corral.schedule.standing import Standing
+from corral.schedule.preemption.rights import Rights
+from corral.schedule.preemption.victim_search import Candidate, Cost
+from corral.schedule.quota.balances import Standing
+from corral.schedule.quota.limits import holding_of
 from tests.schedule.test_queues import ANN
 from tests.schedule.test_queues import gang as gang_of
 from tests.schedule.test_victims import one_gang

@@ -13,14 +13,14 @@ from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Policy, Preempt, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
-from corral.replay.live import Play
-from corral.replay.present import Coming, Happened, Kind, Present, Terms
-from corral.schedule.buying import MARGIN, Buying, price_of
-from corral.schedule.keys import Keys, weight_of
-from corral.schedule.learned import Class, Ended, Learned, Lessons
+from corral.replay.live_replay import Play
+from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
+from corral.schedule.order.priority_key import Keys, weight_of
+from corral.schedule.prediction.runtime_model import Class, Ended, Learned, Lessons
+from corral.schedule.preemption.by_service import MARGIN, Buying, price_of
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.fair_share import Amounts
 from corral.schedule.running import Running
-from corral.schedule.share import Amounts
-from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Waiting
 from tests.schedule import test_line as lines
 from tests.simulate.mutant import Mutant
@@ -46,10 +46,18 @@ def waits(**more: object) -> Waiting:
 def runs(**more: object) -> Running:
     seat = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=1000)
     plain = Running(
-        job=JobId("j1"), queue=DEFAULT_QUEUE, user=ANN, priority=0, seats=(seat,), started=0.0,
-        guard_over=True, lost_gpu_seconds=500.0, restart_seconds=60.0, can_save=True,
+        job=JobId("j1"),
+        queue=DEFAULT_QUEUE,
+        user=ANN,
+        priority=0,
+        seats=(seat,),
+        started=0.0,
+        guard_over=True,
+        lost_gpu_seconds=500.0,
+        restart_seconds=60.0,
+        can_save=True,
         serves_since=NOW - 2 * HOUR,
-    )  # fmt: skip
+    )
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
@@ -129,32 +137,41 @@ def comings(draw: st.DrawFn) -> list[Coming]:
     rows = draw(
         st.lists(
             st.tuples(
-                st.integers(0, 20_000), st.sampled_from([1, 1, 2, 4]),
-                st.sampled_from([20.0, 100.0, 20_000.0]), st.sampled_from([ANN, ANN, BOB]),
+                st.integers(0, 20_000),
+                st.sampled_from([1, 1, 2, 4]),
+                st.sampled_from([20.0, 100.0, 20_000.0]),
+                st.sampled_from([ANN, ANN, BOB]),
             ),
             min_size=10,
             max_size=40,
         )
-    )  # fmt: skip
+    )
     return [
         Coming(
             float(at),
             Waiting(
-                job=JobId(f"j{number}"), priority=0, order=(number, 0), user=user,
+                job=JobId(f"j{number}"),
+                priority=0,
+                order=(number, 0),
+                user=user,
                 shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
             ),
             seconds,
         )
         for number, (at, gpus, seconds, user) in enumerate(sorted(rows, key=lambda row: row[0]))
-    ]  # fmt: skip
+    ]
 
 
 def play(coming: list[Coming], restart_seconds: float) -> list[Happened]:
     told: list[Happened] = []
     Play(
-        Present(now=0.0, nodes=NODES, tree=TREE), {}, coming,
-        terms=Terms(restart_seconds=restart_seconds), hear=told.append, lessons=Lessons(),
-    ).run()  # fmt: skip
+        Present(now=0.0, nodes=NODES, tree=TREE),
+        {},
+        coming,
+        terms=Terms(restart_seconds=restart_seconds),
+        hear=told.append,
+        lessons=Lessons(),
+    ).run()
     return told
 
 
@@ -185,13 +202,16 @@ def test_a_long_job_gives_way_to_short_ones_and_all_are_done() -> None:
         Coming(
             at,
             Waiting(
-                job=JobId(f"j{number}"), priority=0, order=(number, 0), user=ANN,
+                job=JobId(f"j{number}"),
+                priority=0,
+                order=(number, 0),
+                user=ANN,
                 shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
             ),
             seconds,
         )
         for number, (at, gpus, seconds) in enumerate([*long, *short])
-    ]  # fmt: skip
+    ]
     told = play(coming, 10.0)
     stopped = [one for one in told if one.kind == Kind.PREEMPTED]
     assert {one.job for one in stopped} <= {"j0", "j1"}
@@ -208,54 +228,183 @@ def each_refused() -> None:
 
 
 MUTANTS = [
-    (Mutant("nobody pays", "schedule.buying:Buying.has_paid", ">= price_gpu_seconds", ">= 0.0", ""),
-     test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus),
-    (Mutant("any better key will do", "schedule.buying:Buying.may_take", "* MARGIN", "",
-            ""), test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("a restart costs nothing", "schedule.buying:Buying.worth", "- back", "", ""),
-     test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("who comes back takes as if he were new", "schedule.buying:Buying.offer",
-            "+ back", "", ""),
-     test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("the guard does not hold", "schedule.buying:Buying.is_for_sale",
-            "or not victim.guard_over", "", ""), each_refused),
-    (Mutant("every priority is one", "schedule.buying:Buying.may_take",
-            "victim.priority != gang.priority", "False", ""),
-     each_refused),
-    (Mutant("who has had less gives way", "schedule.buying:Buying.has_had_less",
-            "gang.user == victim.user", "True", ""), each_refused),
-    (Mutant("who cannot save gives way", "schedule.buying:Buying.is_for_sale",
-            "victim.can_save or self._rule(victim.queue) == Preempt.ANY", "True", ""),
-     each_refused),
-    (Mutant("every queue sells", "schedule.buying:Buying.may_buy",
-            "self._rule(queue) != Preempt.NEVER", "True", ""),
-     test_the_queue_says_whether_and_from_whom),
-    (Mutant("every policy sells", "schedule.buying:Buying.may_buy",
-            "self.keys.policy(queue).goes_by_service", "True", ""),
-     test_the_queue_says_whether_and_from_whom),
-    (Mutant("nobody gives way by service", "schedule.victims:Victims._bought",
-            "buying is None or", "True or", ""),
-     test_a_long_job_gives_way_to_short_ones_and_all_are_done),
-    (Mutant("service counts for nothing in a line", "schedule.line:_Run.key",
-            "self.rank", "0.0", ""),
-     lines.test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age),
-    (Mutant("nobody is ever old", "schedule.line:Line._find_elders", "waited >= ELDER_SECONDS",
-            "False", ""),
-     lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first),
-    (Mutant("the newest wait alone makes old", "schedule.waiting:Waiting.waited_by",
-            "self.waited_seconds + ", "", ""),
-     lines.test_all_waits_of_a_gang_count_together),
-    (Mutant("each line is lent all of it", "schedule.line:Line._find_elders", "taken +=", "_ =",
-            ""),
-     lines.test_who_has_waited_longest_of_all_lines_comes_first_to_what_is_lent),
-    (Mutant("all of the cluster is lent to age", "schedule.elder:lent_to", "MOST", "1.0", ""),
-     lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half),
-    (Mutant("the wait does not count in what is lent", "schedule.elder:lent_to",
-            "(waited_seconds / SCALE_SECONDS) ** 2", "MOST", ""),
-     lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half),
-    (Mutant("the old go first one and all", "schedule.line:_Run.key", "and self.at == 0", "", ""),
-     lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first),
-]  # fmt: skip
+    (
+        Mutant(
+            "nobody pays",
+            "schedule.preemption.by_service:Buying.has_paid",
+            ">= price_gpu_seconds",
+            ">= 0.0",
+            "",
+        ),
+        test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus,
+    ),
+    (
+        Mutant(
+            "any better key will do",
+            "schedule.preemption.by_service:Buying.may_take",
+            "* MARGIN",
+            "",
+            "",
+        ),
+        test_it_is_better_by_the_margin_and_by_both_restarts,
+    ),
+    (
+        Mutant(
+            "a restart costs nothing",
+            "schedule.preemption.by_service:Buying.worth",
+            "- back",
+            "",
+            "",
+        ),
+        test_it_is_better_by_the_margin_and_by_both_restarts,
+    ),
+    (
+        Mutant(
+            "who comes back takes as if he were new",
+            "schedule.preemption.by_service:Buying.offer",
+            "+ back",
+            "",
+            "",
+        ),
+        test_it_is_better_by_the_margin_and_by_both_restarts,
+    ),
+    (
+        Mutant(
+            "the guard does not hold",
+            "schedule.preemption.by_service:Buying.is_for_sale",
+            "or not victim.guard_over",
+            "",
+            "",
+        ),
+        each_refused,
+    ),
+    (
+        Mutant(
+            "every priority is one",
+            "schedule.preemption.by_service:Buying.may_take",
+            "victim.priority != gang.priority",
+            "False",
+            "",
+        ),
+        each_refused,
+    ),
+    (
+        Mutant(
+            "who has had less gives way",
+            "schedule.preemption.by_service:Buying.has_had_less",
+            "gang.user == victim.user",
+            "True",
+            "",
+        ),
+        each_refused,
+    ),
+    (
+        Mutant(
+            "who cannot save gives way",
+            "schedule.preemption.by_service:Buying.is_for_sale",
+            "victim.can_save or self._rule(victim.queue) == Preempt.ANY",
+            "True",
+            "",
+        ),
+        each_refused,
+    ),
+    (
+        Mutant(
+            "every queue sells",
+            "schedule.preemption.by_service:Buying.may_buy",
+            "self._rule(queue) != Preempt.NEVER",
+            "True",
+            "",
+        ),
+        test_the_queue_says_whether_and_from_whom,
+    ),
+    (
+        Mutant(
+            "every policy sells",
+            "schedule.preemption.by_service:Buying.may_buy",
+            "self.keys.policy(queue).goes_by_service",
+            "True",
+            "",
+        ),
+        test_the_queue_says_whether_and_from_whom,
+    ),
+    (
+        Mutant(
+            "nobody gives way by service",
+            "schedule.preemption.victims:Victims._bought",
+            "buying is None or",
+            "True or",
+            "",
+        ),
+        test_a_long_job_gives_way_to_short_ones_and_all_are_done,
+    ),
+    (
+        Mutant(
+            "service counts for nothing in a line",
+            "schedule.order.queue_order:_Run.key",
+            "self.rank",
+            "0.0",
+            "",
+        ),
+        lines.test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age,
+    ),
+    (
+        Mutant(
+            "nobody is ever old",
+            "schedule.order.queue_order:Line._find_elders",
+            "waited >= ELDER_SECONDS",
+            "False",
+            "",
+        ),
+        lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first,
+    ),
+    (
+        Mutant(
+            "the newest wait alone makes old",
+            "schedule.waiting:Waiting.waited_by",
+            "self.waited_seconds + ",
+            "",
+            "",
+        ),
+        lines.test_all_waits_of_a_gang_count_together,
+    ),
+    (
+        Mutant(
+            "each line is lent all of it",
+            "schedule.order.queue_order:Line._find_elders",
+            "taken +=",
+            "_ =",
+            "",
+        ),
+        lines.test_who_has_waited_longest_of_all_lines_comes_first_to_what_is_lent,
+    ),
+    (
+        Mutant(
+            "all of the cluster is lent to age", "schedule.order.aging:lent_to", "MOST", "1.0", ""
+        ),
+        lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half,
+    ),
+    (
+        Mutant(
+            "the wait does not count in what is lent",
+            "schedule.order.aging:lent_to",
+            "(waited_seconds / SCALE_SECONDS) ** 2",
+            "MOST",
+            "",
+        ),
+        lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half,
+    ),
+    (
+        Mutant(
+            "the old go first one and all",
+            "schedule.order.queue_order:_Run.key",
+            "and self.at == 0",
+            "",
+            "",
+        ),
+        lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first,
+    ),
+]
 
 
 @pytest.mark.parametrize(("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS])

@@ -11,16 +11,16 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
-from corral.domain.use import PreemptWhy
-from corral.replay.live import Play
-from corral.replay.present import Coming, Happened, Kind, Present, Terms
+from corral.domain.usage import PreemptWhy
+from corral.replay.live_replay import Play
+from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
 from corral.schedule import Decision, Fleet, Groups, NodeRoom, decide
-from corral.schedule.keys import Keys
-from corral.schedule.learned import Class, Ended, Learned, Lessons
-from corral.schedule.line import Line
+from corral.schedule.order.priority_key import Keys
+from corral.schedule.order.queue_order import Line
+from corral.schedule.prediction.runtime_model import Class, Ended, Learned, Lessons
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.fair_share import Amounts
 from corral.schedule.running import Running
-from corral.schedule.share import Amounts
-from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Waiting
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants import breed
@@ -47,19 +47,32 @@ def tree(policy: Policy = Policy.SERVICE, *, own: int = 2) -> QueueTree:
 def waits(job: str, queue: QueueName, **more: object) -> Waiting:
     shapes = (Shape(nodes=1, resources=Resources(gpu_millis=1000)),)
     plain = Waiting(
-        job=JobId(job), shapes=shapes, priority=0, order=(int(job[1:]), 0), since=NOW - HOUR,
-        queue=queue, user=BOB,
-    )  # fmt: skip
+        job=JobId(job),
+        shapes=shapes,
+        priority=0,
+        order=(int(job[1:]), 0),
+        since=NOW - HOUR,
+        queue=queue,
+        user=BOB,
+    )
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
 def runs(job: str, queue: QueueName, gpu: int, **more: object) -> Running:
     seat = Seat(node=NodeId("n1"), gpus=(gpu,), gpu_millis=1000)
     plain = Running(
-        job=JobId(job), queue=queue, user=ANN, priority=0, seats=(seat,), started=0.0,
-        guard_over=True, lost_gpu_seconds=0.0, restart_seconds=60.0, can_save=True,
+        job=JobId(job),
+        queue=queue,
+        user=ANN,
+        priority=0,
+        seats=(seat,),
+        started=0.0,
+        guard_over=True,
+        lost_gpu_seconds=0.0,
+        restart_seconds=60.0,
+        can_save=True,
         serves_since=NOW - 2 * HOUR,
-    )  # fmt: skip
+    )
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
@@ -74,9 +87,14 @@ def decided(
         room.take(one.seats[0], kin="", apart_from=())
         standing.take(Holding(queue=one.queue, user=one.user, gpu_millis=((ANY_TYPE, 1000),)))
     return decide(
-        [room], Groups(waiting), fleet=Fleet([there]), now=NOW, standing=standing,
-        learned=LEARNED, running=lambda: running,
-    )  # fmt: skip
+        [room],
+        Groups(waiting),
+        fleet=Fleet([there]),
+        now=NOW,
+        standing=standing,
+        learned=LEARNED,
+        running=lambda: running,
+    )
 
 
 def stopped(found: Decision) -> set[tuple[str, PreemptWhy]]:
@@ -176,21 +194,28 @@ def test_ones_own_goes_first_then_service_over_all_queues_and_users() -> None:
 @st.composite
 def comings(draw: st.DrawFn) -> list[Coming]:
     rows = st.tuples(
-        st.integers(0, 4000), st.sampled_from([1, 1, 2, 4]), st.sampled_from([5.0, 90.0, 5000.0]),
-        st.sampled_from([A, B, C]), st.sampled_from([ANN, BOB]),
-    )  # fmt: skip
+        st.integers(0, 4000),
+        st.sampled_from([1, 1, 2, 4]),
+        st.sampled_from([5.0, 90.0, 5000.0]),
+        st.sampled_from([A, B, C]),
+        st.sampled_from([ANN, BOB]),
+    )
     rows_of = sorted(draw(st.lists(rows, max_size=25)), key=lambda row: row[0])
     return [
         Coming(
             float(at),
             Waiting(
-                job=JobId(f"j{number}"), priority=0, order=(number, 0), queue=queue, user=user,
+                job=JobId(f"j{number}"),
+                priority=0,
+                order=(number, 0),
+                queue=queue,
+                user=user,
                 shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
             ),
             seconds,
         )
         for number, (at, gpus, seconds, queue, user) in enumerate(rows_of)
-    ]  # fmt: skip
+    ]
 
 
 @settings(max_examples=30, deadline=None)
@@ -200,9 +225,13 @@ def test_all_end_and_a_queue_has_its_own_within_a_guard(coming: list[Coming]) ->
     ones = [one._replace(gang=replace(one.gang, shapes=waits("j0", A).shapes)) for one in coming]
     below, told = tree(own=1), list[Happened]()
     Play(
-        Present(now=0.0, nodes=[node("n1", gpus=3)], tree=below), {}, ones,
-        terms=Terms(restart_seconds=10.0), hear=told.append, lessons=Lessons(),
-    ).run()  # fmt: skip
+        Present(now=0.0, nodes=[node("n1", gpus=3)], tree=below),
+        {},
+        ones,
+        terms=Terms(restart_seconds=10.0),
+        hear=told.append,
+        lessons=Lessons(),
+    ).run()
     assert sum(one.kind == Kind.ENDED for one in told) == len(ones)
     queue_of = {one.gang.job: one.gang.queue for one in ones}
     for queue in (A, B, C):
@@ -237,28 +266,87 @@ def each_deal() -> None:
 
 
 MUTANTS = [
-    (Mutant("a queue's own is for sale", "schedule.buying:Buying.deals",
-            "self.standing.borrowed_millis(parted) > 0", "True", ""), each_deal),
-    (Mutant("who owes keeps its own", "schedule.buying:Buying.deals",
-            "parted in self.standing.owing or", "", ""),
-     test_who_owes_sells_its_own_and_gives_it_back),
-    (Mutant("nobody takes back from who owes", "schedule.standing:Standing.gives_back",
-            "queue in self.owing or", "", ""),
-     test_who_owes_sells_its_own_and_gives_it_back),
-    (Mutant("who owes takes its own back", "schedule.rights:Rights._borrows",
-            "mine[parts] in standing.owing or", "", ""),
-     test_who_owes_takes_nothing_back_until_it_has_paid),
-    (Mutant("nothing borrowed is for sale", "schedule.buying:Buying.deals",
-            "parted is None", "True", ""), each_deal),
-    (Mutant("every queue sells to every other", "domain.queue:QueueTree.sharing_service",
-            "return (name,)", "return tuple(self.by_name)", ""), each_deal),
-    (Mutant("a queue's own comes from whoever began last", "schedule.victims:Victims._by_right",
-            "self._orders_by_service(gang, able)", "False", ""),
-     test_a_queue_takes_its_own_back_from_whoever_is_about_to_get_least_done),
-    (Mutant("past use goes on to decide", "schedule.line:Line._below",
-            "above.by_service or rules == Policy.SERVICE", "False", ""),
-     test_ones_own_goes_first_then_service_over_all_queues_and_users),
-]  # fmt: skip
+    (
+        Mutant(
+            "a queue's own is for sale",
+            "schedule.preemption.by_service:Buying.deals",
+            "self.standing.borrowed_millis(parted) > 0",
+            "True",
+            "",
+        ),
+        each_deal,
+    ),
+    (
+        Mutant(
+            "who owes keeps its own",
+            "schedule.preemption.by_service:Buying.deals",
+            "parted in self.standing.owing or",
+            "",
+            "",
+        ),
+        test_who_owes_sells_its_own_and_gives_it_back,
+    ),
+    (
+        Mutant(
+            "nobody takes back from who owes",
+            "schedule.quota.balances:Standing.gives_back",
+            "queue in self.owing or",
+            "",
+            "",
+        ),
+        test_who_owes_sells_its_own_and_gives_it_back,
+    ),
+    (
+        Mutant(
+            "who owes takes its own back",
+            "schedule.preemption.rights:Rights._borrows",
+            "mine[parts] in standing.owing or",
+            "",
+            "",
+        ),
+        test_who_owes_takes_nothing_back_until_it_has_paid,
+    ),
+    (
+        Mutant(
+            "nothing borrowed is for sale",
+            "schedule.preemption.by_service:Buying.deals",
+            "parted is None",
+            "True",
+            "",
+        ),
+        each_deal,
+    ),
+    (
+        Mutant(
+            "every queue sells to every other",
+            "domain.queue:QueueTree.sharing_service",
+            "return (name,)",
+            "return tuple(self.by_name)",
+            "",
+        ),
+        each_deal,
+    ),
+    (
+        Mutant(
+            "a queue's own comes from whoever began last",
+            "schedule.preemption.victims:Victims._by_right",
+            "self._orders_by_service(gang, able)",
+            "False",
+            "",
+        ),
+        test_a_queue_takes_its_own_back_from_whoever_is_about_to_get_least_done,
+    ),
+    (
+        Mutant(
+            "past use goes on to decide",
+            "schedule.order.queue_order:Line._below",
+            "above.by_service or rules == Policy.SERVICE",
+            "False",
+            "",
+        ),
+        test_ones_own_goes_first_then_service_over_all_queues_and_users,
+    ),
+]
 
 
 @pytest.mark.parametrize(("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS])

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 from random import Random
 
-from corral.schedule.cluster import NodeRow, cluster_of, give
-from corral.schedule.compiled import IS_COMPILED
-from corral.schedule.fragment import new_demand
-from corral.schedule.seat import Ask
+from corral.schedule.arrays.cluster import NodeRow, cluster_of, give
+from corral.schedule.arrays.compiled import IS_COMPILED
+from corral.schedule.arrays.fit import Ask
+from corral.schedule.arrays.fragmentation import new_demand
 from tests.schedule.columns.places import Taken, put
 
 
@@ -62,8 +62,8 @@ def test_compiled_and_plain_decide_the_same() -> None:
 
 def test_what_is_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
     told = (
-        "from corral.schedule.columns.ageing import protect\n"
-        "from corral.schedule.compiled import *\n"
+        "from corral.schedule.columns.aging import protect\n"
+        "from corral.schedule.arrays.compiled import *\n"
         "from corral.schedule.columns.locality import level_for, Patience\n"
         "print(must_compile(level_for)); level_for(1, 5.0, Patience(1.0, 2.0)); "
         "print(must_compile(level_for), must_compile(protect))"
@@ -80,7 +80,7 @@ def test_a_change_in_a_room_within_a_room_is_compiled_anew(tmp_path: Path) -> No
     inner.parent.mkdir(parents=True)
     for room in (inner.parent, inner.parents[1]):
         (room / "__init__.py").touch()
-    use = "from corral.schedule.compiled import compiled, must_compile\n"
+    use = "from corral.schedule.arrays.compiled import compiled, must_compile\n"
     (inner.parents[1] / "outer.py").write_text(
         f"{use}from outside.inside.inner import answer\n"
         "@compiled\ndef asked(by: int) -> int:\n    return answer(by)\n"
@@ -105,7 +105,7 @@ def test_what_is_kept_of_a_class_that_has_moved_is_compiled_anew(tmp_path: Path)
     room = tmp_path / "outside"
     room.mkdir()
     (room / "__init__.py").touch()
-    use = "from corral.schedule.compiled import compiled, must_compile\n"
+    use = "from corral.schedule.arrays.compiled import compiled, must_compile\n"
     told = (
         f"{use}from outside.outer import Two, asked; print(must_compile(asked), asked(Two(1, 2)))"
     )

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
-from corral.domain.use import Debt
+from corral.domain.usage import Debt
 from corral.schedule import Groups
-from corral.schedule import debts as rules
-from corral.schedule.debts import LEAST, Claim, changes_at, gpus_of, owing
-from corral.schedule.share import Amounts
-from corral.schedule.standing import Holding, Standing
+from corral.schedule.quota import borrowing as rules
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.borrowing import LEAST, Claim, changes_at, gpus_of, owing
+from corral.schedule.quota.fair_share import Amounts
 from corral.schedule.waiting import Waiting
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants import breed
@@ -155,22 +155,22 @@ def test_when_it_changes_who_owes_is_known_before(gpus: float, rate: int) -> Non
 
 
 MUTANTS = [
-    (Mutant("the due has no bound", "schedule.debts:_rate",
+    (Mutant("the due has no bound", "schedule.quota.borrowing:_rate",
             "min(claim.own, claim.held + claim.asked)", "claim.held + claim.asked", ""),
      test_a_queue_is_due_what_it_holds_and_asks_for_and_no_more_than_its_own),
-    (Mutant("what is asked for is not due", "schedule.debts:_rate",
+    (Mutant("what is asked for is not due", "schedule.quota.borrowing:_rate",
             "claim.held + claim.asked", "claim.held", ""),
      test_a_queue_is_due_what_it_holds_and_asks_for_and_no_more_than_its_own),
-    (Mutant("who owes is due what it asks for", "schedule.debts:_rate",
+    (Mutant("who owes is due what it asks for", "schedule.quota.borrowing:_rate",
             "claim.own if owes else", "", ""),
      test_who_owes_is_due_all_of_its_own_so_that_what_it_leaves_pays_back),
-    (Mutant("preemptible jobs ask", "schedule.debts:claims_of",
+    (Mutant("preemptible jobs ask", "schedule.quota.borrowing:claims_of",
             "if not gangs[0].preemptible:", "if True:", ""),
      test_preemptible_jobs_are_on_what_nobody_owns_and_owe_nothing),
-    (Mutant("what is stripped grows its debt", "schedule.debts:_rate",
+    (Mutant("what is stripped grows its debt", "schedule.quota.borrowing:_rate",
             "if not claim.own:", "if False:", ""),
      test_who_has_nothing_of_its_own_owes_nothing_more),
-    (Mutant("every row is written each time", "schedule.debts:counted",
+    (Mutant("every row is written each time", "schedule.quota.borrowing:counted",
             "rate == before.rate", "False", ""),
      test_what_goes_on_as_it_did_is_not_written_again),
 ]  # fmt: skip

@@ -9,10 +9,10 @@ from corral.domain.ids import JobId
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Preempt, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
-from corral.replay.live import Play
-from corral.replay.present import Coming, Happened, Kind, Present, Terms
-from corral.schedule.elder import ELDER_SECONDS, TURN_SECONDS
-from corral.schedule.learned import Lessons
+from corral.replay.live_replay import Play
+from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
+from corral.schedule.order.aging import ELDER_SECONDS, TURN_SECONDS
+from corral.schedule.prediction.runtime_model import Lessons
 from corral.schedule.waiting import Waiting
 from tests.worlds import node
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.schedule.fragment import (
+from corral.schedule.arrays.fragmentation import (
     CPU_PER_GPU,
     FADE_AFTER,
     LEVEL,

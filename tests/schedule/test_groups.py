@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, UserName
-from corral.domain.place import PlaceRule
+from corral.domain.placement_constraints import PlaceRule
 from corral.domain.resources import Resources, Shape
-from corral.schedule.groups import Groups
+from corral.schedule.job_groups import Groups
 from corral.schedule.waiting import Waiting
 
 ONE = (Shape(nodes=1, resources=Resources(gpu_millis=1000)),)

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.ids import QueueName, UserName
-from corral.schedule import hazard, kin
-from corral.schedule.columns.history import history_of, learn_end, relearn
-from corral.schedule.columns.predict import enter_kin, kin_of, learn_seconds, predicted_seconds
-from corral.schedule.hazard import LEVELS, edges
-from corral.schedule.learned import Class, Ended, Learned, level_of
+from corral.schedule.arrays import hazard
+from corral.schedule.arrays.hazard import LEVELS, edges
+from corral.schedule.columns.prediction import enter_kin, kin_of, learn_seconds, predicted_seconds
+from corral.schedule.columns.runtime_model import history_of, learn_end, relearn
+from corral.schedule.prediction import similar_jobs
+from corral.schedule.prediction.runtime_model import Class, Ended, Learned, level_of
 
 ANN, BOB = UserName("ann"), UserName("bob")
 CLASSES = [Class(QueueName(name), millis) for name in ("a", "b") for millis in (1000, 8000)]
@@ -93,5 +94,10 @@ def test_where_short_jobs_end_who_has_run_long_ranks_behind_a_new_one() -> None:
 
 
 def test_a_live_table_waits_for_no_compiler() -> None:
-    formulas = (hazard.overall_hazard, hazard.class_hazard, hazard.gittins_rank, kin.mean_after)
+    formulas = (
+        hazard.overall_hazard,
+        hazard.class_hazard,
+        hazard.gittins_rank,
+        similar_jobs.mean_after,
+    )
     assert {type(one) for one in formulas} == {FunctionType}

@@ -9,12 +9,12 @@ from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
-from corral.schedule.groups import Groups
-from corral.schedule.keys import Keys
-from corral.schedule.learned import Class, Ended, Learned
-from corral.schedule.line import Line
-from corral.schedule.share import Amounts
-from corral.schedule.standing import Holding, Standing
+from corral.schedule.job_groups import Groups
+from corral.schedule.order.priority_key import Keys
+from corral.schedule.order.queue_order import Line
+from corral.schedule.prediction.runtime_model import Class, Ended, Learned
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.fair_share import Amounts
 from corral.schedule.waiting import Waiting
 
 NAMES = ("default", "a", "b", "a1", "a2", "a21")

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
-from corral.domain.place import Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Fleet, NodeRoom, Waiting, decide
-from corral.schedule.cluster import NodeRow, cluster_of, take
-from corral.schedule.fragment import new_demand
-from corral.schedule.room import near
-from corral.schedule.seat import Ask, mask_of
+from corral.schedule.arrays.cluster import NodeRow, cluster_of, take
+from corral.schedule.arrays.fit import Ask, mask_of
+from corral.schedule.arrays.fragmentation import new_demand
+from corral.schedule.capacity.node_room import near
 from tests.worlds import node
 
 

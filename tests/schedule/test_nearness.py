@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId
 from corral.domain.node import Node
-from corral.domain.place import Level, Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import Level, Mode, PlaceRule, Topology
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
-from corral.schedule.cluster import ANYWHERE, POD, RACK
+from corral.schedule.arrays.cluster import ANYWHERE, POD, RACK
 from corral.schedule.columns.locality import Patience, level_for
-from corral.schedule.nearness import Nearness
-from corral.schedule.standing import Standing
+from corral.schedule.placement.locality import Nearness
+from corral.schedule.quota.balances import Standing
 from tests.worlds import node
 
 RACKS = ["a", "a", "b", "b", "c", "c"]

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
 from corral.domain.resources import Resources
-from corral.schedule.floor import Floor
-from corral.schedule.opened import Opened
-from corral.schedule.room import NodeRoom
+from corral.schedule.capacity.free_capacity import Floor
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.pass_view import Opened
 from tests.worlds import node
 
 TAKEN = st.lists(st.sampled_from([0, 1, 2]), max_size=4)  # GPUs, also one that is held already

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
-from corral.domain.place import (
+from corral.domain.placement_constraints import (
     Constraint,
     Level,
     Mode,
@@ -20,13 +20,13 @@ from corral.domain.place import (
 )
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
-from corral.schedule.cluster import NodeRow, cluster_of, share_millis
-from corral.schedule.columns.place import place
-from corral.schedule.fragment import new_demand
-from corral.schedule.gather import find_seats
-from corral.schedule.near import LEVELS, domain_of
-from corral.schedule.room import slices_for
-from corral.schedule.seat import Ask
+from corral.schedule.arrays.cluster import NodeRow, cluster_of, share_millis
+from corral.schedule.arrays.fit import Ask
+from corral.schedule.arrays.fragmentation import new_demand
+from corral.schedule.capacity.node_room import slices_for
+from corral.schedule.columns.placement import place
+from corral.schedule.placement.gang_placement import find_seats
+from corral.schedule.placement.topology import LEVELS, domain_of
 from tests.worlds import node
 
 PLACES = {"nvlink": "abc", "rack": "ab", "pod": "ab"}

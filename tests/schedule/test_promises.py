@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.place import Constraint, PlaceRule
+from corral.domain.placement_constraints import Constraint, PlaceRule
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Ending, Fleet, Waiting, decide
-from corral.schedule.ahead import SAME_SECONDS
+from corral.schedule.backfill.promise_swap import is_alike
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.decision import Reserved
-from corral.schedule.exchange import is_alike
-from corral.schedule.limits import holding_of
-from corral.schedule.standing import Holding, Standing
+from corral.schedule.placement.availability import SAME_SECONDS
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.limits import holding_of
 from tests.schedule.days import Come, Day
 from tests.worlds import node
 

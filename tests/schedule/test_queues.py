@@ -15,8 +15,9 @@ from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, faults, whol
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
 from corral.schedule.decision import Reserved
-from corral.schedule.quota import change, columns_of, refused_by
-from corral.schedule.share import (
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.entitlements import change, columns_of, refused_by
+from corral.schedule.quota.fair_share import (
     Amounts,
     accrued_seconds,
     constant_seconds,
@@ -24,7 +25,6 @@ from corral.schedule.share import (
     dominant,
     targets,
 )
-from corral.schedule.standing import Holding, Standing
 from tests.worlds import node
 
 NAMES = ["default", "a", "b", "c", "d"]

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
-from corral.domain.moment import moment_text
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Resources, Shape
+from corral.domain.time_point import moment_text
 from corral.schedule import Decision, Fleet, NodeRoom, Running, Waiting, decide
-from corral.schedule.limits import holding_of
-from corral.schedule.relocate import Movable, Movables, Relocated
-from corral.schedule.standing import Standing
+from corral.schedule.defragment import Movable, Movables, Relocated
+from corral.schedule.quota.balances import Standing
+from corral.schedule.quota.limits import holding_of
 from tests.worlds import node
 
 NODES = [node(f"n{place}", 4) for place in range(4)]

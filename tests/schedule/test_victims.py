@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, faults, whole_tree
-from corral.domain.use import PreemptWhy
+from corral.domain.usage import PreemptWhy
 from corral.schedule import Decision, Fleet, NodeRoom, Reserved, Running, Waiting, decide
-from corral.schedule.limits import holding_of
-from corral.schedule.standing import Standing
+from corral.schedule.quota.balances import Standing
+from corral.schedule.quota.limits import holding_of
 from tests.schedule.test_queues import ANN, gang
 from tests.worlds import node
 

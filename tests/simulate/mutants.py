@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.simulate.scene import Outcome, simulate
+from corral.simulate.scenario import Outcome, simulate
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants_giving import GIVING
 from tests.simulate.mutants_health import HEALTH
@@ -23,7 +23,7 @@ MOST_WORLDS = 400  # so many are looked at before a rule is called unguarded
 STORE = [
     Mutant(
         "a repeated submit makes another job",
-        "store.memory:MemoryStore.wish",
+        "store.memory_store:MemoryStore.wish",
         "if key is not None and (by, key) in self._keys:",
         "if False:",
         "I1",
@@ -31,7 +31,7 @@ STORE = [
     ),
     Mutant(
         "an old head goes on writing",
-        "store.memory:MemoryStore.commit",
+        "store.memory_store:MemoryStore.commit",
         "term != self._term",
         "False",
         "term",
@@ -39,7 +39,7 @@ STORE = [
     ),
     Mutant(
         "a new head goes on from the first attempt",
-        "store.memory:MemoryStore._load",
+        "store.memory_store:MemoryStore._load",
         "attempts[max(attempts)]",
         "attempts[min(attempts)]",
         "I10 I17",
@@ -50,7 +50,7 @@ STORE = [
 LEDGER = [
     Mutant(
         "what was out of reach is written down once more when it is let go",
-        "reconcile.ledger:_held",
+        "reconcile.accounting:_held",
         "before.charged or ",
         "",
         "ledger",
@@ -58,7 +58,7 @@ LEDGER = [
     ),
     Mutant(
         "what is let go is not written down",
-        "reconcile.loop:reconcile",
+        "reconcile.reconcile_pass:reconcile",
         "write_down(draft)",
         "pass",
         "ledger",
@@ -93,7 +93,7 @@ CONTROL = [
     ),
     Mutant(
         "the time before a head began counts as silence",
-        "control.serving:ServingClock.__init__",
+        "control.head_clocks:ServingClock.__init__",
         "self._seconds = 0.0",
         "self._seconds = 60.0",
         "I7",
@@ -101,7 +101,7 @@ CONTROL = [
     ),
     Mutant(
         "a pause of the head counts as silence",
-        "control.serving:ServingClock.read",
+        "control.head_clocks:ServingClock.read",
         "min(max(0.0, monotonic - self._at), LONGEST_GAP_SECONDS)",
         "max(0.0, monotonic - self._at)",
         "I7",
@@ -118,7 +118,7 @@ CONTROL = [
     ),
     Mutant(
         "words have no version of their own",
-        "control.book:Book.renewed",
+        "control.desired_versions:Book.renewed",
         "self._counter += 1",
         "pass",
         "I10",
@@ -126,7 +126,7 @@ CONTROL = [
     ),
     Mutant(
         "a takeover does not raise the term of its words",
-        "control.book:Book.renewed",
+        "control.desired_versions:Book.renewed",
         "Version(term=world.term, counter=self._counter)",
         "Version(term=1, counter=self._counter)",
         "I10",
@@ -188,7 +188,7 @@ RECONCILE = [
     ),
     Mutant(
         "GPUs of a replaced attempt return when nobody speaks of it",
-        "reconcile.stale:see_stale",
+        "reconcile.stale_allocations:see_stale",
         "if seen is not None and",
         "if seen is None or",
         "I8 I17",
@@ -196,7 +196,7 @@ RECONCILE = [
     ),
     Mutant(
         "GPUs of a replaced attempt never return",
-        "reconcile.stale:see_stale",
+        "reconcile.stale_allocations:see_stale",
         "draft.seat_to(allocation, SeatState.RELEASED)",
         "pass",
         "I10",
@@ -204,7 +204,7 @@ RECONCILE = [
     ),
     Mutant(
         "a failed gang is retried before its ranks are seen gone",
-        "reconcile.conclude:conclude",
+        "reconcile.attempt_end:conclude",
         "left <= {SeatState.UNREACHABLE}",
         "True",
         "I7 I2",
@@ -212,7 +212,7 @@ RECONCILE = [
     ),
     Mutant(
         "a job is called stopped while it may run",
-        "reconcile.conclude:conclude",
+        "reconcile.attempt_end:conclude",
         "job.state == JobState.STOPPING and not left",
         "job.state == JobState.STOPPING",
         "I7 I8 I2",
@@ -220,14 +220,14 @@ RECONCILE = [
     ),
     Mutant(
         "wishes are skipped after they were acknowledged",
-        "reconcile.grant:grant",
+        "reconcile.apply_requests:grant",
         "draft.granted = wish.sequence",
         "draft.granted = wish.sequence + 1",
         "I1 bug I10",
     ),
     Mutant(
         "a cancel is forgotten",
-        "reconcile.grant:_stop",
+        "reconcile.apply_requests:_stop",
         "if job is None:",
         "if job is None or why == StopWhy.CANCEL and job.state == 'RUNNING':",
         "I6",
@@ -235,7 +235,7 @@ RECONCILE = [
     ),
     Mutant(
         "a cancel does not beat another reason to stop",
-        "reconcile.grant:_stop",
+        "reconcile.apply_requests:_stop",
         "or why == StopWhy.CANCEL",
         "",
         "I6",
@@ -243,7 +243,7 @@ RECONCILE = [
     ),
     Mutant(
         "a job does not wait for another",
-        "reconcile.grant:_submit",
+        "reconcile.apply_requests:_submit",
         "JobState.HELD if after or later else JobState.QUEUED",
         "JobState.QUEUED",
         "after",
@@ -251,7 +251,7 @@ RECONCILE = [
     ),
     Mutant(
         "a job waits for what can no longer happen",
-        "reconcile.waits:never",
+        "reconcile.dependencies:never",
         "return after",
         "continue",
         "I10",
@@ -259,7 +259,7 @@ RECONCILE = [
     ),
     Mutant(
         "a resumed job begins from its oldest save",
-        "reconcile.place:_start",
+        "reconcile.placement:_start",
         "saves[-1].step",
         "saves[0].step",
         "I12",
@@ -267,7 +267,7 @@ RECONCILE = [
     ),
     Mutant(
         "an end is settled before it is recorded",
-        "reconcile.orders:wanted_of",
+        "reconcile.desired_state:wanted_of",
         "if seen.key in mine or",
         "if",
         "I7 I17 I5 I10 I14",
@@ -282,14 +282,14 @@ RECONCILE = [
     ),
     Mutant(
         "the schedule forgets what is held",
-        "reconcile.rooms:Rooms._room",
+        "reconcile.cache.capacity:Rooms._room",
         "_occupy(draft, room, allocation)",
         "pass",
         "bug I3",
     ),
     Mutant(
         "cordoned nodes take work",
-        "reconcile.rooms:Rooms._room",
+        "reconcile.cache.capacity:Rooms._room",
         "node.takes_work",
         "node.liveness == 'alive'",
         "cordon",
@@ -300,7 +300,7 @@ RECONCILE = [
 CHARGES = [
     Mutant(
         "the cluster's faults eat the user's retries",
-        "reconcile.conclude:_charge_infra",
+        "reconcile.attempt_end:_charge_infra",
         "replace(job, infra_retries=job.infra_retries + 1)",
         "replace(job, user_retries=job.user_retries + 1)",
         "I17",
@@ -308,7 +308,7 @@ CHARGES = [
     ),
     Mutant(
         "a job is tried again for ever when nodes are lost",
-        "reconcile.conclude:_charge_infra",
+        "reconcile.attempt_end:_charge_infra",
         "job.infra_retries >= job.spec.retry.infra",
         "False",
         "I17",
@@ -316,7 +316,7 @@ CHARGES = [
     ),
     Mutant(
         "a job that fails is tried again for ever",
-        "reconcile.conclude:_charge_user",
+        "reconcile.attempt_end:_charge_user",
         "job.user_retries >= job.spec.retry.user",
         "False",
         "I17",
@@ -324,7 +324,7 @@ CHARGES = [
     ),
     Mutant(
         "a crash loop goes on",
-        "reconcile.conclude:_charge_user",
+        "reconcile.attempt_end:_charge_user",
         "fruitless >= CRASH_LOOP",
         "False",
         "I17",
@@ -332,7 +332,7 @@ CHARGES = [
     ),
     Mutant(
         "the last who failed is to blame",
-        "health.causes:failure_of",
+        "health.gang_failure:failure_of",
         "min(own",
         "max(own",
         "I14 I5 I17",
@@ -340,7 +340,7 @@ CHARGES = [
     ),
     Mutant(
         "who ended last is to blame",
-        "health.causes:failure_of",
+        "health.gang_failure:failure_of",
         "== FailureKind.UNKNOWN, one.at,",
         "== FailureKind.UNKNOWN, -one.at,",
         "I14 I5 I17",
@@ -366,7 +366,7 @@ CHARGES = [
 SCHEDULE = [
     Mutant(
         "a part of a gang is placed",
-        "schedule.gather:_gather",
+        "schedule.placement.gang_placement:_gather",
         "if len(seats) == shape.nodes:",
         "if seats:",
         "I9",
@@ -381,7 +381,7 @@ SCHEDULE = [
     ),
     Mutant(
         "the youngest goes first",
-        "reconcile.place:waiting_of",
+        "reconcile.placement:waiting_of",
         "order=(job.submitted,",
         "order=(-job.submitted,",
         "I10",
@@ -389,7 +389,7 @@ SCHEDULE = [
     ),
     Mutant(
         "a port is given twice",
-        "schedule.room:NodeRoom.take_port",
+        "schedule.capacity.node_room:NodeRoom.take_port",
         "self.free_ports.pop(0)",
         "self.free_ports[0]",
         "I3",
@@ -472,7 +472,7 @@ AGENT = [
 FORGETTING = [
     Mutant(
         "a job that another waits for is forgotten",
-        "reconcile.forget:_needed",
+        "reconcile.job_retention:_needed",
         "yield from job.spec.needs",
         "pass",
         "forget",
@@ -480,7 +480,7 @@ FORGETTING = [
     ),
     Mutant(
         "a job that still holds a node is forgotten",
-        "reconcile.forget:_needed",
+        "reconcile.job_retention:_needed",
         "yield from (allocation.job for allocation in draft.held())",
         "pass",
         "forget bug",
@@ -488,7 +488,7 @@ FORGETTING = [
     ),
     Mutant(
         "more are forgotten than are too many",
-        "reconcile.forget:forget",
+        "reconcile.job_retention:forget",
         "place < too_many",
         "place <= too_many",
         "forget",
@@ -496,7 +496,7 @@ FORGETTING = [
     ),
     Mutant(
         "nothing is ever forgotten",
-        "reconcile.forget:forget",
+        "reconcile.job_retention:forget",
         "too_many <= 0",
         "True",
         "I10",

@@ -5,7 +5,7 @@ from tests.simulate.mutant import Mutant
 GIVING = [
     Mutant(
         "somebody is stopped within the guard",
-        "reconcile.preempt:_tell_due",
+        "reconcile.preemption.reservations:_tell_due",
         "any(left_seconds(draft, one) > 0 for one in untold)",
         "False",
         "guard",
@@ -13,7 +13,7 @@ GIVING = [
     ),
     Mutant(
         "a queue takes from one that is within its own",
-        "schedule.rights:Rights._borrows",
+        "schedule.preemption.rights:Rights._borrows",
         "return standing.gives_back(theirs[parts])",
         "return True",
         "right",
@@ -21,7 +21,7 @@ GIVING = [
     ),
     Mutant(
         "a queue beyond its own takes from others",
-        "schedule.rights:Rights._borrows",
+        "schedule.preemption.rights:Rights._borrows",
         "not self._is_within(gang, asked, mine[parts])",
         "False",
         "right",
@@ -29,7 +29,7 @@ GIVING = [
     ),
     Mutant(
         "an equal takes the place of an equal",
-        "schedule.rights:Rights.right",
+        "schedule.preemption.rights:Rights.right",
         "victim.priority < gang.priority",
         "victim.priority <= gang.priority",
         "right",
@@ -44,14 +44,14 @@ GIVING = [
     ),
     Mutant(
         "what is borrowed is not written down",
-        "reconcile.place:_start",
+        "reconcile.placement:_start",
         "borrowed_gpu_millis=placed.borrowed_millis",
         "borrowed_gpu_millis=0",
         "quota",
     ),
     Mutant(
         "a queue borrows more than it may",
-        "schedule.quota:refused_by",
+        "schedule.quota.entitlements:refused_by",
         "if borrows > queues.borrow_limit[row]:",
         "if False:",
         "quota",
@@ -59,7 +59,7 @@ GIVING = [
     ),
     Mutant(
         "who gave way is told by no receipt for whom",
-        "reconcile.conclude:_receipt",
+        "reconcile.attempt_end:_receipt",
         "others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),",
         "others=(),",
         "receipt",
@@ -67,7 +67,7 @@ GIVING = [
     ),
     Mutant(
         "who took has no receipt",
-        "reconcile.preempt:_end_placed",
+        "reconcile.preemption.reservations:_end_placed",
         "draft.receipts.append(receipt)",
         "pass",
         "receipt",
@@ -75,7 +75,7 @@ GIVING = [
     ),
     Mutant(
         "who gave way goes to the end of the line",
-        "reconcile.preempt:_tell_due",
+        "reconcile.preemption.reservations:_tell_due",
         "draft.put(replace(moved, why=StopWhy.PREEMPT))",
         "draft.put(replace(moved, why=StopWhy.PREEMPT, submitted=moved.submitted + 1000))",
         "place",
@@ -83,14 +83,14 @@ GIVING = [
     ),
     Mutant(
         "who gave way pays for it",
-        "reconcile.conclude:_stopped",
+        "reconcile.attempt_end:_stopped",
         "draft.put(_with_best_step(job, ended))",
         "draft.put(replace(_with_best_step(job, ended), infra_retries=job.infra_retries + 1))",
         "I17",
     ),
     Mutant(
         "nobody ever gives way",
-        "schedule.victims:Victims.choose",
+        "schedule.preemption.victims:Victims.choose",
         "if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:",
         "if True:",
         "reclaim",

@@ -5,7 +5,7 @@ from tests.simulate.mutant import Mutant
 HEALTH = [
     Mutant(
         "the breaker lets all nodes be cordoned",
-        "health.rules:HealthRules.most",
+        "health.health_policy:HealthRules.most",
         "int(nodes * self.breaker_share)",
         "nodes",
         "I16",
@@ -13,7 +13,7 @@ HEALTH = [
     ),
     Mutant(
         "a fault of one GPU ends who is on another",
-        "reconcile.health:_is_on",
+        "reconcile.node_health:_is_on",
         "(held.job, held.attempt) in one.attempts",
         "True",
         "I7 I17",

@@ -5,7 +5,7 @@ from tests.simulate.mutant import Mutant
 MOVING = [
     Mutant(
         "a job that cannot save is moved",
-        "reconcile.relocate:_may_move",
+        "reconcile.defragmentation:_may_move",
         "spec.checkpoint is not None",
         "True",
         "moved",
@@ -13,7 +13,7 @@ MOVING = [
     ),
     Mutant(
         "relocations cost more than an operator allows",
-        "schedule.relocate:Relocating._bought",
+        "schedule.defragment:Relocating._bought",
         "if cost > told.left_gpu_seconds:",
         "if False:",
         "spent",
@@ -21,7 +21,7 @@ MOVING = [
     ),
     Mutant(
         "a job is moved again and again",
-        "reconcile.relocate:movables_of",
+        "reconcile.defragmentation:movables_of",
         "if one.seen_at > after",
         "if False",
         "pause",
@@ -29,7 +29,7 @@ MOVING = [
     ),
     Mutant(
         "a relocation leaves the receipt of a preemption",
-        "reconcile.conclude:_kind",
+        "reconcile.attempt_end:_kind",
         "return RELOCATION if moved else _RECEIPTS[why]",
         "return _RECEIPTS[why]",
         "receipt",
@@ -45,7 +45,7 @@ MOVING = [
     ),
     Mutant(
         "the place that one is moved to is given to another while it stops",
-        "reconcile.preempt:on_the_way",
+        "reconcile.preemption.reservations:on_the_way",
         "victim.gone_at is None",
         "False",
         "kept",

@@ -5,7 +5,7 @@ from tests.simulate.mutant import Mutant
 PROMISES = [
     Mutant(
         "who runs beyond a promised start has its seats",
-        "schedule.promising:Promising._stop",
+        "schedule.backfill.promises:Promising._stop",
         "self._now + gang.holds_seconds",
         "self._now",
         "promise",
@@ -13,7 +13,7 @@ PROMISES = [
     ),
     Mutant(
         "who has no limit has seats that are promised",
-        "schedule.promising:Promising._stop",
+        "schedule.backfill.promises:Promising._stop",
         "inf if",
         "self._now if",
         "promise",
@@ -21,7 +21,7 @@ PROMISES = [
     ),
     Mutant(
         "the next pass knows of no promise",
-        "schedule.promising:Promising.load",
+        "schedule.backfill.promises:Promising.load",
         "gang is not None",
         "False",
         "promise",
@@ -45,7 +45,7 @@ PROMISES = [
     ),
     Mutant(
         "one that is put off loses its place among the promised",
-        "schedule.promising:Promising._put_off",
+        "schedule.backfill.promises:Promising._put_off",
         "self._tell(gang, found, before.since)",
         "self._tell(gang, found, self._now)",
         "promise",
@@ -53,7 +53,7 @@ PROMISES = [
     ),
     Mutant(
         "one whose node is gone loses its place among the promised",
-        "reconcile.preempt:_why_ended",
+        "reconcile.preemption.reservations:_why_ended",
         "if one.latest_start is not None:",
         "if False:",
         "promise",
@@ -69,7 +69,7 @@ PROMISES = [
     ),
     Mutant(
         "an end is thought to be sooner",
-        "reconcile.ends:until_of",
+        "reconcile.latest_end:until_of",
         "attempt.placed_at + START_SECONDS + limit",
         "attempt.placed_at",
         "promise",
@@ -77,7 +77,7 @@ PROMISES = [
     ),
     Mutant(
         "of those who ask for the same each keeps what it finds",
-        "schedule.exchange:told_before",
+        "schedule.backfill.promise_swap:told_before",
         "if is_first and",
         "if False and",
         "promise",

@@ -5,7 +5,7 @@ from tests.simulate.mutant import Mutant
 WISHES = [
     Mutant(
         "a job is let go before its begin",
-        "reconcile.waits:held_by",
+        "reconcile.dependencies:held_by",
         "draft.now.wall < begins_at",
         "draft.now.wall < begins_at - 5.0",
         "begin",
@@ -13,7 +13,7 @@ WISHES = [
     ),
     Mutant(
         "a job waits on after its start_by",
-        "reconcile.waits:end_if_too_late",
+        "reconcile.dependencies:end_if_too_late",
         "draft.now.wall < starts_by",
         "draft.now.wall < starts_by + 5.0",
         "start_by",
@@ -21,7 +21,7 @@ WISHES = [
     ),
     Mutant(
         "a job that has run is ended as too late",
-        "reconcile.waits:end_if_too_late",
+        "reconcile.dependencies:end_if_too_late",
         "or job.started_at is not None",
         "",
         "start_by",
@@ -29,7 +29,7 @@ WISHES = [
     ),
     Mutant(
         "a job that is too late leaves no receipt",
-        "reconcile.waits:end_if_too_late",
+        "reconcile.dependencies:end_if_too_late",
         "draft.receipts.append",
         "repr",
         "start_by",
@@ -37,7 +37,7 @@ WISHES = [
     ),
     Mutant(
         "a constraint is passed over",
-        "schedule.gather:may_use",
+        "schedule.placement.gang_placement:may_use",
         "and (not rule.constraints or rule.admits(room.labels))",
         "",
         "constraint",
@@ -45,7 +45,7 @@ WISHES = [
     ),
     Mutant(
         "an exclusive job comes to others",
-        "schedule.room:NodeRoom.seat",
+        "schedule.capacity.node_room:NodeRoom.seat",
         "self.alone or (exclusive and self.seats)",
         "self.alone",
         "bug exclusive I3",
@@ -53,7 +53,7 @@ WISHES = [
     ),
     Mutant(
         "others come to an exclusive job",
-        "schedule.room:NodeRoom.take",
+        "schedule.capacity.node_room:NodeRoom.take",
         "self.alone += seat.exclusive",
         "pass",
         "bug exclusive I3",
@@ -61,7 +61,7 @@ WISHES = [
     ),
     Mutant(
         "a job meets those that it wants to be apart from",
-        "schedule.gather:is_apart",
+        "schedule.placement.gang_placement:is_apart",
         "return any(room.guests[name] for name in gang.place.apart_from)",
         "return False",
         "apart",
@@ -69,7 +69,7 @@ WISHES = [
     ),
     Mutant(
         "a job comes to one that wants to be apart from it",
-        "schedule.gather:is_apart",
+        "schedule.placement.gang_placement:is_apart",
         "if room.shunned and room.shunned[gang.kin]:",
         "if False:",
         "apart",
@@ -77,7 +77,7 @@ WISHES = [
     ),
     Mutant(
         "a gang that requires one rack gets nodes of two",
-        "schedule.near:_ways",
+        "schedule.placement.topology:_ways",
         "LEVELS.index(wish.within) if wish.mode == Mode.REQUIRE else _ANYWHERE",
         "_ANYWHERE",
         "require",
@@ -85,7 +85,7 @@ WISHES = [
     ),
     Mutant(
         "a job's time is up without a word before",
-        "reconcile.loop:_timers",
+        "reconcile.reconcile_pass:_timers",
         "attempt.warned_at is None and ran >= warned_after",
         "False",
         "warn",

@@ -9,11 +9,11 @@ from corral.domain.attempt import Allocation, Attempt, Seat
 from corral.domain.ids import AttemptNumber, JobId, NodeId, UserName
 from corral.domain.ids import Sequence as Order
 from corral.domain.job import Job
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.resources import Shape
-from corral.domain.use import Reservation
+from corral.domain.usage import Reservation
 from corral.domain.world import Changes
-from corral.simulate.scene import Scene
+from corral.simulate.scenario import Scene
 from tests.worlds import gang, node
 
 DAY_SECONDS = 86_400.0

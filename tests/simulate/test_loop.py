@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from corral.simulate.loop import Process, VirtualLoop
+from corral.simulate.virtual_loop import Process, VirtualLoop
 
 
 class World:

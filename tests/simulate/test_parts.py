@@ -4,20 +4,20 @@ from dataclasses import replace
 from random import Random
 
 from corral.domain.attempt import Exit, Seat
-from corral.domain.facts import AttemptKey, Phase
+from corral.domain.desired_state import Launch, Stop, Version, Wanted
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch, Stop, Version, Wanted
+from corral.domain.observed_state import AttemptKey, Phase
 from corral.simulate.agent import SimulatedAgent
 from corral.simulate.heads import Heads
-from corral.simulate.lives import Life
-from corral.simulate.loop import VirtualLoop
 from corral.simulate.machine import inventory
 from corral.simulate.network import Network
 from corral.simulate.node import SimulatedNode
+from corral.simulate.rank_behaviour import Life
 from corral.simulate.ranks import Gangs
-from corral.simulate.stage import Stage
-from corral.store.memory import MemoryStore
+from corral.simulate.virtual_loop import VirtualLoop
+from corral.simulate.world import Stage
+from corral.store.memory_store import MemoryStore
 
 N1 = NodeId("n1")
 KEY: AttemptKey = (JobId("j1"), AttemptNumber(1))

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from corral.simulate import __main__ as command
-from corral.simulate.scene import Scene, simulate
+from corral.simulate.scenario import Scene, simulate
 from tests.patience import PATIENCE_SECONDS
 
 SEEDS = (3, 17, 70)
@@ -24,7 +24,8 @@ def test_the_same_seed_is_the_same_world_and_another_is_another() -> None:
 def test_a_world_does_not_depend_on_the_process_that_runs_it() -> None:
     """The order of sets and dictionaries of strings differs between these two."""
     program = (
-        f"from corral.simulate.scene import simulate; print([simulate(s).digest for s in {SEEDS}])"
+        "from corral.simulate.scenario import simulate; "
+        f"print([simulate(s).digest for s in {SEEDS}])"
     )
     said = [
         subprocess.run(
@@ -70,7 +71,7 @@ def test_nothing_of_a_world_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None
             super().__init__(seed, verbose=verbose)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr("corral.simulate.scene.Scene", Watched)
+    monkeypatch.setattr("corral.simulate.scenario.Scene", Watched)
     for seed in range(8):
         simulate(seed)
     gc.collect()

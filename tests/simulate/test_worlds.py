@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.simulate.scene import Outcome, simulate
-from corral.simulate.tally import Tally
+from corral.simulate.scenario import Outcome, simulate
+from corral.simulate.summary import Tally
 
 WORLDS = 200
 A_CHUNK = 25

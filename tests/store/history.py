@@ -17,8 +17,8 @@ from typing import TypeVar
 from corral.domain.attempt import SeatState
 from corral.domain.errors import StoreTrouble, TermLost
 from corral.domain.ids import AttemptNumber, JobId
-from corral.domain.moves import JobState
-from corral.domain.wishes import Wish
+from corral.domain.job_states import JobState
+from corral.domain.requests import Wish
 from corral.domain.world import Changes, Event, World
 from corral.store.postgres import PostgresStore
 from tests.postgres import Server

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from corral.domain.account import Account, Amounts
 from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Save, Seat, SeatState
-from corral.domain.forecast import Told
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName, job_id
 from corral.domain.imported import Imported
 from corral.domain.job import CheckpointRule, Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.ledger import Account, Amounts
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue, QueueTree, whole_tree
+from corral.domain.requests import Submit
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
-from corral.domain.use import Debt, Reservation, Spent, Use, Victim
-from corral.domain.wishes import Submit
+from corral.domain.run_history import Told
+from corral.domain.usage import Debt, Reservation, Spent, Use, Victim
 from corral.domain.world import Event
 
 ANN = UserName("ann")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.domain.ids import TokenId
-from corral.domain.people import AuditEntry
+from corral.domain.users import AuditEntry
 from corral.store import migrations
 from corral.store.sqlite import SqliteStore
 from corral.store.sqlite.database import connect

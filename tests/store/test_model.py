@@ -20,14 +20,14 @@ from hypothesis.stateful import (
 
 from corral.domain.attempt import SeatState
 from corral.domain.errors import CorralError, InvariantBroken, TermLost
-from corral.domain.forecast import Told
 from corral.domain.ids import JobId, NodeId, Sequence, UserName, job_id
-from corral.domain.moves import JobState
-from corral.domain.people import LADDER, AuditEntry, Role, Token, User, token_id
-from corral.domain.wishes import Cancel, SetNode
+from corral.domain.job_states import JobState
+from corral.domain.requests import Cancel, SetNode
+from corral.domain.run_history import Told
+from corral.domain.users import LADDER, AuditEntry, Role, Token, User, token_id
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
 from corral.store.tables import TableStore

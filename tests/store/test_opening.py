@@ -16,7 +16,7 @@ import pytest
 
 from corral.domain.errors import CorralError, StoreTrouble, Unsupported
 from corral.domain.ids import JobId
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore
 from tests.patience import PATIENCE_SECONDS

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from corral.domain.errors import CorralError, SpecInvalid, StoreTrouble, TermLost, Unsupported
-from corral.domain.wishes import Submit
+from corral.domain.requests import Submit
 from corral.domain.world import Changes
 from corral.store.postgres import PostgresStore, database, opening
 from corral.store.postgres.database import PostgresDatabase

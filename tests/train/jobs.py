@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import corral.train as train
 from corral.train import storage
-from corral.train.shelf import Shelf
+from corral.train.checkpoint_dir import Shelf
 from tests.train.saves import capture, holder_at, saver_at
 
 

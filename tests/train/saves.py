@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from corral.train.group import Gang
+from corral.train.checkpoint_dir import Shelf
+from corral.train.process_group import Gang
 from corral.train.restore import Candidate, load
 from corral.train.saver import Saved, Saver
-from corral.train.shelf import Shelf
-from corral.train.state import Holder
+from corral.train.training_state import Holder
 
 ALONE = Gang(rank=0, world_size=1)
 

@@ -15,7 +15,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-from corral.agent.ports import PortBlock
+from corral.agent.port_range import PortBlock
 from tests.patience import PATIENCE_SECONDS
 
 HERE: Final = Path(__file__).parent

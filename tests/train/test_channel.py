@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.train.channel import Channel
+from corral.train.shim_channel import Channel
 from tests.patience import PATIENCE_SECONDS
 from tests.train.support import FakeShim, shim_at, wait_for
 

@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 
 from corral.train import storage
-from corral.train.manifest import MANIFEST, Broken
+from corral.train.checkpoint_manifest import MANIFEST, Broken
+from corral.train.checkpoint_verify import verify
 from corral.train.restore import choose
 from corral.train.saver import Saved
-from corral.train.verify import verify
 from tests.train.saves import ALONE, candidate, make_saves, step_loaded
 
 pytestmark = pytest.mark.train

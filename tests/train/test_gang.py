@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.train.meter import BEAT_SECONDS
-from corral.train.verify import verify
+from corral.train.checkpoint_verify import verify
+from corral.train.step_timer import BEAT_SECONDS
 from tests.tools import small_disk
 from tests.train.support import Gang, World, shim_at, wait_for
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.train.interval import (
+from corral.train.save_interval import (
     LONGEST_SECONDS,
     gang_mtbf_seconds,
     interval_seconds,
     young_daly_seconds,
 )
-from corral.train.pace import Pace
+from corral.train.save_schedule import Pace
 
 costs = st.floats(0.0, 1e4)
 spans = st.floats(1.0, 1e9)

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from corral.agent.shim.state import progress_record
-from corral.train.meter import Meter
+from corral.train.step_timer import Meter
 
 pytestmark = pytest.mark.train
 

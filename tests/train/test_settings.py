@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.train.settings import SettingInvalid, read_settings
+from corral.train.rank_settings import SettingInvalid, read_settings
 
 INSIDE = {"CORRAL_JOB_ID": "j1", "CORRAL_ATTEMPT": "2"}
 

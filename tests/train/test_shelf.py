@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import CorralError
-from corral.train.manifest import MANIFEST
-from corral.train.shelf import Fenced, Shelf, claim, put_aside
+from corral.train.checkpoint_dir import Fenced, Shelf, claim, put_aside
+from corral.train.checkpoint_manifest import MANIFEST
 
 
 def shelf(root: Path, attempt: int, steps: list[int] | None = None) -> Shelf:

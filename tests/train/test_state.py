@@ -12,13 +12,13 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict_loader import load as load_plainly
 from torch.utils._pytree import tree_map
 
-from corral.train.group import Gang
+from corral.train.checkpoint_dir import Shelf
+from corral.train.process_group import Gang
 from corral.train.restore import Candidate, DoesNotFit, load
 from corral.train.sampler import Sampler
 from corral.train.saver import Saver
-from corral.train.shelf import Shelf
-from corral.train.state import Holder, WorldChanged
 from corral.train.storage import Later, Reader
+from corral.train.training_state import Holder, WorldChanged
 from tests.patience import PATIENCE_SECONDS
 from tests.train.saves import ALONE, fail, saver_at
 

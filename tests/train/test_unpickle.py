@@ -11,8 +11,8 @@ import torch
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from corral.train.restore import NotTrusted, load
+from corral.train.safe_unpickle import Untrusted, index_of, may_be_changed_by_others
 from corral.train.storage import INDEX, Reader
-from corral.train.unpickle import Untrusted, index_of, may_be_changed_by_others
 from tests.train.test_state import Tied, holder, one_step, same, save, whole
 
 pytestmark = pytest.mark.train

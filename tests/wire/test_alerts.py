@@ -5,7 +5,7 @@ import pytest
 from corral.domain.errors import SpecInvalid
 from corral.insight.alerts import Kind, Severity
 from corral.wire.alerts import AlertFile, read_alerts
-from corral.wire.document import documents_of
+from corral.wire.yaml_document import documents_of
 
 WHOLE = """kind: alerts
 to:

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from corral.domain.attempt import Exit, Save
-from corral.domain.facts import Phase, Progress, Seen
 from corral.domain.ids import AttemptNumber, JobId
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import Phase, Progress, Seen
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
-from corral.wire.bounded import read_frame
-from corral.wire.channel import Beat, encode
+from corral.wire.agent_messages import Beat, encode
+from corral.wire.bounded_decoding import read_frame
 
 KEY = (JobId("j1"), AttemptNumber(1))
 SAVE = Save(

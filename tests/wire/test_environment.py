@@ -4,8 +4,8 @@ import pytest
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
-from corral.wire.environment import of_attempt
 from corral.wire.node import NodeSettings
+from corral.wire.rank_environment import of_attempt
 from tests.agent.bench import key_of, launch_of
 
 N1 = NodeId("n1")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from corral.domain.desired_state import Launch
 from corral.domain.ids import NodeId
-from corral.domain.wanted import Launch
-from corral.wire.launching import early_of
 from corral.wire.node import NodeSettings
+from corral.wire.shim_launch import early_of
 from corral.wire.shim_spec import decode_early
 from tests.agent.bench import key_of, launch_of
 

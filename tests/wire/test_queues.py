@@ -9,9 +9,9 @@ from corral.domain.errors import SpecInvalid
 from corral.domain.ids import QueueName
 from corral.domain.queue import Policy, Queue, QueueTree, whole_tree
 from corral.domain.relocation import RelocationRule
-from corral.wire.document import Document, documents_of
 from corral.wire.queue_forms import changes_of, form_of
 from corral.wire.queues import is_queue_file, queue_file_of, read_queue, read_queues
+from corral.wire.yaml_document import Document, documents_of
 from tests.schedule.test_queues import trees
 
 FILE = """kind: queues

@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.facts import Progress
 from corral.domain.ids import AttemptNumber, JobId, QueueName, Sequence, UserName
 from corral.domain.job import Job, JobSpec
-from corral.domain.listed import listed
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.job_summary import listed
+from corral.domain.observed_state import Progress
 from corral.domain.resources import Resources
-from corral.store import codec
-from corral.wire import api, rows
+from corral.store import row_codec
+from corral.wire import api, listing_rows
 
 TIMES = st.floats(0, 2e9)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -65,23 +65,23 @@ def test_a_row_is_what_the_api_promises(job: Job, beat: Progress | None, held: f
     told = api.Job.of(
         job, reason="why", reason_code="Why", nodes=["n1"], progress=beat, held_gpus=held
     )
-    written = rows.job_row(
+    written = listing_rows.job_row(
         job, reason="why", reason_code="Why", nodes=["n1"], progress=beat, held_gpus=held
     )
-    assert json.loads(rows.encode(written)) == told.model_dump(mode="json")
+    assert json.loads(listing_rows.encode(written)) == told.model_dump(mode="json")
 
 
 @given(job=jobs())
 def test_a_listing_reads_of_a_record_what_the_job_was(job: Job) -> None:
-    assert codec.LISTED.read(*codec.JOB.write(job)) == listed(job)
+    assert row_codec.LISTED.read(*row_codec.JOB.write(job)) == listed(job)
     one, other = (
-        rows.job_row(each, reason=job.reason, reason_code=job.reason_code)
+        listing_rows.job_row(each, reason=job.reason, reason_code=job.reason_code)
         for each in (job, listed(job))
     )
-    assert rows.encode(one) == rows.encode(other)
+    assert listing_rows.encode(one) == listing_rows.encode(other)
 
 
 def test_lists_that_were_written_one_after_the_other_are_one() -> None:
     parts = [msgspec.json.encode(part) for part in ([1, 2], [], [3])]
-    assert json.loads(rows.jobs_body(parts)) == {"jobs": [1, 2, 3]}
-    assert json.loads(rows.jobs_body([])) == {"jobs": []}
+    assert json.loads(listing_rows.jobs_body(parts)) == {"jobs": [1, 2, 3]}
+    assert json.loads(listing_rows.jobs_body([])) == {"jobs": []}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.wire.slurm import values
+from corral.wire.slurm import value_forms
 from corral.wire.slurm.hostlist import compress, compress_sorted, expand
 from corral.wire.slurm.ids import id_of, ids_of, number_of, raw_of
 from corral.wire.slurm.paths import file_name
-from corral.wire.slurm.wrong import Wrong
+from corral.wire.slurm.slurm_errors import Wrong
 
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
@@ -55,13 +55,13 @@ def test_a_listing_has_hosts_in_the_order_of_their_numbers() -> None:
     ],
 )
 def test_a_date_has_any_of_slurms_forms(text: str, moment: str) -> None:
-    assert values.moment(text, NOW).isoformat() == f"{moment}+00:00"
+    assert value_forms.moment(text, NOW).isoformat() == f"{moment}+00:00"
 
 
 @pytest.mark.parametrize("text", ["1340", "11.23/26", "11232", "1970-01-01+00:00"])
 def test_what_is_not_a_date_is_refused(text: str) -> None:
     with pytest.raises(Wrong, match="Invalid time specification"):
-        values.moment(text, NOW)
+        value_forms.moment(text, NOW)
 
 
 def test_a_list_that_names_more_than_anybody_has_is_refused_before_it_is_made() -> None:
@@ -77,7 +77,7 @@ def test_a_list_that_names_more_than_anybody_has_is_refused_before_it_is_made() 
     ],
 )  # fmt: skip
 def test_a_time_is_in_minutes_unless_it_says_more(text: str, seconds: int | None) -> None:
-    assert values.seconds(text) == seconds
+    assert value_forms.seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_time_is_in_minutes_unless_it_says_more(text: str, seconds: int | None
     [("4000", 4000 * 2**20), ("512K", 2**19), ("64G", 2**36), ("64GB", 2**36), ("1T", 2**40)],
 )
 def test_a_size_is_in_megabytes_unless_it_says_more(text: str, size: int) -> None:
-    assert values.size_bytes(text) == size
+    assert value_forms.size_bytes(text) == size
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,12 @@ def test_a_size_is_in_megabytes_unless_it_says_more(text: str, size: int) -> Non
     ],
 )
 def test_a_moment_is_the_next_one_where_it_is_a_time_of_day(text: str, moment: str) -> None:
-    assert values.moment(text, NOW).isoformat() == f"{moment}+00:00"
+    assert value_forms.moment(text, NOW).isoformat() == f"{moment}+00:00"
 
 
-@pytest.mark.parametrize("read", [values.seconds, values.size_bytes, values.signal_number])
+@pytest.mark.parametrize(
+    "read", [value_forms.seconds, value_forms.size_bytes, value_forms.signal_number]
+)
 def test_what_has_no_such_form_is_refused(read: object) -> None:
     with pytest.raises(Wrong):
         read("soon")  # type: ignore[operator]

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from corral.domain.job import TokenScope
-from corral.wire.reading import parse_values
+from corral.wire.slurm.batch_plan import decode_plan
 from corral.wire.slurm.options import Use, is_batch_script
-from corral.wire.slurm.plan import decode_plan
 from corral.wire.slurm.sbatch import Batch, Here, read_batch
 from corral.wire.slurm.sbatch_options import SBATCH
-from corral.wire.slurm.wrong import Wrong
+from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.spec_reader import parse_values
 from corral.wire.submission import to_domain
 
 GIB = 2**30

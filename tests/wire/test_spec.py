@@ -24,8 +24,8 @@ from corral.domain.job import (
 )
 from corral.domain.resources import Resources, Shape
 from corral.wire import schemas
-from corral.wire.reading import parse_specs, parse_values, read_specs
-from corral.wire.spec import Spec
+from corral.wire.spec_fields import Spec
+from corral.wire.spec_reader import parse_specs, parse_values, read_specs
 from corral.wire.submission import to_domain
 
 DESIGN = """\

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.wire.read import shown
-from corral.wire.reading import parse_specs, read_specs
+from corral.wire.field_readers import shown
+from corral.wire.spec_reader import parse_specs, read_specs
 from corral.wire.submission import to_domain
 
 GOLDEN = Path(__file__).with_name("spec_errors.txt")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.job import JobSpec
-from corral.domain.moment import Moment, Warn
-from corral.domain.place import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.time_point import Moment, Warn
 from corral.wire import schemas
-from corral.wire.reading import parse_specs, parse_values
+from corral.wire.spec_reader import parse_specs, parse_values
 from corral.wire.submission import to_domain
 
 FULL = """\

@@ -3,9 +3,9 @@
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.wire import reading
-from corral.wire.read import MAX_ENVIRONMENT
-from corral.wire.reading import parse_values
+from corral.wire import spec_reader
+from corral.wire.field_readers import MAX_ENVIRONMENT
+from corral.wire.spec_reader import parse_values
 from corral.wire.submission import to_domain
 
 
@@ -77,8 +77,8 @@ def test_of_very_many_problems_the_first_are_looked_at(monkeypatch: pytest.Monke
         looked.append(word)
         return []
 
-    monkeypatch.setattr(reading, "get_close_matches", look)
+    monkeypatch.setattr(spec_reader, "get_close_matches", look)
     fields = {f"field{place}": 1 for place in range(1_000)}
     with pytest.raises(SpecInvalid, match="field0: there is no such field"):
         parse_values([{"name": "s", "run": "x", **fields}])
-    assert len(looked) == reading.MOST_PROBLEMS
+    assert len(looked) == spec_reader.MOST_PROBLEMS

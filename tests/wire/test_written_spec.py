@@ -7,8 +7,8 @@ import pytest
 
 from corral.domain.ids import NodeId
 from corral.domain.job import JobSpec
-from corral.domain.place import off_refusing_nodes
-from corral.wire.reading import parse_values
+from corral.domain.placement_constraints import off_refusing_nodes
+from corral.wire.spec_reader import parse_values
 from corral.wire.submission import to_domain
 from corral.wire.written_spec import size_written, written_spec
 

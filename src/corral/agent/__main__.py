@@ -24,11 +24,11 @@ def main(words: list[str]) -> int:
     node_dir = Path(folders[0]).absolute()
     try:
         if options == ["--kill"]:
-            from corral.agent.supervisor import kill_node
+            from corral.agent.supervisor.supervisor import kill_node
 
             kill_node(node_dir)
         elif options == ["--part"]:
-            from corral.agent.part_start import serve_part
+            from corral.agent.pilot.start import serve_part
 
             serve_part(node_dir)
         else:

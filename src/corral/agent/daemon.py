@@ -12,28 +12,28 @@ from typing import Final
 
 from websockets.asyncio.client import ClientConnection
 
-from corral.agent import capture
-from corral.agent.accounts import Accounts
+from corral.agent import output_capture
+from corral.agent.agent import Agent
 from corral.agent.clocks import since_boot
-from corral.agent.core import Agent
-from corral.agent.dial import Dialler, first_of
-from corral.agent.heads import Heads
-from corral.agent.image.keep import Images
-from corral.agent.known import Known
+from corral.agent.connection import Dialler, first_of
+from corral.agent.discovery.client import Probe
+from corral.agent.fetch_inputs import Prepare
+from corral.agent.head_addresses import Heads
+from corral.agent.image.image_cache import Images
+from corral.agent.last_desired import Known
 from corral.agent.node_boot import boot_id
-from corral.agent.outputs.serve import OutputServer
-from corral.agent.ports import PortBlock
-from corral.agent.prepare import Prepare
-from corral.agent.probe import Probe
+from corral.agent.outputs.server import OutputServer
+from corral.agent.port_range import PortBlock
 from corral.agent.processes import ENDINGS, myself
 from corral.agent.settings import load_settings, load_token, trust
-from corral.agent.supervisor import Supervisor
-from corral.agent.telemetry.senses import Senses
-from corral.agent.terminal import carry
+from corral.agent.supervisor.supervisor import Supervisor
+from corral.agent.telemetry.sampler import Senses
+from corral.agent.terminal_bridge import carry
+from corral.agent.user_accounts import Accounts
 from corral.domain.errors import Refusal
 from corral.domain.ids import BootId
 from corral.domain.resources import Inventory
-from corral.wire.channel import AttachNow, SignalNow
+from corral.wire.agent_messages import AttachNow, SignalNow
 from corral.wire.node import NodeSettings
 
 PORTS: Final = "ports"
@@ -157,7 +157,7 @@ def assemble(
         known=Known(node_dir, since_boot()),
         dialler=Dialler(heads=heads, token=token, trusted=trusted),
         prepare=_preparing(node_dir, settings, heads, token, trusted),
-        read=capture.read,
+        read=output_capture.read,
         look=look,
         pump=pump,
         send=send,

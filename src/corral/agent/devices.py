@@ -5,9 +5,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from corral.agent.discovery.helper import KFD, render_minors
 from corral.agent.mig import CAPABILITIES, MigPart, capability_minors
-from corral.agent.survey import KFD, render_minors
-from corral.domain.wanted import Launch
+from corral.domain.desired_state import Launch
 from corral.wire.node import NodeSettings
 
 NVIDIA_MAJOR: Final = 195

@@ -17,9 +17,9 @@ from typing import Final
 
 from corral.agent.low_priority import take_low_priority
 from corral.agent.settings import SettingsInvalid
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.node_policy import NodePolicy
+from corral.domain.observed_state import AttemptKey
 from corral.domain.units import size_text
 
 LOOK_SECONDS: Final = 60.0

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from corral.domain.bounds import HEARTBEAT_BYTES, SEEN_BYTES, SENTENCE_LETTERS, cut
-from corral.domain.facts import Seen
-from corral.wire.channel import Beat, encode
+from corral.domain.observed_state import Seen
+from corral.wire.agent_messages import Beat, encode
 
 T = TypeVar("T")
 CANNOT: Final = (ValueError, TypeError, OverflowError, RecursionError)

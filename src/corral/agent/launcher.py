@@ -19,10 +19,10 @@ from typing import Final, NoReturn
 
 from corral import __version__
 from corral.agent import containment
-from corral.agent.idle_shims import IdleShims
 from corral.agent.private_root import Sight, enter_private_root
 from corral.agent.processes import myself
 from corral.agent.shim.main import be_shim
+from corral.agent.shim_pool import IdleShims
 
 SOCKET: Final = "launcher.sock"
 PID_FILE: Final = "launcher.pid"

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from corral.agent import mounts
+from corral.agent import kernel_mounts
 
 IMAGES: Final = "images"
 HOSTS: Final = "hosts"  # in its folder: what its ranks see as /etc/hosts
@@ -61,9 +61,9 @@ def enter_private_root(node_dir: Path, settings: Sight, *, beside: int | None = 
     try:
         if beside is not None:
             with suppress(FileNotFoundError, ProcessLookupError):
-                mounts.join_mounts(beside)
+                kernel_mounts.join_mounts(beside)
                 return ""
-        user = mounts.own_mounts()
+        user = kernel_mounts.own_mounts()
         if settings.isolation == "hide":
             _hide_only(node_dir, settings)
             return ""
@@ -90,7 +90,7 @@ def _own_disk(node_dir: Path, settings: Sight, *, user: bool) -> str:
         with _hiding(str(root), hidden):
             _show(str(root), {path: at for path, at in seen.items() if _within(path, hidden)})
         name_node(str(root), settings, named)
-    mounts.pivot(str(root))
+    kernel_mounts.pivot(str(root))
     return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
 
 
@@ -121,46 +121,48 @@ def write_hosts(node_dir: Path, settings: Sight) -> list[str]:
 def name_node(root: str, settings: Sight, hosts: Mapping[str, str]) -> None:
     """Let the node's name be its hostname, which the hosts below `root` know. Raises: OSError."""
     for source in hosts.values():
-        mounts.bind(source, f"{root}{os.path.realpath(MACHINE_HOSTS)}")
-        mounts.own_hostname(settings.node)
+        kernel_mounts.bind(source, f"{root}{os.path.realpath(MACHINE_HOSTS)}")
+        kernel_mounts.own_hostname(settings.node)
 
 
 def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
     """The machine's disk under `root`, each file system an overlay; those that cannot be one."""
-    there = {mount.point: mount for mount in mounts.mounts()}
-    mounts.overlay("/", disk / "upper", str(root), user=False)
+    there = {mount.point: mount for mount in kernel_mounts.mounts()}
+    kernel_mounts.overlay("/", disk / "upper", str(root), user=False)
     plain = []
     for point, mount in there.items():
         target = f"{root}{point}"
         if not _has_files(mount) or _within(point, hidden) or not os.path.lexists(target):
             continue
         try:
-            mounts.overlay(point, disk / f"upper{point.replace('/', '-')}", target, user=False)
+            kernel_mounts.overlay(
+                point, disk / f"upper{point.replace('/', '-')}", target, user=False
+            )
         except OSError:
-            mounts.bind(point, target)
-            mounts.read_only(target, mount.flags)
+            kernel_mounts.bind(point, target)
+            kernel_mounts.read_only(target, mount.flags)
             plain.append(point)
     for folder in _KERNEL:
-        mounts.bind(folder, f"{root}{folder}")
-    mounts.read_only(f"{root}/dev", there["/dev"].flags if "/dev" in there else 0)
+        kernel_mounts.bind(folder, f"{root}{folder}")
+    kernel_mounts.read_only(f"{root}/dev", there["/dev"].flags if "/dev" in there else 0)
     _fresh_memory_folder(root)
     return plain
 
 
 def _compose_as_user(disk: Path, root: Path) -> list[str]:
     """The same without root: read only, with an overlay on each folder that people write to."""
-    there = {mount.point: mount for mount in mounts.mounts()}
-    mounts.bind("/", str(root))
+    there = {mount.point: mount for mount in kernel_mounts.mounts()}
+    kernel_mounts.bind("/", str(root))
     for point, mount in there.items():
         target = str(root) if point == "/" else f"{root}{point}"
         # what lies in a folder closed to this user (root's podman mounts there) stays as it is:
         # nobody inside gets there to write, either
         if point == "/" or (_has_files(mount) and os.path.lexists(target)):
-            mounts.read_only(target, mount.flags)
+            kernel_mounts.read_only(target, mount.flags)
     plain = []
     for folder in _written_without_root():
         try:
-            mounts.overlay(
+            kernel_mounts.overlay(
                 folder, disk / f"upper{folder.replace('/', '-')}", f"{root}{folder}", user=True
             )
         except OSError:
@@ -181,9 +183,9 @@ def _written_without_root() -> list[str]:
 
 def _fresh_memory_folder(root: Path) -> None:
     """/dev/shm of the node's own, for the shared memory of its ranks."""
-    flags = mounts.MS_NOSUID | mounts.MS_NODEV
+    flags = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
     if Path("/dev/shm").is_dir():
-        mounts.mount("tmpfs", f"{root}/dev/shm", "tmpfs", flags, "mode=1777")
+        kernel_mounts.mount("tmpfs", f"{root}/dev/shm", "tmpfs", flags, "mode=1777")
 
 
 def _seen_inside(node_dir: Path, settings: Sight) -> list[str]:
@@ -213,9 +215,9 @@ def _show(root: str, seen: Mapping[str, str]) -> None:
         target = Path(f"{root}{path}")
         if not target.exists():
             _make_way(target)
-        mounts.bind(source, str(target))
+        kernel_mounts.bind(source, str(target))
         if target.name == IMAGES:
-            mounts.restrict(str(target), mounts.MS_NODEV | mounts.MS_NOSUID)
+            kernel_mounts.restrict(str(target), kernel_mounts.MS_NODEV | kernel_mounts.MS_NOSUID)
 
 
 def _make_way(target: Path) -> None:
@@ -230,15 +232,15 @@ def _make_way(target: Path) -> None:
 def _hiding(root: str, hidden: Sequence[str]) -> Iterator[None]:
     """Empty folders over the hidden ones; what is shown in them meanwhile stays, nothing else."""
     there = [f"{root}{path}" for path in hidden if os.path.isdir(f"{root}{path}")]
-    flags = mounts.MS_NOSUID | mounts.MS_NODEV
+    flags = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
     for target in there:
-        mounts.mount("tmpfs", target, "tmpfs", flags, "size=1m,mode=755")
+        kernel_mounts.mount("tmpfs", target, "tmpfs", flags, "size=1m,mode=755")
     yield
     for target in there:
-        mounts.read_only(target, flags)
+        kernel_mounts.read_only(target, flags)
 
 
-def _has_files(mount: mounts.Mount) -> bool:
+def _has_files(mount: kernel_mounts.Mount) -> bool:
     """Whether people keep files there: no file system of the kernel's own, and not the root."""
     if mount.point == "/" or _NO_FILES.fullmatch(mount.kind):
         return False

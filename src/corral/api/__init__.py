@@ -1,11 +1,11 @@
 """ASGI routes: parse, authorise, one call, answer."""
 
-from corral.api.agents import Channels
+from corral.api.agent_channel import Channels
 from corral.api.app import create_app
 from corral.api.auth import token_digest
-from corral.api.forward import Forwarder
+from corral.api.leader_proxy import Forwarder
 from corral.api.settings import ApiSettings
-from corral.api.standby import Front, Standby
+from corral.api.standby_head import Front, Standby
 
 __all__ = [
     "ApiSettings",

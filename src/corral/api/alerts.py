@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
+from corral.api.job_visibility import sight_of
 from corral.api.jobs import Asker, Within
-from corral.api.sight import sight_of
 from corral.domain.errors import Conflict
 from corral.wire import alerts as wire
 

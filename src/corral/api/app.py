@@ -9,24 +9,23 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from corral.api import (
+    active_checks,
     alerts,
-    checks,
+    browser_sessions,
     cluster,
     errors,
     events,
     failed_jobs,
     gpus,
-    health,
     imports,
     job_changes,
     job_logs,
     jobs,
     joining,
-    login,
     metrics,
+    node_repairs,
     oidc,
     outputs,
-    people,
     plans,
     queues,
     reports,
@@ -34,33 +33,34 @@ from corral.api import (
     terminal_confirm,
     terminals,
     uploads,
+    users,
 )
-from corral.api import series as curves
-from corral.api.agents import Channels
-from corral.api.attach import Terminals
+from corral.api import time_series as curves
+from corral.api.agent_channel import Channels
+from corral.api.agent_sessions import DialledSessions
+from corral.api.app_state import House, house_of
 from corral.api.auth import hosts_of
-from corral.api.dialled import DialledSessions
-from corral.api.disk import DiskGuard
+from corral.api.auth_middleware import Gate
+from corral.api.disk_reserve import DiskGuard
 from corral.api.failed_log_ins import FailedLogIns
-from corral.api.gate import Gate
-from corral.api.house import House, house_of
+from corral.api.head_proof import Proofs
 from corral.api.job_tokens import Tokens
+from corral.api.kept_logs import LogKeeper
 from corral.api.log_quota import LogQuota
-from corral.api.logs import LogKeeper
 from corral.api.output_desk import OutputDesk
 from corral.api.pending_log_ins import PendingLogIns
-from corral.api.proofs import Proofs
 from corral.api.quotas import QuotaDesk
-from corral.api.rates import Rates
-from corral.api.reads_of_others import ReadsOfOthers
-from corral.api.rights import ADD_MACHINES, OPERATORS, Rights
+from corral.api.read_audit import ReadsOfOthers
+from corral.api.request_rates import Rates
+from corral.api.route_rights import ADD_MACHINES, OPERATORS, Rights
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
+from corral.api.terminal_bridge import Terminals
 from corral.api.terminal_log_ins import TerminalLogIns
 from corral.control import Alerting, Control, Forecasts
 from corral.domain.errors import CorralError
 from corral.ports.planner import Planner
-from corral.ports.series import Series
+from corral.ports.series_store import Series
 
 TITLE: Final = "Corral"
 BEATS: Final = "/v1/agents/beats"
@@ -165,14 +165,14 @@ def _routes() -> list[BaseRoute]:
         *failed_jobs.router.routes,
         *cluster.router.routes,
         *uploads.router.routes,
-        *health.router.routes,
-        *checks.router.routes,
+        *node_repairs.router.routes,
+        *active_checks.router.routes,
         *joining.router.routes,
         *queues.router.routes,
-        *people.router.routes,
+        *users.router.routes,
         *secrets.router.routes,
         *imports.router.routes,
-        *login.router.routes,
+        *browser_sessions.router.routes,
         *oidc.router.routes,
         *terminal_confirm.router.routes,
         *terminals.router.routes,

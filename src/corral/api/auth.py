@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from corral.api.errors import WrongHost
-from corral.api.rights import (
+from corral.api.route_rights import (
     ADD_MACHINES,
     NO_MORE,
     OPERATORS,
@@ -26,13 +26,13 @@ from corral.api.rights import (
     reaches,
 )
 from corral.domain.errors import Forbidden, Unauthorised
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, NodeId, QueueName, TokenId, UserName
 from corral.domain.job import Job, TokenScope
-from corral.domain.people import AuditEntry, Role, Speaker, SpeakerKind, TokenKind, role_of
+from corral.domain.observed_state import AttemptKey
 from corral.domain.quota import Limits
-from corral.ports.people import Identity
+from corral.domain.users import AuditEntry, Role, Speaker, SpeakerKind, TokenKind, role_of
 from corral.ports.store import Store
+from corral.ports.user_store import Identity
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 _BEARER: Final = re.compile(rb"[Bb]earer ([A-Za-z0-9._~+/=-]{16,512})")

@@ -10,24 +10,24 @@ from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response
 
 from corral.api import views
+from corral.api.app_state import House
 from corral.api.auth import Caller
-from corral.api.house import House
 from corral.api.job_tokens import NAME as OWN
 from corral.api.job_tokens import job_token
+from corral.api.job_visibility import shown_node, sight_of
 from corral.api.jobs import Asker, Within
+from corral.api.node_trust import holds
 from corral.api.secret_rights import known_secrets
 from corral.api.settings import MEGABYTE
-from corral.api.sight import shown_node, sight_of
-from corral.api.trust import holds
 from corral.control import Control
-from corral.control.warnings import account_warnings
+from corral.control.node_warnings import account_warnings
 from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, JobId
-from corral.domain.separation import separations
+from corral.domain.requests import ChangeJobs, SetLabels, SetNode
 from corral.domain.units import size_text
-from corral.domain.wishes import ChangeJobs, SetLabels, SetNode
+from corral.domain.user_isolation import separations
 from corral.wire import api
-from corral.wire.labels import set_labels
+from corral.wire.node_labels import set_labels
 
 router = APIRouter()
 LEAST_FREE_BYTES: Final = 16 * MEGABYTE  # SQLite's log alone may grow by as much

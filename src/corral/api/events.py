@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from corral.api import streams
+from corral.api import event_streams
+from corral.api.job_lookup import find_job
+from corral.api.job_visibility import seen_events, sight_of
 from corral.api.jobs import Asker, Number, Within
-from corral.api.names import find_job
-from corral.api.sight import seen_events, sight_of
 from corral.domain.ids import NodeId
 from corral.wire import api
 
@@ -44,7 +44,7 @@ async def all_events(
     of the last ones, of all or of one node."""
     if newest is not None or node is not None:
         name = None if node is None else NodeId(node)
-        limit = newest or streams.PAGE
+        limit = newest or event_streams.PAGE
         store = house.control.store
         found = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
         seen = await seen_events(house.control, sight_of(house.control, caller), found)

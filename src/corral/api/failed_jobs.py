@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from corral.api.house import House
+from corral.api.app_state import House
+from corral.api.job_visibility import Sight, seen_jobs, sight_of
 from corral.api.jobs import Asker, Within
-from corral.api.sight import Sight, seen_jobs, sight_of
-from corral.domain.failure import FAILURES, FailureKind
-from corral.domain.listed import ListedJob
-from corral.domain.moves import JobState
+from corral.domain.failure_class import FAILURES, FailureKind
+from corral.domain.job_states import JobState
+from corral.domain.job_summary import ListedJob
 from corral.domain.units import DAY_SECONDS
 from corral.ports.store import Which
 from corral.wire import failed_jobs as wire

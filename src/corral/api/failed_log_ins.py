@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from corral.domain.errors import CorralError
-from corral.domain.people import NOBODY, AuditEntry, SpeakerKind
+from corral.domain.users import NOBODY, AuditEntry, SpeakerKind
 from corral.ports.clock import Clock
 from corral.ports.log import Log
 from corral.ports.store import Store

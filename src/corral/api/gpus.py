@@ -7,13 +7,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query, Response
 
+from corral.api.job_visibility import HIDDEN, Sight, sight_of
 from corral.api.jobs import Asker, Within
-from corral.api.sight import HIDDEN, Sight, sight_of
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import World
-from corral.insight.present import hourly_money
+from corral.insight.open_accounts import hourly_money
 from corral.wire import gpus as answers
 
 router = APIRouter()

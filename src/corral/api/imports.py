@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from corral.api.job_visibility import sight_of
 from corral.api.jobs import Asker, Within
-from corral.api.sight import sight_of
-from corral.control.learning import learned_of
+from corral.control.runtime_learning import learned_of
 from corral.wire import imports as wire
 
 router = APIRouter()

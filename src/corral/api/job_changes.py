@@ -8,20 +8,20 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from corral.api.app_state import House, house_of
 from corral.api.auth import Caller, caller_of
-from corral.api.house import House, house_of
-from corral.api.listing import packed_answer
-from corral.api.names import array_of, find_job
-from corral.api.restarts import resume_refusal
-from corral.api.rights import LOGS
-from corral.control.intake import check_asked
+from corral.api.job_listing import packed_answer
+from corral.api.job_lookup import array_of, find_job
+from corral.api.restart_command import resume_refusal
+from corral.api.route_rights import LOGS
+from corral.control.request_checks import check_asked
 from corral.domain.errors import Conflict, Forbidden, NotFound, Refusal
 from corral.domain.ids import JobId
 from corral.domain.job import Job
+from corral.domain.requests import ChangeJobs, Resume
 from corral.domain.units import ids_text
-from corral.domain.wishes import ChangeJobs, Resume
 from corral.domain.world import World
-from corral.wire import api, rows
+from corral.wire import api, listing_rows
 
 router = APIRouter()
 JOBS_AT_ONCE: Final = 500  # that are looked at between two looks at other requests
@@ -137,9 +137,9 @@ async def change_jobs(
             await control.store.record(caller.entry(control.clock.wall(), on=on, code=one.code))
     changed = [_row(control.world, job) for job in chosen.jobs.values()]
     answer = {"jobs": changed, "refused": [one.model_dump() for one in chosen.refused]}
-    return await packed_answer(rows.encode(answer), request)
+    return await packed_answer(listing_rows.encode(answer), request)
 
 
-def _row(world: World, job: Job) -> rows.ChangedRow:
+def _row(world: World, job: Job) -> listing_rows.ChangedRow:
     state = world.state_of(job.id) or job.state
-    return rows.ChangedRow(job.id, job.spec.name, state, job.array, job.spec.array_index)
+    return listing_rows.ChangedRow(job.id, job.spec.name, state, job.array, job.spec.array_index)

@@ -7,13 +7,13 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from corral.api.app_state import House
 from corral.api.auth import caller_of
 from corral.api.errors import RequestInvalid
-from corral.api.house import House
+from corral.api.job_lookup import find_job
 from corral.api.jobs import Within
-from corral.api.log_parts import MOST_RANGE_BYTES, SEARCH_BYTES, pieces, range_of, ranks_from
-from corral.api.log_parts import search as search_log
-from corral.api.names import find_job
+from corral.api.log_ranges import MOST_RANGE_BYTES, SEARCH_BYTES, pieces, range_of, ranks_from
+from corral.api.log_ranges import search as search_log
 from corral.domain.errors import NotFound
 from corral.domain.ids import AttemptNumber
 from corral.domain.job import Job

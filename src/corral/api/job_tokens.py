@@ -15,14 +15,14 @@ from corral.api.auth import OwnJob
 from corral.api.settings import Seals
 from corral.control import Control
 from corral.domain.errors import Forbidden
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId, TokenId
 from corral.domain.job import JobSpec, TokenScope
-from corral.domain.moves import ON_NODES
-from corral.domain.people import Role, Token
+from corral.domain.job_states import ON_NODES
+from corral.domain.observed_state import AttemptKey
+from corral.domain.users import Role, Token
 from corral.domain.world import World
-from corral.ports.people import Identity
 from corral.ports.store import Store
+from corral.ports.user_store import Identity
 
 NAME: Final = "CORRAL_TOKEN"
 _FORM: Final = re.compile(r"cj\.(j[0-9_]{1,40})\.(\d{1,9})\.([0-9a-f]{64})", re.ASCII)

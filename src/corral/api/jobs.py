@@ -8,32 +8,32 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from corral.api import streams, views
+from corral.api import event_streams, views
+from corral.api.app_state import House, house_of
 from corral.api.auth import Caller, caller_of
 from corral.api.errors import RequestInvalid
-from corral.api.house import House, house_of
-from corral.api.listing import listing
-from corral.api.names import array_of, find_job, own_jobs, whose_text
-from corral.api.restarts import resume_refusal
-from corral.api.rights import LOGS
-from corral.api.sight import (
+from corral.api.job_listing import listing
+from corral.api.job_lookup import array_of, find_job, own_jobs, whose_text
+from corral.api.job_visibility import (
     seen_jobs,
     shown_detail,
     shown_why,
     sight_of,
 )
-from corral.api.submitting import admitted, check_queues_of, plan_of, specs_of
-from corral.control.queues import longest_seconds
+from corral.api.restart_command import resume_refusal
+from corral.api.route_rights import LOGS
+from corral.api.submission import admitted, check_queues_of, plan_of, specs_of
+from corral.control.queue_checks import longest_seconds
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid, Unsupported
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import Job, TokenScope
-from corral.domain.listed import ListedJob
-from corral.domain.moves import JobState
-from corral.domain.wishes import Cancel, Requeue, Resume, Suspend
+from corral.domain.job_states import JobState
+from corral.domain.job_summary import ListedJob
+from corral.domain.requests import Cancel, Requeue, Resume, Suspend
 from corral.ports.store import ALL, Which
 from corral.wire import api, signals
-from corral.wire.channel import SignalNow
-from corral.wire.slurm.plan import is_batch
+from corral.wire.agent_messages import SignalNow
+from corral.wire.slurm.batch_plan import is_batch
 from corral.wire.written_spec import WrittenSpec, written_spec
 
 router = APIRouter()
@@ -272,7 +272,7 @@ async def logs(
     if rank is not None and rank >= (await views.rank_bound(house.control, found) or rank + 1):
         raise NotFound("rank", str(rank), see=f"corral show {found.id}")
     await house.reads.note(caller_of(request), found)
-    stream = streams.LogStream(
+    stream = event_streams.LogStream(
         control=house.control,
         keeper=house.keeper,
         job=found,
@@ -282,9 +282,9 @@ async def logs(
         tail=tail,
         follow=follow,
         times=times,
-        places=streams.places_of(after or request.headers.get("last-event-id", "")),
+        places=event_streams.places_of(after or request.headers.get("last-event-id", "")),
     )
-    return streams.response(stream.run())
+    return event_streams.response(stream.run())
 
 
 @router.get("/v1/jobs/{job}/spec")

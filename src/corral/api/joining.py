@@ -6,16 +6,17 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query
 
 from corral.api import views
+from corral.api.app_state import House
 from corral.api.auth import Caller, token_digest
-from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.control import jobs_on
 from corral.domain.errors import Conflict, SpecInvalid, TokenRevoked, TokenUsed, Unsupported
 from corral.domain.ids import NAME_RULE, NodeId, UserName, is_name
-from corral.domain.moment import moment_text
 from corral.domain.node import Liveness
-from corral.domain.part import is_part
-from corral.domain.people import (
+from corral.domain.pilot import is_part
+from corral.domain.requests import SetNode
+from corral.domain.time_point import moment_text
+from corral.domain.users import (
     ANOTHER_JOIN,
     ANOTHER_NODE,
     NODE_TOKEN_SECONDS,
@@ -23,7 +24,6 @@ from corral.domain.people import (
     Token,
     token_id,
 )
-from corral.domain.wishes import SetNode
 from corral.wire import api
 from corral.wire import joining as wire
 from corral.wire.agent_routes import RENEW

@@ -5,15 +5,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from corral.api.kept_logs import LogKeeper
 from corral.api.log_sizes import measured, write_dropped
-from corral.api.logs import LogKeeper
 from corral.control import Control
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, UserName
 from corral.domain.log_quota import KEPT_BYTES, KeptLogs, LogPart, cut_order, excess_bytes
-from corral.domain.people import User
+from corral.domain.observed_state import AttemptKey
 from corral.domain.quota import RULES, Quota, Quotas
+from corral.domain.users import User
 from corral.ports.log import Log
 
 LOOK_SECONDS: Final = 2.0

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.observed_state import AttemptKey
 
 DROPPED: Final = "dropped"  # in a job's folder: bytes of its logs that a quota has cut
 

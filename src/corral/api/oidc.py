@@ -17,22 +17,22 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
+from corral.api.app_state import House
 from corral.api.auth import source_of
+from corral.api.browser_sessions import keep_session
 from corral.api.cookies import cookie_of
 from corral.api.errors import TooMany
-from corral.api.house import House
 from corral.api.jobs import Within
 from corral.api.log_in_pages import refusal_page
-from corral.api.login import keep_session
 from corral.api.provider_users import PROVIDER_SECONDS, add_token, user_by_claims
 from corral.api.settings import SignOn
 from corral.api.terminal_confirm import code_page, refuse_terminal
 from corral.domain.errors import CorralError, NotFound, Refusal
-from corral.domain.people import TokenKind
 from corral.domain.sign_on import IdentityNotLinked, SignOnRefused
 from corral.domain.terminal_log_in import TerminalPerson
+from corral.domain.users import TokenKind
 from corral.ports.log import Log
-from corral.wire import people as wire
+from corral.wire import users as wire
 
 router = APIRouter()
 log = Log("corral.api")

@@ -9,17 +9,17 @@ from typing import Final
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from corral.api.agents import Channels, frame_of
-from corral.api.dialled import DialledSessions
+from corral.api.agent_channel import Channels, frame_of
+from corral.api.agent_sessions import DialledSessions
 from corral.api.errors import TooMany
 from corral.control import Control
 from corral.domain.errors import Conflict, Refusal, Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId, UserName
 from corral.domain.node import Liveness
+from corral.domain.observed_state import AttemptKey
 from corral.domain.outputs import Listing
-from corral.wire.channel import FilesNow
-from corral.wire.outputs import DATA, END, decode_end, decode_listing
+from corral.wire.agent_messages import FilesNow
+from corral.wire.output_frames import DATA, END, decode_end, decode_listing
 
 LIST_SECONDS: Final = 5.0
 STALLED_SECONDS: Final = 60.0  # without a frame

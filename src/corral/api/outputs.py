@@ -8,15 +8,15 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from corral.api.house import House
+from corral.api.app_state import House
+from corral.api.job_lookup import find_job
 from corral.api.jobs import Asker, Within
-from corral.api.names import find_job
 from corral.api.output_desk import LIST_SECONDS, CutShort, OutputAbsent, Transfer
 from corral.domain.attempt import Attempt
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
-from corral.domain.ranks import ranks_on
+from corral.domain.rank_layout import ranks_on
 from corral.wire.output_answers import NodeOutputs, Outputs
 
 router = APIRouter()

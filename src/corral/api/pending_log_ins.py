@@ -7,8 +7,8 @@ from typing import Final
 
 from corral.domain.errors import NotFound
 from corral.domain.ids import UserName
-from corral.domain.people import ProviderIdentity
 from corral.domain.units import DAY_SECONDS
+from corral.domain.users import ProviderIdentity
 
 PENDING_SECONDS: Final = DAY_SECONDS
 PENDING_MOST: Final = 1_000  # the oldest goes first: whoever is left out logs in again

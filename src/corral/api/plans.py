@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from corral.api.jobs import Asker, Within
 from corral.domain.errors import Unsupported
-from corral.plan.asks import ASKS, Ask
+from corral.plan.kinds import ASKS, Ask
 from corral.wire.plans import PlanReport, form_of
 
 router = APIRouter()

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from corral.api.app_state import House
 from corral.api.auth import Caller
-from corral.api.house import House
-from corral.api.people import fresh_token
 from corral.api.quotas import is_valid
-from corral.api.rights import Key
+from corral.api.route_rights import Key
+from corral.api.users import fresh_token
 from corral.domain.errors import Conflict, UserDisabled
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import AuditEntry, Role, Token, TokenKind, User
 from corral.domain.quota import Quota
 from corral.domain.sign_on import SignOnRule, identity_in, role_in, user_for
+from corral.domain.users import AuditEntry, Role, Token, TokenKind, User
 
 # A day's work: whoever leaves a group at the provider loses its role here by then.
 PROVIDER_SECONDS: Final = 12 * 3600.0

@@ -6,26 +6,26 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 
+from corral.api.app_state import House
 from corral.api.auth import Caller
-from corral.api.house import House
+from corral.api.job_visibility import Sight, sight_of
 from corral.api.jobs import Asker, Within
-from corral.api.sight import Sight, sight_of
 from corral.control import Control
-from corral.control.queues import check_queues, warnings_of
-from corral.domain.allowed import users_of
+from corral.control.queue_checks import check_queues, warnings_of
+from corral.domain.access_list import users_of
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.queue import Queue
 from corral.domain.quota import Quota
 from corral.domain.relocation import spent_gpu_seconds
+from corral.domain.requests import SetQueues
 from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
-from corral.domain.use import Spent
+from corral.domain.usage import Spent
 from corral.domain.visibility import check_operator
-from corral.domain.wishes import SetQueues
 from corral.domain.world import World
-from corral.reconcile.draft import Draft
-from corral.reconcile.use import (
+from corral.reconcile.changeset import Draft
+from corral.reconcile.usage import (
     Held,
     effect,
     held_now,
@@ -34,13 +34,13 @@ from corral.reconcile.use import (
     spent_now,
     standing_of,
 )
-from corral.schedule.debts import gpus_of
-from corral.schedule.share import targets
-from corral.schedule.standing import Standing
+from corral.schedule.quota.balances import Standing
+from corral.schedule.quota.borrowing import gpus_of
+from corral.schedule.quota.fair_share import targets
 from corral.wire import queue_answers as wire
-from corral.wire.document import Document
 from corral.wire.queue_forms import changes_of, form_of
 from corral.wire.queues import read_queue, read_queues
+from corral.wire.yaml_document import Document
 
 router = APIRouter()
 USER: Final = ("GET", "/v1/users/{user}")

@@ -9,9 +9,9 @@ from corral.api.auth import Caller
 from corral.control import Control
 from corral.domain.ids import UserName
 from corral.domain.job import JobSpec
-from corral.domain.people import Token, User
 from corral.domain.quota import Quota, Quotas
 from corral.domain.spec_content import LARGE_CHARACTERS, size_of
+from corral.domain.users import Token, User
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from corral.api.job_lookup import find_job
+from corral.api.job_visibility import sight_of
 from corral.api.jobs import Asker, Within
-from corral.api.names import find_job
-from corral.api.sight import sight_of
 from corral.control.reports import report_of
-from corral.domain.account import day_of
 from corral.domain.errors import SpecInvalid
+from corral.domain.ledger import day_of
 from corral.wire.reports import MOST_ROWS, By, Kind, Report, encoded
 
 router = APIRouter()

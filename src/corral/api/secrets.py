@@ -4,15 +4,15 @@ from contextlib import AbstractContextManager, ExitStack
 
 from fastapi import APIRouter
 
+from corral.api.app_state import House
 from corral.api.auth import Caller
-from corral.api.house import House
 from corral.api.jobs import Asker, Within
-from corral.api.rights import ADMINS
+from corral.api.route_rights import ADMINS
 from corral.api.secret_rights import KnownSecrets, known_secrets
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
 from corral.domain.quota import Quota
 from corral.wire import api
-from corral.wire.read import is_secret_name
+from corral.wire.field_readers import is_secret_name
 
 router = APIRouter()
 

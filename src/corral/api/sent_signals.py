@@ -5,11 +5,11 @@ from typing import Final
 
 from corral.control import Control
 from corral.domain.attempt import Attempt
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from corral.domain.job import Job
-from corral.domain.people import AuditEntry
+from corral.domain.users import AuditEntry
 from corral.wire import signals
-from corral.wire.parts import Failed
+from corral.wire.job_parts import Failed
 
 ENTRIES: Final = 1_000  # of the audit log since the attempt began, the newest first
 WHAT: Final = "job.signal"

@@ -9,10 +9,10 @@ from typing import Final
 
 from corral.api.auth import Caller, JobTokens, caller_by
 from corral.domain.errors import Trouble, Unauthorised
-from corral.domain.people import Role
+from corral.domain.users import Role
 from corral.ports.log import Log
-from corral.ports.people import Identity
 from corral.ports.store import Store
+from corral.ports.user_store import Identity
 
 log = Log("corral.api")
 LOOK_SECONDS: Final = 1.0

@@ -7,17 +7,17 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Final, Protocol
 
-from corral.api.disk import Room, room_of
+from corral.api.disk_reserve import Room, room_of
 from corral.domain.ids import NodeId
 from corral.domain.kept_work import WorkLimits
-from corral.domain.leadership import HeadNow
-from corral.domain.people import AuditEntry, User
+from corral.domain.leader_election import HeadNow
 from corral.domain.quota import ClusterLimits
 from corral.domain.sign_on import SignOnRule
 from corral.domain.units import DAY_SECONDS
+from corral.domain.users import AuditEntry, User
 from corral.ingress.connections import ConnectionTable
 from corral.wire.joining import JoinNeeds, RayInvitation
-from corral.wire.people import KeyRotated
+from corral.wire.users import KeyRotated
 
 MEGABYTE: Final = 1000**2
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from corral.api.body import too_large
 from corral.api.errors import RequestInvalid
+from corral.api.request_body import too_large
 from corral.domain.errors import NotFound
-from corral.wire.read import is_digest
+from corral.wire.field_readers import is_digest
 
 
 class Snapshots:

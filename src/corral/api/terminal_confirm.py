@@ -8,15 +8,14 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from corral.api.app_state import House
 from corral.api.auth import source_of
 from corral.api.cookies import check_origin
 from corral.api.errors import RequestInvalid
-from corral.api.house import House
 from corral.api.jobs import Within
 from corral.api.log_in_pages import TERMINAL, done_page, form_page, refusal_page
 from corral.domain.errors import CorralError, Refusal
 from corral.domain.ids import UserName
-from corral.domain.people import Role
 from corral.domain.terminal_log_in import (
     TERMINAL_SECONDS,
     LogInDenied,
@@ -24,6 +23,7 @@ from corral.domain.terminal_log_in import (
     WrongCode,
     expired,
 )
+from corral.domain.users import Role
 
 router = APIRouter()
 _SEALED_AS: Final = "oidc-terminal"

@@ -4,18 +4,18 @@ terminal fetches a token of the user (docs/decisions/0086)."""
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from corral.api.app_state import House
 from corral.api.auth import source_of
-from corral.api.house import House
 from corral.api.jobs import Within
 from corral.api.log_in_pages import TERMINAL, refusal_page
 from corral.api.oidc import Word, provider_of, set_out
-from corral.api.people import find_user
 from corral.api.provider_users import PROVIDER_SECONDS, add_token, check_enabled
+from corral.api.users import find_user
 from corral.domain.errors import CorralError, Refusal
-from corral.domain.people import TokenKind
 from corral.domain.terminal_log_in import POLL_SECONDS, TERMINAL_SECONDS, TerminalPerson
-from corral.wire import people as wire
-from corral.wire.people import TERMINAL_TOKEN, TERMINALS
+from corral.domain.users import TokenKind
+from corral.wire import users as wire
+from corral.wire.users import TERMINAL_TOKEN, TERMINALS
 
 router = APIRouter()
 

@@ -9,7 +9,7 @@ from starlette.responses import FileResponse, Response
 
 from corral.api.errors import TooSlow
 from corral.api.jobs import Asker, Within
-from corral.api.trust import needs_snapshot
+from corral.api.node_trust import needs_snapshot
 from corral.domain.errors import Forbidden
 from corral.domain.quota import Quota
 from corral.domain.units import size_text

@@ -5,29 +5,29 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
-from corral.api.restarts import loss_advice, origin_text, restart_text
+from corral.api.restart_command import loss_advice, origin_text, restart_text
 from corral.api.sent_signals import with_sender
 from corral.control import Control, Planned
-from corral.control.holders import holders_text
-from corral.control.input_waits import input_text
+from corral.control.blocking_jobs import holders_text
+from corral.control.job_reasons import assumed_text
 from corral.control.rank_accounts import rank_account_text
-from corral.control.reasons import assumed_text
+from corral.control.stdin_waits import input_text
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.errors import NotFound
-from corral.domain.forecast import Ending, Forecast
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import ON_NODES, JobState
+from corral.domain.job_states import ON_NODES, JobState
 from corral.domain.node import Node
-from corral.domain.ranks import ranks_each
+from corral.domain.rank_layout import ranks_each
+from corral.domain.run_history import Ending, Forecast
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
-from corral.health.mending import mending
+from corral.health.repair_commands import mending
 from corral.insight.bottleneck import Bottleneck
 from corral.wire import api
-from corral.wire.parts import Bottleneck as BottleneckShown
-from corral.wire.parts import Failed
+from corral.wire.job_parts import Bottleneck as BottleneckShown
+from corral.wire.job_parts import Failed
 from corral.wire.slurm.reasons import slurm_reason
 
 ROWS_AT_ONCE: Final = 200

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from corral.boot.backup import kept_of, read_alone
-from corral.boot.sealing import KeyRing
+from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir
 from corral.domain.audit_chain import Anchor, ChainReport, walk_chain
 from corral.store.audit import chain_entries

@@ -21,7 +21,7 @@ from corral.boot.settings import (
     write_atomically,
 )
 from corral.domain.errors import CorralError, Trouble
-from corral.domain.people import AuditEntry
+from corral.domain.users import AuditEntry
 from corral.ports.log import Log
 from corral.ports.store import Store
 

@@ -21,13 +21,13 @@ from corral import __version__
 from corral.boot.backup_address import address_files, put_address
 from corral.boot.backup_files import made_whole, opened_backup
 from corral.boot.backup_sealing import SealBroken, sealed
-from corral.boot.lock import sole_head
+from corral.boot.directory_lock import sole_head
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import url_in
 from corral.domain.errors import Conflict, StoreTrouble, Unsupported
 from corral.store import backup
 from corral.store.database import Database, driver, transaction
-from corral.store.reads import read_head
+from corral.store.queries import read_head
 from corral.store.schema import REVISION
 from corral.store.sqlite import SqliteStore
 from corral.store.sqlite.database import SqliteDatabase, raw_of, sync_directory

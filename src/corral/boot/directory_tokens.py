@@ -15,7 +15,7 @@ from corral.api import token_digest
 from corral.boot.settings import once, write_atomically
 from corral.domain.errors import Trouble
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import (
+from corral.domain.users import (
     HEAD,
     NODE_TOKEN_SECONDS,
     RENEW_SECONDS,

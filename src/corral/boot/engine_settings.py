@@ -12,11 +12,11 @@ from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.ray.settings import RaySettings
 from corral.engines.slurm.settings import SlurmSettings
-from corral.engines.typed import example_of, read_settings, types_of
+from corral.engines.typed_settings import example_of, read_settings, types_of
 from corral.wire.slurm.shims import is_shim
 
 if TYPE_CHECKING:
-    from corral.engines.typed import EngineSettings
+    from corral.engines.typed_settings import EngineSettings
 
 KINDS: Final[Mapping[str, "type[EngineSettings]"]] = {
     "ray": RaySettings,

@@ -10,7 +10,7 @@ from corral.boot.tls import trusted_of
 from corral.domain.errors import Conflict
 from corral.domain.ids import NodeId
 from corral.domain.node_policy import policy_with
-from corral.engines.lending.engine import Links
+from corral.engines.batch.engine import Links
 from corral.engines.local.engine import LocalEngine
 from corral.engines.local.settings import LocalSettings
 from corral.engines.ray import member

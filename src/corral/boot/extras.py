@@ -4,7 +4,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Final
 
-from corral.boot.oidc import provider_secret, rule_of
+from corral.boot.oidc_provider import provider_secret, rule_of
 from corral.boot.settings import ClusterSettings
 from corral.domain.errors import Conflict
 

@@ -21,33 +21,33 @@ if __name__ == "__main__":
 
 from corral import __version__
 from corral.api import ApiSettings, Channels, Front, create_app
-from corral.boot.admit import NodeTokens
 from corral.boot.alerts import alerting_of
-from corral.boot.announce import announce, keep_announced
 from corral.boot.audit_syslog import syslog_of
-from corral.boot.beginning import begin, open_with_keys
-from corral.boot.beside import Beside, beside_of
-from corral.boot.binding import bind
+from corral.boot.bug_replays import keeper_of_replays
 from corral.boot.clock import SystemClock
+from corral.boot.directory_access import kept_out
+from corral.boot.directory_lock import sole_head
 from corral.boot.directory_tokens import DirectoryToken, keep_fresh
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
+from corral.boot.first_steps import begin, open_with_keys
+from corral.boot.head_address import announce, keep_announced
+from corral.boot.head_log import configure
+from corral.boot.head_port import bind
+from corral.boot.helper_processes import Beside, beside_of
+from corral.boot.http_server import Server, server_of, url_of
+from corral.boot.initial_tokens import NodeTokens
 from corral.boot.key_rotation import Keys
-from corral.boot.leading import Term, Turns
+from corral.boot.leader_election import Term, Turns
 from corral.boot.limit_settings import work_limits
-from corral.boot.limits import (
+from corral.boot.monitoring import Prometheus, prometheus_of
+from corral.boot.oidc_provider import provider_of
+from corral.boot.process_limits import (
     GIVEN_BACK_SECONDS,
     connection_limits,
     give_back,
     prepare,
     too_few_files,
 )
-from corral.boot.lock import sole_head
-from corral.boot.log import configure
-from corral.boot.monitoring import Prometheus, prometheus_of
-from corral.boot.oidc import provider_of
-from corral.boot.passing import kept_out
-from corral.boot.replays import keeper_of_replays
-from corral.boot.serving import Server, server_of, url_of
 from corral.boot.settings import (
     LOCAL,
     ClusterDir,
@@ -63,7 +63,7 @@ from corral.boot.tls import (
 from corral.control import Control, Forecasts, Recorder
 from corral.domain.errors import CorralError
 from corral.domain.units import DAY_SECONDS
-from corral.engines.lending.engine import LendingEngine, Links
+from corral.engines.batch.engine import LendingEngine, Links
 from corral.engines.local.engine import LocalEngine
 from corral.engines.ray.engine import RayEngine
 from corral.ingress.connections import ConnectionTable

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from corral.boot import join_ray
-from corral.boot.call import Call, ask
+from corral.boot.bring_up import Asked, settled
+from corral.boot.join_client import Call, ask
 from corral.boot.settings import ClusterDir, ClusterSettings, read_json, write_atomically
-from corral.boot.start import StartFailed, last_lines, until
-from corral.boot.up import Asked, settled
+from corral.boot.start_head import StartFailed, last_lines, until
 from corral.domain.errors import (
     Conflict,
     CorralError,
@@ -34,7 +34,7 @@ from corral.domain.errors import (
 )
 from corral.domain.ids import NAME_RULE, NodeId, is_name
 from corral.domain.node_policy import NodePolicy, policy_with
-from corral.domain.people import JOIN_LINE
+from corral.domain.users import JOIN_LINE
 from corral.engines.local.processes import Process, spawn
 from corral.engines.local.settings import LocalSettings
 from corral.engines.ray import member

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from corral.boot.settings import ClusterSettings, write_atomically
-from corral.boot.start import StartFailed, last_lines
+from corral.boot.start_head import StartFailed, last_lines
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.local.processes import Process, spawn
 from corral.engines.ray import member
 from corral.engines.ray.member import Member
-from corral.engines.ray.render import NODE_LABEL, PRETEND_LABEL
+from corral.engines.ray.start_options import NODE_LABEL, PRETEND_LABEL
 from corral.wire.joining import JoinNeeds, RayInvitation
 
 _GPU_TYPE: Final = "h100"

@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from corral.boot.sealing import KEY_BYTES, KeyRing, KeyTrouble, rotation_entry
+from corral.boot.secret_encryption import KEY_BYTES, KeyRing, KeyTrouble, rotation_entry
 from corral.domain.errors import Conflict, Trouble
-from corral.domain.people import AuditEntry
 from corral.domain.units import DAY_SECONDS
+from corral.domain.users import AuditEntry
 from corral.ports.log import Log
 from corral.ports.store import Store
-from corral.wire.people import KeyRotated
+from corral.wire.users import KeyRotated
 
 CURRENT: Final = "key"
 WRAPPED: Final = "key wrapped"

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 from corral.boot.limit_settings import check_limits, work_limits
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
 from corral.domain.node_policy import NodePolicy, policy_with
-from corral.domain.people import NODE_TOKEN_SECONDS
 from corral.domain.quota import ClusterLimits
 from corral.domain.retention import Retention
 from corral.domain.units import DAY_SECONDS
+from corral.domain.users import NODE_TOKEN_SECONDS
 from corral.engines.local.labels import labels_of_nodes
-from corral.health.rules import HealthRules
+from corral.health.health_policy import HealthRules
 
 DEFAULT_DIR: Final = "~/.corral"
 LOOPBACK: Final = "127.0.0.1"

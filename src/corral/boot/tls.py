@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from corral.agent.route import LOOPBACK, address_towards, own_addresses
-from corral.boot.sealing import KeyRing
+from corral.agent.own_address import LOOPBACK, address_towards, own_addresses
+from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings, is_any, is_loopback, write_atomically
 from corral.ports.log import Log
 from corral.ports.store import Store

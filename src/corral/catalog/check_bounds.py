@@ -5,7 +5,7 @@ from functools import cache
 
 from corral.catalog.devices import device
 from corral.catalog.facts import table
-from corral.domain.checks import CheckKind
+from corral.domain.active_checks import CheckKind
 from corral.domain.errors import NotFound
 
 

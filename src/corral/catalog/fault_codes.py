@@ -8,9 +8,9 @@ from typing import Final
 
 from corral.catalog.devices import device
 from corral.catalog.facts import Fact, table
-from corral.domain.ailment import Bar, Remedy
 from corral.domain.errors import NotFound
-from corral.domain.signals import SignalKind
+from corral.domain.node_fault import Bar, Remedy
+from corral.domain.node_signal import SignalKind
 
 RECOVERY: Final = "recovery"  # rows of what a driver names by itself (XID 154)
 

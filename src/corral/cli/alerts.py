@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from corral.cli.common import Change, Common
-from corral.cli.failure import DONE, JOB_FAILED
-from corral.cli.output import clean, clock_text, note, print_json, say, show_table, table
+from corral.cli.error_output import DONE, JOB_FAILED
+from corral.cli.head_options import Change, Common
+from corral.cli.printing import clean, clock_text, note, print_json, say, show_table, table
 
 if TYPE_CHECKING:
     from corral.wire import alerts

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from corral.cli.common import Common
-from corral.cli.output import (
+from corral.cli.head_options import Common
+from corral.cli.job_row import time_of, where_or_why
+from corral.cli.printing import (
     age_text,
     clean,
     clock_text,
@@ -20,8 +21,7 @@ from corral.cli.output import (
     state,
     table,
 )
-from corral.cli.plan import given_up_text, instead_text, shape_text
-from corral.cli.row import time_of, where_or_why
+from corral.cli.submission_plan import given_up_text, instead_text, shape_text
 from corral.domain.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def print_logs_of(
     raw: bool = False,
 ) -> None:
     """With `follow` as they come, else one index after the other."""
-    from corral.cli.many import each, indices_of, print_logs
+    from corral.cli.follow_many import each, indices_of, print_logs
 
     labels = indices_of(jobs)
 
@@ -236,7 +236,7 @@ def events_of(
     after: int,
 ) -> "list[api.Event]":
     """All that happened so far in order, or with `follow` told as it happens until all are over."""
-    from corral.cli.many import each
+    from corral.cli.follow_many import each
 
     async def one(client: "AsyncClient", job: "api.Job") -> "list[api.Event]":
         kept = []
@@ -253,7 +253,7 @@ def events_of(
 
 def checkpoints_of(common: Common, jobs: "Sequence[api.Job]") -> "list[tuple[str, api.Checkpoint]]":
     """Every recorded save with the id of its job."""
-    from corral.cli.many import each
+    from corral.cli.follow_many import each
 
     async def one(client: "AsyncClient", job: "api.Job") -> "list[tuple[str, api.Checkpoint]]":
         return [(job.id, save) for save in await client.checkpoints(job.id)]

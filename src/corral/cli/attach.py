@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.common import Common, Count
-from corral.cli.failure import Usage
-from corral.cli.output import note
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Common, Count
+from corral.cli.printing import note
 from corral.domain.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def pump(terminal: "ClientConnection") -> int:
     """
     from websockets.exceptions import ConnectionClosedError
 
-    from corral.wire.channel import exit_code_of
+    from corral.wire.agent_messages import exit_code_of
 
     keys = threading.Thread(target=_send_keys, args=(terminal,), daemon=True)
     keys.start()

@@ -12,9 +12,9 @@ from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
 from corral.cli.cluster import check_ours
-from corral.cli.common import MOST_ROWS, Common
-from corral.cli.failure import DONE, JOB_FAILED, Usage
-from corral.cli.output import (
+from corral.cli.error_output import DONE, JOB_FAILED, Usage
+from corral.cli.head_options import MOST_ROWS, Common
+from corral.cli.printing import (
     clean,
     clock_text,
     cut,
@@ -27,7 +27,7 @@ from corral.cli.output import (
 
 if TYPE_CHECKING:
     from corral.domain.audit_chain import Anchor
-    from corral.wire.people import AuditEntry
+    from corral.wire.users import AuditEntry
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _ANCHOR: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)

@@ -10,8 +10,8 @@ from corral.boot.clock import SystemClock
 from corral.boot.settings import ClusterSettings
 from corral.boot.stores import check_several
 from corral.cli.cluster import check_ours
-from corral.cli.common import Change, Common
-from corral.cli.output import note, print_json, say
+from corral.cli.head_options import Change, Common
+from corral.cli.printing import note, print_json, say
 
 if TYPE_CHECKING:
     from corral.boot.backup import About

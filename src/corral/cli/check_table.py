@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from corral.cli.output import age_text, say, show_table, state, table
+from corral.cli.printing import age_text, say, show_table, state, table
 from corral.domain.units import size_text
 
 if TYPE_CHECKING:

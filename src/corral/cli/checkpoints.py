@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from corral.cli import arrays
-from corral.cli.common import Common
-from corral.cli.output import clean, note, print_json, show_table, table
+from corral.cli.head_options import Common
+from corral.cli.printing import clean, note, print_json, show_table, table
 from corral.domain.units import duration_text, size_text
 
 if TYPE_CHECKING:

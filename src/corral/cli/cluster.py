@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from corral import __version__
-from corral.cli.common import Change, Common
-from corral.cli.embedded import (
+from corral.cli.embedded_head import (
     end_head,
     say_what_is_pretended,
     say_who_is_kept_out,
     unfinished,
 )
-from corral.cli.impact import WAITING, agreed_to_lose
+from corral.cli.head_options import Change, Common
 from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
+from corral.cli.lost_work import WAITING, agreed_to_lose
 from corral.cli.nodes import show_nodes
-from corral.cli.output import note, print_json, say, show_pairs
+from corral.cli.printing import note, print_json, say, show_pairs
 from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, Watching
 from corral.cli.up_sign_on import SignOn
 
 if TYPE_CHECKING:
+    from corral.boot.bring_up import Asked, Start
     from corral.boot.settings import ClusterDir
-    from corral.boot.ssh import Outcome
-    from corral.boot.up import Asked, Start
+    from corral.boot.ssh_hosts import Outcome
     from corral.wire import api
 
 AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it lives
@@ -62,8 +62,8 @@ def up(
         reboot: Seconds until a node that died is started again (30).
         restart: Restart a head that runs already, for example after an upgrade; its jobs run on.
     """
-    from corral.boot.up import Asked, host_of
-    from corral.cli import hosts
+    from corral.boot.bring_up import Asked, host_of
+    from corral.cli import ssh_hosts as hosts
 
     check_ours(common, "up")
     asked = Asked(
@@ -98,8 +98,8 @@ def _start(common: Common, asked: "Asked", *, restart: bool) -> "tuple[Start, ap
 
     Raises: Conflict when that one does not end; SpecInvalid; StartFailed.
     """
-    from corral.boot.start import head_runs
-    from corral.boot.up import Asked, bring_up
+    from corral.boot.bring_up import Asked, bring_up
+    from corral.boot.start_head import head_runs
     from corral.domain.errors import Conflict, SpecInvalid
 
     is_replaced = restart and head_runs(common.place)
@@ -117,7 +117,7 @@ def _start(common: Common, asked: "Asked", *, restart: bool) -> "tuple[Start, ap
 
 def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
     """Raises: StartFailed when no node comes."""
-    from corral.boot.up import wait_for_nodes
+    from corral.boot.bring_up import wait_for_nodes
 
     with common.client() as client:
         if start.continues:
@@ -133,7 +133,7 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
 
 def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -> None:
     """Raises: StartFailed when not all have joined."""
-    from corral.cli import hosts
+    from corral.cli import ssh_hosts as hosts
 
     with common.client() as client:
         found = client.status()
@@ -170,7 +170,7 @@ def _say_head(common: Common, found: "api.Status", what: str) -> str:
 
     Returns: its address.
     """
-    from corral.boot.start import announced
+    from corral.boot.start_head import announced
 
     url, pid = announced(common.place) or (found.head.url, found.head.pid)
     say(f"{what}: {url} (process {pid})")
@@ -248,7 +248,7 @@ def down(
         jobs: What becomes of unfinished jobs: stop cancels them, leave lets them run on.
         leave: The same as --jobs leave; the next `corral up` finds them again.
     """
-    from corral.boot.start import head_runs, node_processes, start_head
+    from corral.boot.start_head import head_runs, node_processes, start_head
     from corral.domain.errors import Conflict
 
     check_ours(common, "down")
@@ -323,7 +323,7 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 def separation_text(separation: "api.Separation") -> str:
     """For example: n1, n2: each user's ranks run as an account of the user; ..."""
-    from corral.domain.separation import names_text
+    from corral.domain.user_isolation import names_text
 
     return f"{names_text(separation.nodes)}: {separation.text}"
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from corral.cli.output import say
+from corral.cli.printing import say
 
 Shell = Literal["bash", "zsh", "fish"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 
 from corral.cli.check_table import failed_of, show_checks, show_sameness
-from corral.cli.common import Change
-from corral.cli.embedded import head_for
-from corral.cli.failure import DONE, JOB_FAILED, REFUSED, Usage
-from corral.cli.output import note, print_json, say
+from corral.cli.embedded_head import head_for
+from corral.cli.error_output import DONE, JOB_FAILED, REFUSED, Usage
+from corral.cli.head_options import Change
+from corral.cli.printing import note, print_json, say
 
 if TYPE_CHECKING:
     from corral.client import Client

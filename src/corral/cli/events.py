@@ -7,8 +7,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.cli import arrays
-from corral.cli.common import Common
-from corral.cli.output import clean, clock_text, print_json, print_json_line, say
+from corral.cli.head_options import Common
+from corral.cli.printing import clean, clock_text, print_json, print_json_line, say
 
 if TYPE_CHECKING:
     from corral.wire import api

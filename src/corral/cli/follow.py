@@ -5,14 +5,14 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from corral.cli import failure
-from corral.cli.common import MOST_ROWS, Common
-from corral.cli.lines import Lines
-from corral.cli.output import note, print_json
+from corral.cli import error_output
+from corral.cli.head_options import MOST_ROWS, Common
+from corral.cli.job_row import time_of
+from corral.cli.log_lines import Lines
 from corral.cli.outputs import note_outputs
-from corral.cli.row import time_of
+from corral.cli.printing import note, print_json
 from corral.domain.errors import CorralError
-from corral.domain.moves import FINAL, MOVES, JobEvent, JobState
+from corral.domain.job_states import FINAL, MOVES, JobEvent, JobState
 from corral.domain.units import duration_text
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def follow_one(client: "Client", job: "api.Job", common: Common) -> int:
 
 def follow_many(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> int:
     """Tell logs and events of several jobs, each with its name, until all are over."""
-    from corral.cli.many import follow_each
+    from corral.cli.follow_many import follow_each
 
     out = sys.stderr if common.json else sys.stdout
     try:
@@ -67,7 +67,7 @@ def follow_many(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> 
     for job in failed[:MOST_TOLD]:
         _tell_failure(job)
     note(f"{len(ended) - len(failed)} done, {len(failed)} not" if failed else "all done")
-    return failure.JOB_FAILED if failed else failure.DONE
+    return error_output.JOB_FAILED if failed else error_output.DONE
 
 
 def tell_end(job: "api.JobDetail", common: Common) -> int:
@@ -77,9 +77,9 @@ def tell_end(job: "api.JobDetail", common: Common) -> int:
     if job.state == "DONE":
         ran = time_of(job, job.ended_at if job.ended_at is not None else job.since)
         note(f"{job.name} is done after {duration_text(max(0.0, ran))}")
-        return failure.DONE
+        return error_output.DONE
     _tell_failure(job)
-    return failure.JOB_FAILED
+    return error_output.JOB_FAILED
 
 
 def _tell_failure(job: "api.JobDetail") -> None:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.common import Change
-from corral.cli.output import clean, clock_text, note, print_json, say, show_pairs
+from corral.cli.head_options import Change
+from corral.cli.printing import clean, clock_text, note, print_json, say, show_pairs
 from corral.domain.errors import Conflict
 
 if TYPE_CHECKING:
     from corral.client import Client
     from corral.domain.imported import Imported
-    from corral.simulate.logs.past import Past
+    from corral.traces.past import Past
     from corral.wire.imports import ImportedJob
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -62,7 +62,7 @@ def kueue(
 
 
 def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: bool) -> None:
-    from corral.simulate.logs.past import read_past, refuse_faults
+    from corral.traces.past import read_past, refuse_faults
 
     past = read_past(source, file)
     if strict:

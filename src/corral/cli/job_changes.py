@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from corral.cli import failure
-from corral.cli.common import Change
-from corral.cli.impact import agreed_to_lose
-from corral.cli.output import clean, note, print_json, say
+from corral.cli import error_output
+from corral.cli.head_options import Change
+from corral.cli.lost_work import agreed_to_lose
+from corral.cli.printing import clean, note, print_json, say
 from corral.domain.errors import Conflict
 from corral.domain.units import spans_text
 
 if TYPE_CHECKING:
-    from corral.domain.wishes import JobChange
+    from corral.domain.requests import JobChange
     from corral.wire import api
 
 MOST_LINES: Final = 8  # of the jobs of one array: more are one line
@@ -42,9 +42,9 @@ def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
     """Raises: Usage where no job is named, or more than one request takes."""
     if not jobs:
         hint = f"corral {command} JOB; see: corral ps"
-        raise failure.Usage(f"no job was named to {verb}", hint=hint)
+        raise error_output.Usage(f"no job was named to {verb}", hint=hint)
     if len(jobs) > MOST_NAMES:
-        raise failure.Usage(
+        raise error_output.Usage(
             f"{len(jobs):,} jobs were named to {verb}; one command takes {MOST_NAMES:,}",
             hint="name the array, which means all of its jobs",
         )
@@ -71,12 +71,12 @@ def _shortened(spans: str) -> str:
 
 
 def _report_refused(refused: "Iterable[api.ChangeRefused]", *, as_json: bool) -> int:
-    code = failure.DONE
+    code = error_output.DONE
     for one in refused:
         if one.partly:
             more = f" (and {len(one.jobs) - 1:,} more of {one.asked})" if len(one.jobs) > 1 else ""
             note(one.message + more)
         else:
-            failure.tell(one.code, one.message, one.hint, as_json=as_json)
-            code = failure.REFUSED
+            error_output.tell(one.code, one.message, one.hint, as_json=as_json)
+            code = error_output.REFUSED
     return code

@@ -6,10 +6,13 @@ from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
 from corral.cli import arrays
+from corral.cli.batch_changes import change_each
 from corral.cli.checkpoints import show_checkpoints
-from corral.cli.common import Change, Common
+from corral.cli.head_options import Change, Common
 from corral.cli.job_changes import change_all, check_named
-from corral.cli.output import (
+from corral.cli.job_row import ends_text, time_of
+from corral.cli.outputs import outputs_text
+from corral.cli.printing import (
     age_text,
     clean,
     clock_text,
@@ -20,10 +23,7 @@ from corral.cli.output import (
     state,
     table,
 )
-from corral.cli.outputs import outputs_text
-from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
-from corral.cli.row import ends_text, time_of
-from corral.cli.several import change_each
+from corral.cli.submission_plan import forms_text, limit_text, place_text, seat_text, signal_text
 from corral.domain.errors import Conflict
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from corral.cli.common import Change, Common
-from corral.cli.failure import Usage
-from corral.cli.impact import agreed_to_lose, jobs_on
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Change, Common
+from corral.cli.lost_work import agreed_to_lose, jobs_on
 from corral.cli.nodes import show_nodes
-from corral.cli.output import clock_text, note, print_json, say
+from corral.cli.printing import clock_text, note, print_json, say
 from corral.cli.up_options import POLICY_HELP, policy_of
 
 if TYPE_CHECKING:
+    from corral.boot.bring_up import Asked
     from corral.boot.join import Joined
-    from corral.boot.up import Asked
     from corral.wire import api, joining
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -64,7 +64,7 @@ class Offer:
     ] = ()
 
     def asked(self) -> "Asked":
-        from corral.boot.up import Asked
+        from corral.boot.bring_up import Asked
 
         return Asked(
             gpus=self.gpus,
@@ -99,9 +99,9 @@ def join(
         address: By which the other nodes reach this one (that of the way to the head).
         foreground: Stay, as a service manager wants it; else the agent runs on by itself.
     """
+    from corral.boot.bring_up import real_gpu_count
     from corral.boot.join import Wanted, start_agent, wait_until_heard, words_of
     from corral.boot.join import join as begin
-    from corral.boot.up import real_gpu_count
 
     token = token or os.environ.get("CORRAL_JOIN_TOKEN")
     if url is None:

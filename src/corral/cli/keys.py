@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from corral.cli.common import Change, Common
-from corral.cli.output import clock_text, note, print_json, say
+from corral.cli.head_options import Change, Common
+from corral.cli.printing import clock_text, note, print_json, say
 
 
 def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen

@@ -1,8 +1,8 @@
 """user link, unlink, pending: which log-in by the provider is which user."""
 
-from corral.cli.common import Change, Common
-from corral.cli.failure import Usage
-from corral.cli.output import clean, clock_text, print_json, say, show_table, table
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Change, Common
+from corral.cli.printing import clean, clock_text, print_json, say, show_table, table
 
 
 def link(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from corral.cli.common import Common
-from corral.cli.failure import Usage
-from corral.cli.output import clean, clock_text, note, print_json, say
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Common
+from corral.cli.printing import clean, clock_text, note, print_json, say
 
 if TYPE_CHECKING:
     from corral.client.log_ins import LogIn
@@ -39,9 +39,9 @@ def login(
         oidc: By the provider of the head; a token is given by CORRAL_TOKEN instead.
         no_browser: Open no browser on this machine.
     """
+    from corral.client.head_target import Where, split_addresses
     from corral.client.log_ins import keep_log_in
-    from corral.client.target import Where, split_addresses
-    from corral.client.terminal import begin_log_in
+    from corral.client.terminal_log_in import begin_log_in
 
     if not oidc:
         raise Usage("say how to log in", hint=f"{_EXAMPLE}; with a token, set CORRAL_TOKEN")

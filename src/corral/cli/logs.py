@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from corral.cli import arrays
-from corral.cli.common import Common, Count, Ordinal
-from corral.cli.failure import Usage
-from corral.cli.lines import Lines
-from corral.cli.output import note, print_json_line
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Common, Count, Ordinal
+from corral.cli.log_lines import Lines
 from corral.cli.outputs import note_outputs
+from corral.cli.printing import note, print_json_line
 
 if TYPE_CHECKING:
     from corral.client import Client

@@ -12,9 +12,9 @@ from typing import Final
 from cyclopts import App, CycloptsError, Parameter
 
 from corral import __version__
-from corral.cli import failure
+from corral.cli import error_output
+from corral.cli.command_tree import COMMANDS, GROUPS, MORE
 from corral.cli.planner.counts import counted
-from corral.cli.tree import COMMANDS, GROUPS, MORE
 from corral.domain.errors import CorralError
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # no room, for anybody or for this user
@@ -93,7 +93,7 @@ def with_script(words: Sequence[str]) -> list[str]:
         return list(words)
     for place, word in enumerate(words):
         if place and os.path.isfile(word):
-            from corral.cli.slurm.script import names_script  # commands need none of this
+            from corral.cli.slurm.script_file import names_script  # commands need none of this
 
             if names_script(Path(word)):
                 return [*words[:place], "--", *words[place:]]
@@ -108,39 +108,39 @@ def run(words: Sequence[str]) -> int:
     try:
         if own[:1] == ["run"] and own == list(words) and not {"--help", "-h"} & set(own):
             hint = "write: corral run [OPTIONS] -- CMD ..."
-            raise failure.Usage(
+            raise error_output.Usage(
                 "the command comes after --, so that its options are not taken for corral's",
                 hint=_usage_hint(own) if {"-f", "--file"} & set(own) else hint,
             )
         code = build()(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
-        return code if isinstance(code, int) else failure.DONE
+        return code if isinstance(code, int) else error_output.DONE
     except CycloptsError as error:
         message, hint = str(error), _usage_hint(own)
         if (meant := other_word(own)) is not None:
             message, hint = f"there is no command {own[0]}", f"run: {meant}"
-        failure.tell("usage", message, hint, as_json=as_json)
-        return failure.USAGE
-    except failure.Usage as error:
-        failure.tell("usage", error.message, error.hint, as_json=as_json)
-        return failure.USAGE
+        error_output.tell("usage", message, hint, as_json=as_json)
+        return error_output.USAGE
+    except error_output.Usage as error:
+        error_output.tell("usage", error.message, error.hint, as_json=as_json)
+        return error_output.USAGE
     except CorralError as error:
-        failure.tell(error.code, error.message, failure.hint_of(error), as_json=as_json)
-        return failure.exit_code_of(error)
+        error_output.tell(error.code, error.message, error_output.hint_of(error), as_json=as_json)
+        return error_output.exit_code_of(error)
     except BrokenPipeError:  # before OSError, which it is
         nowhere = os.open(os.devnull, os.O_WRONLY)  # else the exit complains of what is unwritten
         os.dup2(nowhere, sys.stdout.fileno())
         os.dup2(nowhere, sys.stderr.fileno())
-        return failure.DONE
+        return error_output.DONE
     except OSError as error:
         if error.errno not in FULL:
             raise
         where = f" of {error.filename}" if error.filename else ""
         hint = "make room, then run it again; see: df -h"
-        failure.tell("disk_full", f"the disk{where} is full", hint, as_json=as_json)
-        return failure.UNREACHABLE
+        error_output.tell("disk_full", f"the disk{where} is full", hint, as_json=as_json)
+        return error_output.UNREACHABLE
     except KeyboardInterrupt:
-        return failure.INTERRUPTED
+        return error_output.INTERRUPTED
 
 
 def _meant(words: Sequence[str]) -> Sequence[str]:

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
-from corral.cli.common import Common
+from corral.cli.curves.output import as_json, print_csv, show
 from corral.cli.curves.rows import (
     CLUSTER,
     POINTS,
@@ -20,14 +20,14 @@ from corral.cli.curves.rows import (
     node_picture,
     plain_picture,
 )
-from corral.cli.curves.show import as_json, print_csv, show
-from corral.cli.failure import Usage
-from corral.cli.output import console, note, print_json, say
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Common
+from corral.cli.printing import console, note, print_json, say
 from corral.domain.units import seconds_of
 
 if TYPE_CHECKING:
     from corral.client import Client
-    from corral.wire.series import Series
+    from corral.wire.time_series import Series
 
 HOUR_SECONDS: Final = 3600.0
 LEAST_SECONDS: Final = 1.0

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
-from corral.cli.ailments import cordon_suspects, health_text, show_ailments
+from corral.cli.batch_changes import change_each
 from corral.cli.check_table import show_kept
-from corral.cli.common import Change, Common
-from corral.cli.failure import Usage
-from corral.cli.impact import agreed_to_lose, jobs_on
-from corral.cli.output import cut, print_json, say, show_pairs, show_table, state, table
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Change, Common
+from corral.cli.lost_work import agreed_to_lose, jobs_on
+from corral.cli.node_faults import cordon_suspects, health_text, show_ailments
+from corral.cli.printing import cut, print_json, say, show_pairs, show_table, state, table
 from corral.cli.sensors import show_sensors
-from corral.cli.several import change_each
 from corral.domain.units import size_text
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noq
         labels: zone=a sets one, zone- takes it away.
     """
     from corral.domain.errors import Conflict
-    from corral.wire.labels import read_labels
+    from corral.wire.node_labels import read_labels
 
     if not labels:
         raise Usage(f"no label of {node} was named", hint=f"corral node label {node} zone=a")

@@ -4,10 +4,10 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from corral.cli.common import Common, Count, Ordinal
-from corral.cli.output import note, print_json, show_table, table
+from corral.cli.head_options import Common, Count, Ordinal
+from corral.cli.printing import note, print_json, show_table, table
 from corral.domain.errors import CorralError, SpecInvalid
-from corral.domain.moment import moment_text
+from corral.domain.time_point import moment_text
 from corral.domain.units import size_text
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
-from corral.cli.common import MOST, MOST_ROWS, Common
-from corral.cli.failure import Usage
-from corral.cli.output import age_text, cut, note, print_json, show_table, state, table
-from corral.cli.row import time_of, where_or_why
-from corral.domain.moves import FINAL, JobState
+from corral.cli.error_output import Usage
+from corral.cli.head_options import MOST, MOST_ROWS, Common
+from corral.cli.job_row import time_of, where_or_why
+from corral.cli.printing import age_text, cut, note, print_json, show_table, state, table
+from corral.domain.job_states import FINAL, JobState
 
 if TYPE_CHECKING:
     from corral.client import Client

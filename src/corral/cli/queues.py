@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from corral.cli.common import Change, Common
-from corral.cli.failure import Usage
-from corral.cli.output import (
+from corral.cli.batch_changes import change_each
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Change, Common
+from corral.cli.printing import (
     clock_text,
     cut,
     note,
@@ -19,13 +20,12 @@ from corral.cli.output import (
     show_table,
     table,
 )
-from corral.cli.several import change_each
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.domain.units import share_text
 
 if TYPE_CHECKING:
     from corral.wire import queue_answers as shapes
-    from corral.wire.document import Document
+    from corral.wire.yaml_document import Document
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 NONE = "none"

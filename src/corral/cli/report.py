@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
-from corral.cli.common import MOST_ROWS, Common, Count
-from corral.cli.failure import Usage
+from corral.cli.error_output import Usage
 from corral.cli.files import check_writable, write
-from corral.cli.output import print_json
+from corral.cli.head_options import MOST_ROWS, Common, Count
+from corral.cli.printing import print_json
 from corral.domain.units import seconds_of, share_text
 
 if TYPE_CHECKING:

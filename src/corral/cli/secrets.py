@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.common import Change, Common
-from corral.cli.output import clock_text, note, print_json, say, show_table, table
+from corral.cli.head_options import Change, Common
+from corral.cli.printing import clock_text, note, print_json, say, show_table, table
 
 
 def put(

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from corral.cli.output import say, show_pairs, show_table, table
+from corral.cli.printing import say, show_pairs, show_table, table
 from corral.domain.units import share_text, size_text
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from corral.cli.common import DIR
-from corral.cli.failure import Usage
+from corral.cli.error_output import Usage
 from corral.cli.files import check_writable, unwritable, write
-from corral.cli.output import note, print_json, say, show_table, table
+from corral.cli.head_options import DIR
+from corral.cli.printing import note, print_json, say, show_table, table
 from corral.cli.progress import progress
-from corral.cli.replayed import OWN, replayed
+from corral.cli.replay_input import OWN, replayed
 from corral.domain.units import duration_text, share_text
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from corral.domain.queue import QueueTree
     from corral.replay import Failures, Outcome, Workload
-    from corral.replay.replay import Event
+    from corral.replay.array_replay import Event
     from corral.schedule.columns.order import Named
-    from corral.simulate.logs.traces import Trace
+    from corral.traces.traces import Trace
 
     OnEvent = Callable[[Event], None] | None
     Play = Callable[[OnEvent], Outcome]
@@ -109,7 +109,7 @@ def _tree(
     per_vc: bool,
 ) -> "QueueTree | None":
     """The queues that were asked for; None without any."""
-    from corral.simulate.logs.queues import left_out_of, read_tree, tree_of_log
+    from corral.traces.queues import left_out_of, read_tree, tree_of_log
 
     if queues is None and not per_vc:
         return None
@@ -127,7 +127,7 @@ def _named(
     policy: Sequence[str], config: Path | None, restart_seconds: float, tree: "QueueTree | None"
 ) -> "dict[str, Named]":
     """The policies to play beside the queues; with queues there need be none."""
-    from corral.simulate.logs.policies import chosen
+    from corral.traces.policies import chosen
 
     alone = tree is not None and not policy and config is None
     found = {} if alone else chosen(policy, config, restart_seconds)
@@ -151,8 +151,8 @@ def _queued(
     restart_seconds: float,
     failures: "Failures",
 ) -> "Play":
-    from corral.replay.queued import replay_queued
-    from corral.simulate.logs.queues import names_in
+    from corral.replay.queue_replay import replay_queued
+    from corral.traces.queues import names_in
 
     names = names_in(tree, queues)
     return lambda on_event: replay_queued(
@@ -207,7 +207,7 @@ def _replayed(
 def _run(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]:
     from corral.replay import metrics_of, parts_of, size_labels
     from corral.replay.metrics import SIZES
-    from corral.simulate.logs.report import curve
+    from corral.traces.report import curve
 
     begun = perf_counter()
     outcome = play(on_event)
@@ -229,7 +229,7 @@ def _able(found: "Trace", sizes: list[int], tree: "QueueTree | None") -> "tuple[
     gives each node of a gang an equal part."""
     from corral.domain.errors import Conflict
     from corral.replay import largest_gang
-    from corral.replay.queued import fits
+    from corral.replay.queue_replay import fits
 
     most, gpus = largest_gang(sizes), found.workload.gpus
     able = {asked for asked in set(gpus) if asked <= most}
@@ -255,8 +255,8 @@ def _refused(
 ) -> set[int]:
     """The jobs that are larger than their queue may ever hold."""
     from corral.domain.errors import Conflict
-    from corral.replay.queued import held_by_no_queue
-    from corral.simulate.logs.queues import names_in
+    from corral.replay.queue_replay import held_by_no_queue
+    from corral.traces.queues import names_in
 
     if tree is None:
         return set()
@@ -274,7 +274,7 @@ def _refuse_endless(
 ) -> None:
     """Nodes that fail so often that some job would never get on."""
     from corral.domain.errors import Conflict
-    from corral.replay.failing import endless
+    from corral.replay.node_failures import endless
 
     row = endless(work, sizes, failures, restart_seconds)
     if row is not None:
@@ -295,7 +295,7 @@ def _event_file(
         return
     from json import dumps
 
-    from corral.simulate.logs.report import event_row
+    from corral.traces.report import event_row
 
     try:
         with path.open("w") as file:
@@ -305,7 +305,7 @@ def _event_file(
 
 
 def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
-    from corral.simulate.logs.report import page
+    from corral.traces.report import page
 
     if path is not None:
         write(path, page(answer))

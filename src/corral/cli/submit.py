@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
-from corral.cli.common import Change
-from corral.cli.embedded import head_for
-from corral.cli.failure import Usage
-from corral.cli.output import note, print_json, say
-from corral.cli.spec import Typed, is_around_home, spec_of
-from corral.cli.wishes import Wishes
+from corral.cli.embedded_head import head_for
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Change
+from corral.cli.printing import note, print_json, say
+from corral.cli.spec_options import Typed, is_around_home, spec_of
+from corral.cli.time_options import Wishes
 
 if TYPE_CHECKING:
     from corral.client import Client
-    from corral.client.spec import Wished
+    from corral.client.spec_input import Wished
     from corral.wire import api
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -111,7 +111,7 @@ def _script_of(typed: Typed) -> dict[str, Any] | None:
     """The spec of a batch script, where the command is one. Raises: Usage, SpecInvalid."""
     if not typed.command or not _has_shebang(typed.command[0]):
         return None
-    from corral.cli.slurm.script import spec_of_script  # a command needs none of this
+    from corral.cli.slurm.script_file import spec_of_script  # a command needs none of this
 
     path, *arguments = typed.command
     spec = spec_of_script(Path(path), arguments)
@@ -150,9 +150,9 @@ def apply(
         follow: Stay until all are over, as `corral run` does; exit code 1 if any was not done.
     """
     from corral.cli.queues import apply_queues
-    from corral.cli.slurm.script import spec_of_script
+    from corral.cli.slurm.script_file import spec_of_script
     from corral.wire.queues import queue_file_of
-    from corral.wire.reading import read_documents
+    from corral.wire.spec_reader import read_documents
 
     if (script := spec_of_script(file)) is not None:
         return _go(script, common, dry_run=dry_run, detach=not follow)
@@ -164,9 +164,9 @@ def apply(
 
 
 def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: bool) -> int:
-    from corral.cli.plan import show_plan
-    from corral.client.spec import read_wished
-    from corral.client.workdir import notes_on
+    from corral.cli.submission_plan import show_plan
+    from corral.client.spec_input import read_wished
+    from corral.client.workdir_snapshot import notes_on
     from corral.domain.errors import Conflict
 
     wished = read_wished(spec)  # what is wrong is said before anything is started
@@ -201,7 +201,7 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
 
 def _note_past(wished: "Wished") -> None:
     """A begin that holds nothing back may be a slip of the pen."""
-    from corral.domain.moment import moment_text
+    from corral.domain.time_point import moment_text
 
     now = SystemClock().wall()
     for at in dict.fromkeys(wished.begins):
@@ -210,10 +210,10 @@ def _note_past(wished: "Wished") -> None:
 
 
 def _plan(common: Change, wished: "Wished", spec: dict[str, Any] | Path) -> "list[api.PlannedJob]":
-    from corral.boot.start import head_runs
+    from corral.boot.start_head import head_runs
 
     if not common.remote and not head_runs(common.place):
-        from corral.boot.offline import plan_without_head  # all of a head is loaded with it
+        from corral.boot.offline_plan import plan_without_head  # all of a head is loaded with it
 
         note(f"no head runs in {common.place.root}: this is the plan for one started now")
         return plan_without_head(common.place, wished)

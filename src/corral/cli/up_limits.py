@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from corral.cli.quotas import Bounds
+from corral.cli.user_quotas import Bounds
 
 
 @Parameter(name="*")

@@ -6,19 +6,19 @@ Each is loaded when it is first asked for: a command that needs no asyncio does 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from corral.client.aio import AsyncClient
-    from corral.client.sync import Client
+    from corral.client.async_client import AsyncClient
+    from corral.client.client import Client
 
 __all__ = ["AsyncClient", "Client"]
 
 
 def __getattr__(name: str) -> object:
     if name == "Client":
-        from corral.client.sync import Client
+        from corral.client.client import Client
 
         return Client
     if name == "AsyncClient":
-        from corral.client.aio import AsyncClient
+        from corral.client.async_client import AsyncClient
 
         return AsyncClient
     raise AttributeError(f"module 'corral.client' has no attribute {name!r}")

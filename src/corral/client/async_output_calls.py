@@ -7,18 +7,18 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from corral.client.calls import Call
+from corral.client.api_calls import Call
+from corral.client.head_proof import was_refused
+from corral.client.head_target import Where, no_answer
 from corral.client.output_calls import address_of, cut_short, outputs, query_of
 from corral.client.output_files import Fetched, write_outputs
-from corral.client.proving import was_refused
-from corral.client.request import headers, naps
-from corral.client.target import Where, no_answer
+from corral.client.request_rules import headers, naps
 from corral.domain.errors import WrongHead
 
 if TYPE_CHECKING:
     import httpx2
 
-    from corral.client.target import Target
+    from corral.client.head_target import Target
     from corral.wire import output_answers
 
 T = TypeVar("T")

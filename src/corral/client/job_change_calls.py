@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from corral.client.calls import Call, job_path, read_as
+from corral.client.api_calls import Call, job_path, read_as
 
 if TYPE_CHECKING:
-    from corral.domain.wishes import JobChange
+    from corral.domain.requests import JobChange
     from corral.wire import api
     from corral.wire.signals import To
 

@@ -5,7 +5,7 @@ As in `calls`, pydantic is loaded when the first answer comes.
 
 from typing import TYPE_CHECKING, TypeVar
 
-from corral.client.calls import Call, quoted, read_as
+from corral.client.api_calls import Call, quoted, read_as
 
 if TYPE_CHECKING:
     from corral.wire import api, joining

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from corral.client.calls import Call, read_as
+from corral.client.api_calls import Call, read_as
+from corral.client.head_proof import was_refused
+from corral.client.head_target import Where, no_answer
 from corral.client.output_files import Fetched, write_outputs
-from corral.client.proving import was_refused
-from corral.client.request import headers, naps
-from corral.client.target import Where, no_answer
+from corral.client.request_rules import headers, naps
 from corral.domain.errors import Trouble, WrongHead
 
 if TYPE_CHECKING:
     import httpx2
 
-    from corral.client.target import Target
+    from corral.client.head_target import Target
     from corral.wire import output_answers
 
 T = TypeVar("T")

@@ -7,42 +7,42 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from corral.control import heard as words
-from corral.control.book import Book
-from corral.control.counts import Counts
+from corral.control import observed as words
+from corral.control.counters import Counts
+from corral.control.desired_versions import Book
 from corral.control.diagnoses import Diagnoses
-from corral.control.dropped import DroppedData
-from corral.control.granted import Granted
-from corral.control.growth import awaited
-from corral.control.hub import Hub
-from corral.control.intake import Planned, accepted, check_asked, plan
-from corral.control.isolation import Decided, decided
-from corral.control.keeping import Keeping
-from corral.control.learning import learned_of
-from corral.control.ledger import Ledger
-from corral.control.reasons import reason_held
-from corral.control.sensed import Sensed
-from corral.control.serving import ServingClock, SteadyWall
-from corral.control.warnings import node_warnings
+from corral.control.dropped_data import DroppedData
+from corral.control.event_hub import Hub
+from corral.control.gpu_usage import Ledger
+from corral.control.head_clocks import ServingClock, SteadyWall
+from corral.control.job_reasons import reason_held
+from corral.control.latest_samples import Sensed
+from corral.control.node_warnings import node_warnings
+from corral.control.poison_rows import Decided, decided
+from corral.control.request_checks import Planned, accepted, check_asked, plan
+from corral.control.request_waiters import Granted
+from corral.control.retention import Keeping
+from corral.control.runtime_learning import learned_of
+from corral.control.scale_up import awaited
+from corral.domain.desired_state import Wanted
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
-from corral.domain.facts import Facts, NodeFacts, Progress
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.job import Job, JobSpec
-from corral.domain.people import THE_HEAD, Speaker
+from corral.domain.observed_state import Facts, NodeFacts, Progress
+from corral.domain.requests import Asked, Submit, Wish
 from corral.domain.retention import Retention
-from corral.domain.wanted import Wanted
-from corral.domain.wishes import Asked, Submit, Wish
+from corral.domain.users import THE_HEAD, Speaker
 from corral.domain.world import Changes, Event, World
-from corral.health.rules import HealthRules
+from corral.health.health_policy import HealthRules
 from corral.ports.clock import Clock
 from corral.ports.engine import Engine, Placer
 from corral.ports.log import Log
-from corral.ports.reader import Reader
+from corral.ports.log_reader import Reader
 from corral.ports.store import Store
 from corral.reconcile import Now, Outcome, reconcile
-from corral.reconcile.chosen import candidates_of
-from corral.reconcile.grant import ids_of
-from corral.reconcile.memo import Memo
+from corral.reconcile.apply_requests import ids_of
+from corral.reconcile.cache.pass_cache import Memo
+from corral.reconcile.external_placement import candidates_of
 from corral.schedule.waiting import Reason
 
 log = Log("corral.control")

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from corral.domain.diagnosis import Diagnosis, RankEnds
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, UserName
-from corral.domain.moves import ON_NODES
+from corral.domain.job_states import ON_NODES
+from corral.domain.observed_state import AttemptKey
 from corral.domain.world import World
 from corral.ports.clock import Clock
 from corral.ports.log import Log
-from corral.ports.reader import Reader
+from corral.ports.log_reader import Reader
 
 MOST_READINGS: Final = 32  # of one attempt, whose ranks end one after the other
 PATIENCE_SECONDS: Final = 15.0  # in line; after that the attempt goes on without

@@ -13,23 +13,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corral.control.control import Control
-from corral.control.growth import NEVER
-from corral.control.suggest import changes_of
+from corral.control.scale_up import NEVER
+from corral.control.suggestions import changes_of
 from corral.domain.errors import Trouble
-from corral.domain.facts import Facts
-from corral.domain.forecast import Ending, Forecast, Question, Ran, Told, ran_of
 from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Facts
+from corral.domain.requests import Submit, Wish
+from corral.domain.run_history import Ending, Forecast, Question, Ran, Told, ran_of
 from corral.domain.spec_content import without_commands
-from corral.domain.wishes import Submit, Wish
 from corral.domain.world import Event, World
-from corral.ports.foreteller import Foreteller
+from corral.ports.forecaster import Foreteller
 from corral.ports.log import Log
-from corral.reconcile.draft import Draft
-from corral.reconcile.ending import ending_of
-from corral.reconcile.grant import grant_new
+from corral.reconcile.apply_requests import grant_new
+from corral.reconcile.changeset import Draft
+from corral.reconcile.expected_end import ending_of
 
 RUNS: Final = 5_000  # ended jobs that are learned from
 OUTCOMES: Final = 1_000  # rows of the record

@@ -3,9 +3,9 @@
 from typing import Final
 
 from corral.domain.attempt import Attempt
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from corral.domain.job import Job
-from corral.domain.separation import separation_of
+from corral.domain.user_isolation import separation_of
 from corral.domain.world import World
 
 OF_ACCOUNTS: Final = frozenset(

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from itertools import chain
 
 from corral.control.control import Control
-from corral.domain.account import Account
 from corral.domain.ids import JobId
-from corral.insight.present import Held, open_accounts
+from corral.domain.ledger import Account
+from corral.insight.open_accounts import Held, open_accounts
 from corral.insight.reports import Report, drained, report
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from corral.domain.culprits import is_own
-from corral.domain.failure import FailureKind
+from corral.domain.failure_advice import NextStep
+from corral.domain.failure_class import FailureKind
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.next_steps import NextStep
 from corral.domain.units import duration_text
 
 

@@ -1,7 +1,7 @@
 """Bounds on everything that ranks and nodes send: integers, numbers, text and counts. Pure.
 
 The shim checks the messages of its ranks against them (`agent.shim.state`), the head the messages
-of its agents (`wire.bounded`). A value within them fits into every store and every page.
+of its agents (`wire.bounded_decoding`). A value within them fits into every store and every page.
 """
 
 import re

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.domain.attempt import Exit
-from corral.domain.failure import Failure
+from corral.domain.failure_class import Failure
 from corral.domain.ids import NodeId
 
 GAP: Final = "[corral] lines are left out here\n"  # between the last error and the end of a log

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from corral.domain.forecast import Ran, stem_of
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.resources import Shape
+from corral.domain.run_history import Ran, stem_of
 
 SOURCES: Final = ("sacct", "kueue")
 

@@ -13,10 +13,10 @@ from corral.domain.ids import (
     UserName,
     is_name,
 )
-from corral.domain.moment import Moment, Warn
-from corral.domain.moves import FINAL, JobEvent, JobState, StopWhy, move
-from corral.domain.place import PlaceRule
+from corral.domain.job_states import FINAL, JobEvent, JobState, StopWhy, move
+from corral.domain.placement_constraints import PlaceRule
 from corral.domain.resources import Resources, Shape
+from corral.domain.time_point import Moment, Warn
 
 PRIORITIES: Final = {"low": -100, "normal": 0, "high": 100}
 DEFAULT_QUEUE: Final = QueueName("default")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import sequence_of
+from corral.domain.observed_state import AttemptKey
 
 ENDED_BYTES: Final = 64 * 1024  # kept of each rank, of the newest attempt of a job that is over
 RUNNING_BYTES: Final = 1024 * 1024  # the same, of a job that is not over

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from corral.domain.ailment import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
-from corral.domain.checks import CheckUp, Measure
+from corral.domain.active_checks import CheckUp, Measure
+from corral.domain.failure_record import NodeRecord
 from corral.domain.ids import BootId, JobId, NodeId
-from corral.domain.place import labels_of
-from corral.domain.record import NodeRecord
+from corral.domain.node_fault import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.placement_constraints import labels_of
 from corral.domain.resources import Inventory
-from corral.domain.signals import Signal, SignalKind
 
 MOST_PARTS: Final = 32  # of whose signals a node remembers how many were taken in
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from math import inf, isfinite
 from typing import Final
 
-from corral.domain.allowed import ROLES, Allowed, is_allowable
-from corral.domain.idle import IdleRule
+from corral.domain.access_list import ROLES, Allowed, is_allowable
+from corral.domain.idle_policy import IdleRule
 from corral.domain.ids import NAME_RULE, QueueName, UserName, is_name
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue_policy import Policy as Policy

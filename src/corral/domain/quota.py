@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from corral.domain.errors import Refusal, SpecInvalid
 from corral.domain.ids import UserName
-from corral.domain.people import Role
 from corral.domain.units import bytes_of, size_text
+from corral.domain.users import Role
 
 MEGABYTE: Final = 1000**2
 GIGABYTE: Final = 1000**3

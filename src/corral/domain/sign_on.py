@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from corral.domain.errors import Forbidden, SpecInvalid, Unauthorised
 from corral.domain.ids import NAME_RULE, UserName, is_name
-from corral.domain.people import LADDER, ProviderIdentity, Role, User
+from corral.domain.users import LADDER, ProviderIdentity, Role, User
 
 LEEWAY_SECONDS: Final = 60.0  # that the provider's clock and ours may differ
 EVERYBODY: Final = "*"  # in the place of a group

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Final
 
 from corral.domain.job import CheckpointRule, JobSpec, Pairs
-from corral.domain.place import PlaceRule
+from corral.domain.placement_constraints import PlaceRule
 from corral.domain.resources import Shape
 
 LARGE_CHARACTERS: Final = 2_048  # a spec below it is stored whole with each of its jobs

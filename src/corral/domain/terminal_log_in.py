@@ -11,7 +11,7 @@ from typing import Final
 
 from corral.domain.errors import CorralError, Forbidden, Refusal
 from corral.domain.ids import UserName
-from corral.domain.people import Role
+from corral.domain.users import Role
 
 TERMINAL_SECONDS: Final = 600.0  # within which the log-in is confirmed and fetched
 POLL_SECONDS: Final = 2.0

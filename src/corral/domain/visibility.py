@@ -4,11 +4,11 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import Final
 
-from corral.domain.allowed import may_submit
+from corral.domain.access_list import may_submit
 from corral.domain.errors import Forbidden
 from corral.domain.ids import QueueName, UserName
-from corral.domain.people import LADDER, Role
 from corral.domain.queue import Queue, QueueTree, Visibility
+from corral.domain.users import LADDER, Role
 
 OTHERS: Final = "(others)"  # in place of the names of hidden users and jobs
 # Settings of the topmost queue of an operator that take nothing from other queues.

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from corral.domain.account import Account
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, Seat, SeatState
 from corral.domain.ids import (
     AttemptNumber,
@@ -17,12 +16,13 @@ from corral.domain.ids import (
     sequence_of,
 )
 from corral.domain.job import Job
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.ledger import Account
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.relocation import of_last_day
 from corral.domain.units import MILLIS_PER_GPU
-from corral.domain.use import Debt, Reservation, Spent, Use
+from corral.domain.usage import Debt, Reservation, Spent, Use
 
 Name = TypeVar("Name", bound=str)
 AllocationKey = tuple[JobId, AttemptNumber, NodeId]

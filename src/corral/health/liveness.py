@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from corral.domain.facts import Facts
 from corral.domain.ids import NodeId
 from corral.domain.node import Liveness, Node
+from corral.domain.observed_state import Facts
 
 SILENT_AFTER_SECONDS: Final = 3.0  # three missed beats
 BOUND_SECONDS: Final = 9.5  # with a beat a second, a stopped node is seen within 10 s

@@ -4,11 +4,11 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from corral.domain.failure import FailureKind as F
+from corral.domain.failure_class import FailureKind as F
 from corral.health.machine_words import MACHINE_WORDS, SPECIFIC
 from corral.health.network_words import NETWORK_WORDS
+from corral.health.pattern_form import LINE_CHARACTERS, Pattern
 from corral.health.program_words import PROGRAM_WORDS
-from corral.health.words import LINE_CHARACTERS, Pattern
 
 MACHINE: Final = frozenset(  # what is wrong with machines, whatever the program says beside it
     {F.GPU_MEMORY, F.GPU_FAULT, F.GPU_MISSING, F.SHARED_MEMORY, F.DISK_FULL, F.STORAGE}

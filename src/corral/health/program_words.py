@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from corral.domain.failure import FailureKind as F
-from corral.domain.next_steps import NextStep as S
-from corral.health.words import errno, http, of
+from corral.domain.failure_advice import NextStep as S
+from corral.domain.failure_class import FailureKind as F
+from corral.health.pattern_form import errno, http, of
 
 PROGRAM_WORDS: Final = (
     of(

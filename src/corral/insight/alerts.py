@@ -6,11 +6,11 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.attempt import loss_text
-from corral.domain.facts import Facts
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.job import Job
-from corral.domain.moves import MOVES, JobState
+from corral.domain.job_states import MOVES, JobState
 from corral.domain.node import Liveness
+from corral.domain.observed_state import Facts
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import duration_text, share_text, size_text
 from corral.domain.world import Event, World

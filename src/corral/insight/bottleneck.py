@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.units import share_text
-from corral.insight.links import LinkUse
+from corral.insight.link_use import LinkUse
 from corral.insight.straggler import Straggler
 
 DATA_SHARE: Final = 0.2  # of a step in which it waits for its data

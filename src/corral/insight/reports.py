@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final, TypeVar
 
-from corral.domain.account import AMOUNTS, Account, Amounts
+from corral.domain.ledger import AMOUNTS, Account, Amounts
 from corral.domain.units import HOUR_SECONDS
 
 OWN_MONEY: Final = "money"

@@ -12,7 +12,7 @@ from math import inf, log, sqrt
 from statistics import median
 from typing import Final
 
-from corral.domain.facts import Pace
+from corral.domain.observed_state import Pace
 
 LEAST_LOOKS: Final = 4
 LEAST_STEPS: Final = 4  # of every rank between two looks

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Final
 
 from corral.catalog.models import Model
-from corral.perf.holdings import shards, stage_layers
 from corral.perf.layout import Layout, Shard, State, Step
 from corral.perf.memory import Memory, training_memory
+from corral.perf.sharding import shards, stage_layers
 
 ADAPTER: Final = State(weight=2.0, gradient=2.0, optimizer=12.0)  # bytes a parameter of an adapter
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from corral.catalog.links import Link
 from corral.catalog.transports import Protocol, Transport, transport
-from corral.perf.wires import Group, Wires
+from corral.perf.topology import Group, Wires
 
 
 class Collective(StrEnum):

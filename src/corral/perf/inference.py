@@ -11,7 +11,7 @@ from corral.perf.collectives import Collective, collective_seconds, small_all_re
 from corral.perf.engines import Engine
 from corral.perf.kernels import kernels
 from corral.perf.matmul import matmul_seconds
-from corral.perf.wires import Group, Wires
+from corral.perf.topology import Group, Wires
 
 ACTIVATION_BYTES: Final = 2.0  # of one number between two layers, whatever the weights are kept in
 CHUNK: Final = 512  # tokens of a prompt that a stage passes on at once: llama.cpp's n_ubatch

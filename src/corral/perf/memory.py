@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from corral.catalog.overheads import Overhead, overhead
 from corral.perf.activations import element, kept_by_layer, layer_input, micro_tokens, passing
-from corral.perf.holdings import Holding, holding, padded_vocab, shards, shared_out, stage_layers
 from corral.perf.layout import Layout, Shard, Step
+from corral.perf.sharding import Holding, holding, padded_vocab, shards, shared_out, stage_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

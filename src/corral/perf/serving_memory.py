@@ -6,8 +6,8 @@ from typing import Final
 
 from corral.catalog.models import Model
 from corral.catalog.overheads import Overhead, overhead
-from corral.perf.holdings import holding
 from corral.perf.layout import Layout, Step
+from corral.perf.sharding import holding
 
 ACTIVATION_BYTES: Final = 2.0
 SCORE_BYTES: Final = 4.0  # of a logit while the next token is drawn

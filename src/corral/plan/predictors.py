@@ -5,8 +5,8 @@ from math import isfinite
 from typing import Final
 
 from corral.domain.errors import NotFound
-from corral.plan import rows_collectives, rows_inference, rows_memory, rows_training
-from corral.plan.rows import Predict, Predicted, Row, RowRefused
+from corral.plan.rows import collectives, inference, memory, training
+from corral.plan.rows.row import Predict, Predicted, Row, RowRefused
 
 PREDICTED: Final[Mapping[str, tuple[str, ...]]] = {
     "collectives": ("pred_time_us",),
@@ -29,10 +29,10 @@ PREDICTED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 PREDICTORS: Final[Mapping[str, Predict]] = {
-    "collectives": rows_collectives.predict,
-    "inference": rows_inference.predict,
-    "training": rows_training.predict,
-    "memory_ci": rows_memory.predict,
+    "collectives": collectives.predict,
+    "inference": inference.predict,
+    "training": training.predict,
+    "memory_ci": memory.predict,
 }
 _MOST: Final = 1e9  # of what a cell counts: nobody has as many GPUs, layers or sequences
 _COUNTS: Final = (

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, Protocol
 
-from corral.domain.candidate import Candidate
-from corral.domain.facts import AttemptKey, Placing
+from corral.domain.desired_state import Wanted
+from corral.domain.external_candidate import Candidate
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
-from corral.domain.wanted import Wanted
+from corral.domain.observed_state import AttemptKey, Placing
 
 NO_ANSWER: Final = "does not answer"
 

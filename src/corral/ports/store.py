@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
 
-from corral.domain.account import Account
 from corral.domain.attempt import Attempt, Receipt, Save
-from corral.domain.forecast import Ran, Told
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
-from corral.domain.leadership import HeadSeen, Leader
-from corral.domain.listed import ListedJob
-from corral.domain.moves import JobState
-from corral.domain.people import THE_HEAD, AuditEntry, Speaker
+from corral.domain.job_states import JobState
+from corral.domain.job_summary import ListedJob
+from corral.domain.leader_election import HeadSeen, Leader
+from corral.domain.ledger import Account
 from corral.domain.quota import Holdings
-from corral.domain.wishes import Asked, Wish
+from corral.domain.requests import Asked, Wish
+from corral.domain.run_history import Ran, Told
+from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
-from corral.ports.people import People
+from corral.ports.user_store import People
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """(world, facts, wishes, now) -> changes: moves jobs through their life. Pure."""
 
-from corral.reconcile.draft import Now
-from corral.reconcile.loop import Outcome, reconcile
-from corral.reconcile.orders import grounds_of, wanted_of
+from corral.reconcile.changeset import Now
+from corral.reconcile.desired_state import grounds_of, wanted_of
+from corral.reconcile.reconcile_pass import Outcome, reconcile
 
 __all__ = ["Now", "Outcome", "grounds_of", "reconcile", "wanted_of"]

@@ -12,19 +12,19 @@ from corral.domain.attempt import (
     loss_text,
 )
 from corral.domain.culprits import OWN_PROGRAM
-from corral.domain.facts import AttemptKey, Phase, Seen
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.image import is_digest
 from corral.domain.job import Job
-from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
+from corral.domain.job_states import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
-from corral.reconcile.clean_ends import doubt_of
-from corral.reconcile.diagnose import diagnosed, exit_text, left_behind
-from corral.reconcile.draft import Draft
-from corral.reconcile.explained import explained
-from corral.reconcile.records import count_end
-from corral.reconcile.service import attempt_seconds, ran_by
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.reconcile.attained_service import attempt_seconds, ran_by
+from corral.reconcile.changeset import Draft
+from corral.reconcile.failure_counts import count_end
+from corral.reconcile.failure_diagnosis import diagnosed, exit_text, left_behind
+from corral.reconcile.masked_failures import doubt_of
+from corral.reconcile.node_fault_causes import explained
 
 UNRECORDABLE = "Unrecordable"  # the reason code of a job of which no store can hold what was said
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time

@@ -6,9 +6,9 @@ from corral.domain.attempt import Allocation, SeatState
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import NodeId
 from corral.domain.units import MILLIS_PER_GPU
-from corral.health.breaker import barred_lately
-from corral.health.rules import HealthRules
-from corral.reconcile.draft import Draft
+from corral.health.cordon_limit import barred_lately
+from corral.health.health_policy import HealthRules
+from corral.reconcile.changeset import Draft
 
 
 def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B008 - frozen

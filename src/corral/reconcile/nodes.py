@@ -3,18 +3,18 @@
 from dataclasses import replace
 
 from corral.domain.attempt import Allocation, Attempt, Cause, SeatState
-from corral.domain.facts import NodeFacts
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Disconnect, Job
-from corral.domain.moves import JobEvent, JobState
+from corral.domain.job_states import JobEvent, JobState
 from corral.domain.node import Liveness, Node
+from corral.domain.observed_state import NodeFacts
 from corral.health.liveness import BOUND_SECONDS, Verdict, judge
-from corral.health.verdict import booted
+from corral.health.node_diagnosis import booted
 from corral.reconcile.attempts import blame
-from corral.reconcile.draft import Draft
-from corral.reconcile.held import Held
-from corral.reconcile.signals import take_signals
+from corral.reconcile.cache.by_node import Held
+from corral.reconcile.changeset import Draft
+from corral.reconcile.node_signals import take_signals
 
 SELF_STOP_MARGIN_SECONDS = 5.0
 MOST_LOST_JOBS = 100  # that are named of a node

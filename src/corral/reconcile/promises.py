@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.ids import JobId
-from corral.domain.moment import moment_text
+from corral.domain.time_point import moment_text
 from corral.domain.units import MILLIS_PER_GPU
-from corral.domain.use import Reservation
-from corral.reconcile.draft import Draft
-from corral.reconcile.giving import gpus, name_of
-from corral.reconcile.late import why_late
-from corral.reconcile.preempt import standing_reservations, stopped_for
+from corral.domain.usage import Reservation
+from corral.reconcile.changeset import Draft
+from corral.reconcile.missed_promises import why_late
+from corral.reconcile.preemption.reservations import standing_reservations, stopped_for
+from corral.reconcile.preemption.texts import gpus, name_of
 from corral.schedule import Decision, Promise, Reasons
-from corral.schedule.ahead import SAME_SECONDS
+from corral.schedule.placement.availability import SAME_SECONDS
 from corral.schedule.waiting import Reason
 
 MOST_NAMED: Final = 3

@@ -7,8 +7,7 @@ order itself goes by; and who will come, from a stretch of the past that is play
 from bisect import bisect_left
 from typing import Any, Final, NamedTuple
 
-from corral.replay.dice import dice_of, roll
-from corral.replay.world import (
+from corral.replay.array_world import (
     FAILS_AT,
     LATER,
     NOW,
@@ -17,7 +16,11 @@ from corral.replay.world import (
     advance_until_started,
     log_of,
 )
-from corral.schedule.columns.backlog import (
+from corral.replay.rng import dice_of, roll
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.arrays.hazard import LEVELS
+from corral.schedule.columns.gpu_pool import NOBODY, hold
+from corral.schedule.columns.job_groups import (
     AT_RUNNING,
     AT_WAITING,
     NONE,
@@ -27,12 +30,9 @@ from corral.schedule.columns.backlog import (
     push,
     served,
 )
-from corral.schedule.columns.history import History, hazard_of, level_after
 from corral.schedule.columns.order import Policy
-from corral.schedule.columns.pool import NOBODY, hold
+from corral.schedule.columns.runtime_model import History, hazard_of, level_after
 from corral.schedule.columns.state import State, state_of
-from corral.schedule.compiled import column, compiled
-from corral.schedule.hazard import LEVELS
 
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of arrivals may begin
 MOST_ARRIVALS: Final = 4_000  # of one run

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from corral.replay.array_replay import Outcome
 from corral.replay.quantile import quantile
-from corral.replay.replay import Outcome
 
 SHORTEST_SECONDS: Final = 10.0  # bounded slowdown counts shorter jobs as so long (Feitelson 1998)
 

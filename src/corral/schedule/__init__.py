@@ -1,16 +1,16 @@
 """Waiting gangs and free nodes -> who goes where, and for everybody else why not. Pure."""
 
-from corral.schedule.ahead import Ending, Promise
+from corral.schedule.capacity.free_capacity import Floor
+from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.decide import decide
 from corral.schedule.decision import Decision, Held, Placed, Preempted, Reasons, Reserved
-from corral.schedule.fleet import Fleet
-from corral.schedule.floor import Floor
-from corral.schedule.groups import Groups
-from corral.schedule.learned import Learned
-from corral.schedule.room import NodeRoom
-from corral.schedule.roster import Roster
+from corral.schedule.job_groups import Groups
+from corral.schedule.placement.availability import Ending, Promise
+from corral.schedule.placement.gpu_sharing import Shares
+from corral.schedule.placement.node_types import Fleet
+from corral.schedule.prediction.runtime_model import Learned
+from corral.schedule.preemption.candidates import Roster
 from corral.schedule.running import Running
-from corral.schedule.shares import Shares
 from corral.schedule.waiting import Waiting
 
 __all__ = [

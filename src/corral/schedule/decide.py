@@ -10,28 +10,28 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.queue import Policy, QueueTree
 from corral.domain.resources import Shape
-from corral.schedule.ahead import Ending, Promise
-from corral.schedule.buying import Buying
+from corral.schedule.backfill.promises import Promising, promised
+from corral.schedule.capacity.free_capacity import Floor
+from corral.schedule.capacity.node_room import Kept, NodeRoom
 from corral.schedule.decision import Decision, Held, Placed, Preempted, Reserved
+from corral.schedule.defragment import Movables, Relocated, Relocating
 from corral.schedule.explain import UNTOLD, deciding, explain, gives_way, reasons_decide
-from corral.schedule.fleet import Fleet
-from corral.schedule.floor import Floor
-from corral.schedule.gather import find_seats, nearest_to_free
-from corral.schedule.groups import Groups
-from corral.schedule.keys import Keys
-from corral.schedule.learned import Learned
-from corral.schedule.limits import Limits, holding_of
-from corral.schedule.line import Line
-from corral.schedule.nearness import Nearness
-from corral.schedule.opened import Opened
-from corral.schedule.promising import Promising, promised
-from corral.schedule.relocate import Movables, Relocated, Relocating
-from corral.schedule.room import Kept, NodeRoom
-from corral.schedule.roster import Roster
+from corral.schedule.job_groups import Groups
+from corral.schedule.order.priority_key import Keys
+from corral.schedule.order.queue_order import Line
+from corral.schedule.placement.availability import Ending, Promise
+from corral.schedule.placement.gang_placement import find_seats, nearest_to_free
+from corral.schedule.placement.gpu_sharing import Shares
+from corral.schedule.placement.locality import Nearness
+from corral.schedule.placement.node_types import Fleet
+from corral.schedule.placement.pass_view import Opened
+from corral.schedule.prediction.runtime_model import Learned
+from corral.schedule.preemption.by_service import Buying
+from corral.schedule.preemption.candidates import Roster
+from corral.schedule.preemption.victims import Ground, Victims
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.limits import Limits, holding_of
 from corral.schedule.running import Running
-from corral.schedule.shares import Shares
-from corral.schedule.standing import Holding, Standing
-from corral.schedule.victims import Ground, Victims
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits

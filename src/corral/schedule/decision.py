@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
 from corral.domain.resources import Shape
-from corral.domain.use import PreemptWhy
-from corral.schedule.ahead import Promise
+from corral.domain.usage import PreemptWhy
+from corral.schedule.placement.availability import Promise
 from corral.schedule.waiting import Reason, Waiting
 
 

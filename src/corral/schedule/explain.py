@@ -6,15 +6,15 @@ from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
-from corral.domain.moment import moment_text
-from corral.domain.place import AccountConstraint, Level, Mode, PlaceRule
+from corral.domain.placement_constraints import AccountConstraint, Level, Mode, PlaceRule
 from corral.domain.queue import Policy, QueueTree
 from corral.domain.resources import Shape, forms_of
+from corral.domain.time_point import moment_text
 from corral.domain.units import MILLIS_PER_GPU, gpus_text
-from corral.schedule.fleet import Fleet
-from corral.schedule.gather import is_apart
-from corral.schedule.near import largest_domain
-from corral.schedule.room import NodeRoom
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.gang_placement import is_apart
+from corral.schedule.placement.node_types import Fleet
+from corral.schedule.placement.topology import largest_domain
 from corral.schedule.waiting import Reason, Waiting
 
 MOST_NAMED: Final = 2  # of those for whom GPUs are kept

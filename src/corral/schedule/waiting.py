@@ -5,7 +5,7 @@ from functools import cached_property
 
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.place import PlaceRule
+from corral.domain.placement_constraints import PlaceRule
 from corral.domain.resources import Shape
 
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 import time
 
-from corral.simulate.scene import Outcome, simulate
-from corral.simulate.tally import Tally, breach_text
+from corral.simulate.scenario import Outcome, simulate
+from corral.simulate.summary import Tally, breach_text
 
 
 def main() -> int:

@@ -4,15 +4,15 @@ sees."""
 import asyncio
 from collections.abc import Iterator
 
-from corral.domain.facts import AttemptKey, Phase, Seen
-from corral.domain.wanted import Launch, Stop, Version, Wanted
+from corral.domain.desired_state import Launch, Stop, Version, Wanted
+from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.simulate.disk import SELF_STOP
 from corral.simulate.head import Session
 from corral.simulate.heads import Heads
-from corral.simulate.loop import Process
 from corral.simulate.machine import Machine
 from corral.simulate.shims import Shims
-from corral.simulate.stage import Stage
+from corral.simulate.virtual_loop import Process
+from corral.simulate.world import Stage
 
 BEAT_SECONDS = 1.0
 GATHER_SECONDS = 0.005

@@ -7,22 +7,22 @@ code with what it watches.
 from collections.abc import Callable, Mapping
 
 from corral.domain.attempt import Save
+from corral.domain.desired_state import Launch
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import FINAL, JobState, StopWhy
-from corral.domain.wanted import Launch
+from corral.domain.job_states import FINAL, JobState, StopWhy
 from corral.domain.world import Changes
-from corral.simulate.barring import Barring
-from corral.simulate.blame import Blame
-from corral.simulate.books import Books
-from corral.simulate.forgetting import Forgetting
-from corral.simulate.giving import Giving
-from corral.simulate.ledger import LedgerCheck
-from corral.simulate.placing import Placing
-from corral.simulate.promised import Promised
-from corral.simulate.seating import Seating
-from corral.simulate.starting import Starting
-from corral.simulate.wished import Wished
+from corral.simulate.oracles.allocations import Seating
+from corral.simulate.oracles.attempt_start import Starting
+from corral.simulate.oracles.failure_blame import Blame
+from corral.simulate.oracles.job_requests import Wished
+from corral.simulate.oracles.ledger import LedgerCheck
+from corral.simulate.oracles.node_restrictions import Barring
+from corral.simulate.oracles.placement import Placing
+from corral.simulate.oracles.preemption import Giving
+from corral.simulate.oracles.promises import Promised
+from corral.simulate.oracles.retention import Forgetting
+from corral.simulate.recorded_state import Books
 
 
 class Auditor:

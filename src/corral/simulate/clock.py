@@ -2,7 +2,7 @@
 
 from random import Random
 
-from corral.simulate.loop import VirtualLoop
+from corral.simulate.virtual_loop import VirtualLoop
 
 WALL_AT_START = 1_790_000_000.0
 

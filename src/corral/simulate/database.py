@@ -7,11 +7,11 @@ from enum import StrEnum
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import Job
-from corral.domain.people import THE_HEAD, Speaker
-from corral.domain.wishes import Asked, Wish
+from corral.domain.requests import Asked, Wish
+from corral.domain.users import THE_HEAD, Speaker
 from corral.domain.world import Changes, Event, World
-from corral.simulate.stage import Stage
-from corral.store.memory import MemoryStore
+from corral.simulate.world import Stage
+from corral.store.memory_store import MemoryStore
 
 
 class Point(StrEnum):

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from corral.domain.attempt import Exit, Save
-from corral.domain.facts import AttemptKey, Phase, Progress, Seen
+from corral.domain.desired_state import Launch, Stop, Version
 from corral.domain.ids import BootId, ClusterId
-from corral.domain.signals import Signal
-from corral.domain.wanted import Launch, Stop, Version
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Phase, Progress, Seen
 
 SELF_STOP = "self_stop"
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from corral.domain.attempt import Exit, Save, Seat
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, NodeId
+from corral.domain.observed_state import AttemptKey
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from corral.domain.ids import NodeId
 from corral.simulate.database import Database, Point
 from corral.simulate.heads import Heads
 from corral.simulate.node import SimulatedNode
-from corral.simulate.stage import Stage
+from corral.simulate.world import Stage
 
 DAY_SECONDS = 86_400.0
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 from corral.control import Control
+from corral.domain.desired_state import Version, Wanted
 from corral.domain.errors import TermLost, Trouble
-from corral.domain.facts import AttemptKey, NodeFacts, Seen
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node import NodeKind
-from corral.domain.signals import Signal
-from corral.domain.wanted import Version, Wanted
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, NodeFacts, Seen
 from corral.ports.store import Store
-from corral.simulate.loop import Process
 from corral.simulate.machine import Machine
-from corral.simulate.stage import Stage
+from corral.simulate.virtual_loop import Process
+from corral.simulate.world import Stage
 
 AGAIN_SECONDS = 2.0
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from corral.domain.ids import NodeId
 from corral.ports.store import Store
 from corral.simulate.head import Head, Heard
-from corral.simulate.loop import inside
 from corral.simulate.machine import Machine
-from corral.simulate.stage import Stage
+from corral.simulate.virtual_loop import inside
+from corral.simulate.world import Stage
 
 
 class Heads:

@@ -6,8 +6,8 @@ from corral.domain.ids import BootId, NodeId
 from corral.domain.resources import Gpu, Inventory
 from corral.simulate.clock import WALL_AT_START
 from corral.simulate.disk import Disk
-from corral.simulate.loop import Process
-from corral.simulate.stage import Stage
+from corral.simulate.virtual_loop import Process
+from corral.simulate.world import Stage
 
 
 class Machine:

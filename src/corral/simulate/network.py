@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from corral.domain.ids import NodeId
-from corral.simulate.loop import VirtualLoop
+from corral.simulate.virtual_loop import VirtualLoop
 
 Deliver = Callable[[], None]
 

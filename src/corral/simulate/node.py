@@ -7,7 +7,7 @@ from corral.simulate.heads import Heads
 from corral.simulate.machine import Machine
 from corral.simulate.ranks import Gangs
 from corral.simulate.shims import Shims
-from corral.simulate.stage import Stage
+from corral.simulate.world import Stage
 
 
 class SimulatedNode:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from corral.domain.attempt import Exit, Save
-from corral.domain.facts import AttemptKey, Progress
+from corral.domain.desired_state import Launch, Notice, Stop
 from corral.domain.ids import NodeId
-from corral.domain.wanted import Launch, Notice, Stop
+from corral.domain.observed_state import AttemptKey, Progress
 from corral.simulate.disk import SELF_STOP, Journal
 from corral.simulate.machine import Machine
-from corral.simulate.stage import Stage
+from corral.simulate.world import Stage
 
 EXIT_STOPPED = 75
 TERM, KILL = 15, 9

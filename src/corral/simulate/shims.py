@@ -1,11 +1,11 @@
 """The attempts on one machine: started, refused, found without a shim, settled."""
 
-from corral.domain.facts import AttemptKey
-from corral.domain.wanted import Launch
+from corral.domain.desired_state import Launch
+from corral.domain.observed_state import AttemptKey
 from corral.simulate.disk import Journal
 from corral.simulate.machine import Machine
 from corral.simulate.ranks import Gangs, Part
-from corral.simulate.stage import Stage
+from corral.simulate.world import Stage
 
 
 class Shims:

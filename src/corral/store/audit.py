@@ -13,10 +13,10 @@ from sqlalchemy import Connection, select
 from corral.domain.audit_chain import ChainEntry, UnchainedDigest, next_link
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import UserName
-from corral.domain.people import AuditEntry
-from corral.store.codec import Codec
-from corral.store.dialects import Put, put
-from corral.store.people_schema import audit
+from corral.domain.users import AuditEntry
+from corral.store.row_codec import Codec
+from corral.store.sql_dialects import Put, put
+from corral.store.users_schema import audit
 
 Seal = Callable[[str], str]
 SEAL_OPTION: Final = "corral_audit_seal"

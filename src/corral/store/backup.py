@@ -14,12 +14,12 @@ from sqlalchemy import Column, Connection, LargeBinary, Table, delete, func, sel
 
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import ClusterId, Sequence
-from corral.domain.people import Role
-from corral.store import writes
-from corral.store.dialects import Put, put, text_at
-from corral.store.people_schema import audit, users
-from corral.store.reads import read_head
+from corral.domain.users import Role
+from corral.store import commits
+from corral.store.queries import read_head
 from corral.store.schema import agreed, head, heads, jobs, leader, metadata, receipts, secrets
+from corral.store.sql_dialects import Put, put, text_at
+from corral.store.users_schema import audit, users
 
 TERMS: Final = 1_000_000  # heads that may have led since the backup was made
 WISHES: Final = 10_000
@@ -124,7 +124,7 @@ def _move_far_ahead(connection: Connection) -> None:
     """Checked, and moved beyond whatever has happened since."""
     found = read_head(connection)
     newest = Sequence(((found.newest_wish + WISHES) // WISHES + 1) * WISHES)
-    writes.put_head(connection, found._replace(term=found.term + TERMS, newest_wish=newest))
+    commits.put_head(connection, found._replace(term=found.term + TERMS, newest_wish=newest))
 
 
 def _go_on_counting(connection: Connection) -> None:

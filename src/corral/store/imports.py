@@ -6,11 +6,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, func, select, tuple_
 
 from corral.domain.imported import Imported
-from corral.domain.people import AuditEntry
-from corral.store import codec
+from corral.domain.users import AuditEntry
+from corral.store import row_codec
 from corral.store.audit import add_entry
-from corral.store.dialects import Put, put, texts_of
 from corral.store.schema import imported
+from corral.store.sql_dialects import Put, put, texts_of
 
 BATCH: Final = 1_000
 _ADD: Final = Put(imported, ("id",), only_new=True)
@@ -30,7 +30,7 @@ def keep(connection: Connection, rows: Seq[Imported], entry: AuditEntry) -> int:
 
 
 def known(connection: Connection, ids: Seq[str]) -> int:
-    return int(connection.execute(_KNOWN, {"ids": codec.text_of(ids)}).scalar_one())
+    return int(connection.execute(_KNOWN, {"ids": row_codec.text_of(ids)}).scalar_one())
 
 
 def newest(connection: Connection, limit: int, before: str | None) -> list[Imported]:
@@ -42,7 +42,7 @@ def newest(connection: Connection, limit: int, before: str | None) -> list[Impor
             return []
         query = query.where(tuple_(*_AGE) < tuple_(*found))
     in_order = query.order_by(*(column.desc() for column in _AGE)).limit(max(0, limit))
-    return [codec.IMPORTED.read(*row) for row in connection.execute(in_order).all()]
+    return [row_codec.IMPORTED.read(*row) for row in connection.execute(in_order).all()]
 
 
 def _count(connection: Connection) -> int:
@@ -50,5 +50,5 @@ def _count(connection: Connection) -> int:
 
 
 def _row(one: Imported) -> dict[str, Any]:
-    record, crc = codec.IMPORTED.write(one)
+    record, crc = row_codec.IMPORTED.write(one)
     return dict(id=one.id, ended_at=one.ended_at, record=record, crc=crc)

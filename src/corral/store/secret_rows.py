@@ -7,10 +7,10 @@ from typing import Final, cast
 from sqlalchemy import Connection, delete, select, update
 
 from corral.domain.ids import UserName
-from corral.domain.people import AuditEntry
+from corral.domain.users import AuditEntry
 from corral.store.audit import add_entry
-from corral.store.dialects import Put, put
 from corral.store.schema import secrets
+from corral.store.sql_dialects import Put, put
 
 _PUT: Final = Put(secrets, ("name",))
 _FOR_EVERYBODY: Final = select(secrets.c.name).where(secrets.c.everybody == 1)

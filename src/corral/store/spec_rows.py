@@ -10,11 +10,11 @@ from sqlalchemy import Connection, bindparam, cast, delete, exists, select
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import JobId, Sequence, UserName, sequence_of
 from corral.domain.job import Job
+from corral.domain.requests import Submit
 from corral.domain.spec_content import SpecContent, with_content, without_content
-from corral.domain.wishes import Submit
-from corral.store import codec
-from corral.store.dialects import Batch, Put, texts_of
+from corral.store import row_codec
 from corral.store.schema import INTEGER, head, jobs, specs
+from corral.store.sql_dialects import Batch, Put, texts_of
 from corral.store.submissions import Submission, unfolded
 
 Contents = dict[tuple[int, int], SpecContent]  # by submission and number
@@ -35,7 +35,7 @@ def add(batch: Batch, sequence: Sequence, owner: UserName, contents: Seq[SpecCon
     """Write the large fields of a submission."""
     rows = []
     for number, content in enumerate(contents):
-        record, crc = codec.write_content(content)
+        record, crc = row_codec.write_content(content)
         key = dict(submitted=sequence, number=number, owner=owner)
         rows.append(dict(**key, bytes=len(record.encode()), record=record, crc=crc))
     batch.put(_ADD, rows)
@@ -44,7 +44,7 @@ def add(batch: Batch, sequence: Sequence, owner: UserName, contents: Seq[SpecCon
 def forget(batch: Batch, forgotten: Iterable[JobId]) -> None:
     """Remove the large fields of submissions of which no job is left."""
     submitted = {sequence_of(job) for job in forgotten}
-    batch.run(_FORGET, {"submitted": codec.text_of(submitted)})
+    batch.run(_FORGET, {"submitted": row_codec.text_of(submitted)})
 
 
 def forget_unmade(connection: Connection) -> None:
@@ -76,7 +76,7 @@ def _with_content(job: Job, contents: Contents) -> Job:
         return job
     content = contents.get((job.submitted, number))
     if content is None:
-        raise StoreTrouble(f"the spec of job {job.id} is missing", hint=codec.RECOVER)
+        raise StoreTrouble(f"the spec of job {job.id} is missing", hint=row_codec.RECOVER)
     return replace(job, spec=with_content(job.spec, content))
 
 
@@ -87,6 +87,6 @@ def submit_of(connection: Connection, sequence: int, submission: Submission) -> 
 
 
 def _contents(connection: Connection, submitted: Iterable[int]) -> Contents:
-    asked = {"submitted": codec.text_of(sorted(submitted))}
+    asked = {"submitted": row_codec.text_of(sorted(submitted))}
     rows = connection.execute(_OF_SUBMISSIONS, asked).all()
-    return {(row[0], row[1]): codec.CONTENT.read(row[2], row[3]) for row in rows}
+    return {(row[0], row[1]): row_codec.CONTENT.read(row[2], row[3]) for row in rows}

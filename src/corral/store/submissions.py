@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from corral.domain.job import JobSpec
+from corral.domain.requests import Submit
 from corral.domain.spec_content import (
     SpecContent,
     content_of,
@@ -13,7 +14,6 @@ from corral.domain.spec_content import (
     with_content,
     without_content,
 )
-from corral.domain.wishes import Submit
 
 _OF_EACH_JOB: Final = frozenset({"name", "array_index"})
 _COMMON: Final = attrgetter(

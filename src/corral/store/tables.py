@@ -5,25 +5,26 @@ from collections.abc import Set
 
 from sqlalchemy import Connection
 
-from corral.domain.account import Account
 from corral.domain.attempt import Attempt, Receipt, Save
-from corral.domain.forecast import Ran, Told
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
-from corral.domain.leadership import HeadSeen, Leader
-from corral.domain.listed import ListedJob
-from corral.domain.people import THE_HEAD, AuditEntry, Speaker
+from corral.domain.job_summary import ListedJob
+from corral.domain.leader_election import HeadSeen, Leader
+from corral.domain.ledger import Account
 from corral.domain.quota import Holdings
-from corral.domain.wishes import Asked, Wish
+from corral.domain.requests import Asked, Wish
+from corral.domain.run_history import Ran, Told
+from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
 from corral.ports.store import ALL, Which
-from corral.store import accounts, imports, leading, reads, secret_rows, uses, writes
+from corral.store import commits, imports, leader_election, queries, secret_rows, user_storage
+from corral.store import ledger as accounts
 from corral.store.audit import SEAL_OPTION, Seal
+from corral.store.connection_threads import Counts, Reader, Writer
 from corral.store.database import Database
 from corral.store.event_sizes import EventSizes
-from corral.store.lanes import Counts, Reader, Writer
-from corral.store.tables_people import TablePeople
+from corral.store.tables_users import TablePeople
 
 
 class TableStore(TablePeople):
@@ -49,79 +50,81 @@ class TableStore(TablePeople):
         return self._writer.counts
 
     async def lead(self, *, known: int | None = None) -> World:
-        return await self._writer.ask(lambda db: writes.lead(db, known))
+        return await self._writer.ask(lambda db: commits.lead(db, known))
 
     async def keep_leading(self, term: int, *, name: str, url: str) -> None:
-        await self._writer.ask(lambda db: leading.keep(db, term, name, url))
+        await self._writer.ask(lambda db: leader_election.keep(db, term, name, url))
 
     async def step_down(self, term: int) -> None:
-        await self._writer.ask(lambda db: leading.step_down(db, term))
+        await self._writer.ask(lambda db: leader_election.step_down(db, term))
 
     async def leader(self) -> Leader:
-        return await self._quick.ask(leading.leader)
+        return await self._quick.ask(leader_election.leader)
 
     async def be_there(self, *, name: str, url: str) -> None:
-        await self._writer.ask(lambda db: leading.be_there(db, name, url))
+        await self._writer.ask(lambda db: leader_election.be_there(db, name, url))
 
     async def leave(self, *, name: str) -> None:
-        await self._writer.ask(lambda db: leading.leave(db, name))
+        await self._writer.ask(lambda db: leader_election.leave(db, name))
 
     async def heads(self) -> Seq[HeadSeen]:
-        return await self._quick.ask(leading.all_heads)
+        return await self._quick.ask(leader_election.all_heads)
 
     async def agree(self, what: str, said: str) -> str:
-        return await self._writer.ask(lambda db: leading.agree(db, what, said))
+        return await self._writer.ask(lambda db: leader_election.agree(db, what, said))
 
     async def agreed(self, what: str) -> str | None:
-        return await self._quick.ask(lambda db: leading.agreed_on(db, what))
+        return await self._quick.ask(lambda db: leader_election.agreed_on(db, what))
 
     async def change_agreed(
         self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
     ) -> bool:
-        return await self._writer.ask(lambda db: leading.change_agreed(db, what, was, now, entry))
+        return await self._writer.ask(
+            lambda db: leader_election.change_agreed(db, what, was, now, entry)
+        )
 
     async def wish(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> Wish:
-        return await self._writer.ask(lambda db: writes.wish(db, asked, by, at, speaker))
+        return await self._writer.ask(lambda db: commits.wish(db, asked, by, at, speaker))
 
     async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
-        return await self._quick.ask(lambda db: reads.wish_of_key(db, by, key))
+        return await self._quick.ask(lambda db: queries.wish_of_key(db, by, key))
 
     async def wishes(self, after: int) -> Seq[Wish]:
-        return await self._writer.ask(lambda db: reads.wishes_after(db, after))
+        return await self._writer.ask(lambda db: queries.wishes_after(db, after))
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         keep = (self._keep_events, self._keep_keys, self._event_sizes)
-        return await self._writer.ask(lambda db: writes.commit(db, term, changes, *keep))
+        return await self._writer.ask(lambda db: commits.commit(db, term, changes, *keep))
 
     async def jobs(
         self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
     ) -> Seq[ListedJob]:
         return await self._listing.ask(
-            lambda db: reads.newest_jobs(db, final, limit, before, which)
+            lambda db: queries.newest_jobs(db, final, limit, before, which)
         )
 
     async def job(self, id: JobId) -> Job | None:
-        return await self._quick.ask(lambda db: reads.job_of_id(db, id))
+        return await self._quick.ask(lambda db: queries.job_of_id(db, id))
 
     async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
-        return await self._quick.ask(lambda db: reads.job_of_name(db, name, by))
+        return await self._quick.ask(lambda db: queries.job_of_name(db, name, by))
 
     async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
-        return await self._listing.ask(lambda db: reads.jobs_of_array(db, of, by))
+        return await self._listing.ask(lambda db: queries.jobs_of_array(db, of, by))
 
     async def names(self) -> Seq[str]:
-        return await self._listing.ask(reads.newest_names)
+        return await self._listing.ask(queries.newest_names)
 
     async def workdirs(self) -> Set[str]:
-        return await self._listing.ask(reads.workdirs)
+        return await self._listing.ask(queries.workdirs)
 
     async def attempts(self, job: JobId) -> Seq[Attempt]:
-        return await self._quick.ask(lambda db: reads.attempts_of(db, job))
+        return await self._quick.ask(lambda db: queries.attempts_of(db, job))
 
     async def receipts(self, job: JobId) -> Seq[Receipt]:
-        return await self._quick.ask(lambda db: reads.receipts_of(db, job))
+        return await self._quick.ask(lambda db: queries.receipts_of(db, job))
 
     async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
         return await self._listing.ask(lambda db: accounts.of_jobs(db, first, last, job))
@@ -130,7 +133,7 @@ class TableStore(TablePeople):
         return await self._listing.ask(lambda db: accounts.days(db, first, last))
 
     async def saves(self, job: JobId) -> Seq[Save]:
-        return await self._quick.ask(lambda db: reads.saves_of(db, job))
+        return await self._quick.ask(lambda db: queries.saves_of(db, job))
 
     async def events(
         self,
@@ -142,7 +145,7 @@ class TableStore(TablePeople):
         newest: bool = False,
     ) -> Seq[Event]:
         return await self._listing.ask(
-            lambda db: reads.events_after(db, after, job, limit, node, newest)
+            lambda db: queries.events_after(db, after, job, limit, node, newest)
         )
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
@@ -158,21 +161,23 @@ class TableStore(TablePeople):
         return await self._listing.ask(lambda db: imports.newest(db, limit, before))
 
     async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
-        await self._writer.ask(lambda db: writes.tell(db, rows, void))
+        await self._writer.ask(lambda db: commits.tell(db, rows, void))
 
     async def told(self, *, limit: int) -> Seq[Told]:
-        return await self._listing.ask(lambda db: reads.newest_told(db, limit))
+        return await self._listing.ask(lambda db: queries.newest_told(db, limit))
 
     async def holdings(self, owner: UserName) -> Holdings:
-        return await self._quick.ask(lambda db: uses.holdings(db, owner))
+        return await self._quick.ask(lambda db: user_storage.holdings(db, owner))
 
     async def add_upload(
         self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
     ) -> None:
-        await self._writer.ask(lambda db: uses.add_upload(db, sha256, size_bytes, by, at, entry))
+        await self._writer.ask(
+            lambda db: user_storage.add_upload(db, sha256, size_bytes, by, at, entry)
+        )
 
     async def drop_uploads(self, digests: Seq[str]) -> None:
-        await self._writer.ask(lambda db: uses.drop_uploads(db, digests))
+        await self._writer.ask(lambda db: user_storage.drop_uploads(db, digests))
 
     async def put_secret(
         self,
@@ -211,5 +216,5 @@ class TableStore(TablePeople):
 
 
 def _runs(connection: Connection, limit: int) -> list[Ran]:
-    own = reads.runs(connection, limit)
+    own = queries.runs(connection, limit)
     return own + [one.ran for one in imports.newest(connection, limit - len(own), None)]

@@ -23,8 +23,8 @@ if find_spec("torch") is None:
 if TYPE_CHECKING:
     from corral.train.run import Run, start
     from corral.train.sampler import Sampler
-    from corral.train.state import State
     from corral.train.storage import Reader
+    from corral.train.training_state import State
 
 __all__ = ["Reader", "Run", "Sampler", "State", "start"]
 
@@ -33,7 +33,7 @@ _HOMES: Final = {
     "Reader": "corral.train.storage",
     "Run": "corral.train.run",
     "Sampler": "corral.train.sampler",
-    "State": "corral.train.state",
+    "State": "corral.train.training_state",
     "start": "corral.train.run",
 }
 

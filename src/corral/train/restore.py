@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from corral.domain.errors import Refusal
-from corral.train.group import Gang
-from corral.train.manifest import Broken
+from corral.train.checkpoint_dir import Shelf, put_aside
+from corral.train.checkpoint_manifest import Broken
+from corral.train.checkpoint_verify import verify
+from corral.train.process_group import Gang
+from corral.train.rank_settings import Settings
 from corral.train.saver import say
-from corral.train.settings import Settings
-from corral.train.shelf import Shelf, put_aside
-from corral.train.state import Holder
 from corral.train.storage import Reader, fill
-from corral.train.verify import verify
+from corral.train.training_state import Holder
 
 
 class DoesNotFit(Refusal):

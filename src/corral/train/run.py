@@ -12,17 +12,17 @@ import torch
 from torch import nn
 
 from corral.domain.errors import Trouble
-from corral.train.agreement import Agreement, Wishes
-from corral.train.channel import Channel, StopWish
-from corral.train.group import Gang, choose_device, join_gang
-from corral.train.meter import Meter
-from corral.train.pace import Pace
+from corral.train.checkpoint_dir import Shelf, attempts, claim
+from corral.train.process_group import Gang, choose_device, join_gang
+from corral.train.rank_settings import Settings, read_settings
 from corral.train.restore import Candidate, candidates, choose, load
+from corral.train.save_schedule import Pace
 from corral.train.saver import Saved, Saver, say
-from corral.train.settings import Settings, read_settings
-from corral.train.shelf import Shelf, attempts, claim
-from corral.train.state import Holder, State, Stateful, check_stateful
-from corral.train.waits import Waits
+from corral.train.shim_channel import Channel, StopWish
+from corral.train.step_timer import Meter
+from corral.train.stop_agreement import Agreement, Wishes
+from corral.train.training_state import Holder, State, Stateful, check_stateful
+from corral.train.wait_time import Waits
 
 STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
 GRACE_SECONDS: Final = 30.0  # when a bare SIGTERM says nothing about it

@@ -17,9 +17,9 @@ from typing import Any, Final
 import torch
 
 from corral.domain.errors import Trouble
-from corral.train.group import Gang
-from corral.train.manifest import MANIFEST, Manifest, digest, encode
-from corral.train.shelf import Shelf, sync_directory
+from corral.train.checkpoint_dir import Shelf, sync_directory
+from corral.train.checkpoint_manifest import MANIFEST, Manifest, digest, encode
+from corral.train.process_group import Gang
 from corral.train.storage import (
     Later,
     Part,

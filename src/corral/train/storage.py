@@ -30,9 +30,9 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
-from corral.train.group import Gang
-from corral.train.manifest import FileEntry, digest
-from corral.train.unpickle import WeightsOnlyPlanner, index_of, may_be_changed_by_others
+from corral.train.checkpoint_manifest import FileEntry, digest
+from corral.train.process_group import Gang
+from corral.train.safe_unpickle import WeightsOnlyPlanner, index_of, may_be_changed_by_others
 
 INDEX: Final = "index.pickle"
 FILE_BYTES: Final = 64 * 1024 * 1024  # a file this long is full: readers hash several at once

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from corral.insight.alerts import Alert, AlertRules, Kind, Severity
-from corral.insight.notices import Quiet, Taste
-from corral.wire import read
-from corral.wire.document import Document, Where
-from corral.wire.parts import Answer
-from corral.wire.read import Wrong, reader, shown
-from corral.wire.reading import Problem, refusal
+from corral.insight.notifications import Quiet, Taste
+from corral.wire import field_readers
+from corral.wire.field_readers import Wrong, reader, shown
+from corral.wire.job_parts import Answer
+from corral.wire.spec_reader import Problem, refusal
+from corral.wire.yaml_document import Document, Where
 
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
 _ADDRESS: Final = re.compile(r"[^@\s,<>\r\n]{1,64}@[^@\s,<>\r\n]{1,255}", re.ASCII)
@@ -67,7 +67,7 @@ def _after(value: Any, *, field: str) -> float | None:
     """Seconds in "30m"; never in off."""
     if value is False or value == "off":
         return None
-    return read.seconds(value, field=field, low=1.0)
+    return field_readers.seconds(value, field=field, low=1.0)
 
 
 def _switch(value: Any, *, field: str) -> bool:
@@ -108,9 +108,9 @@ class Receiver(_Part):
     secret_file: str | None = None  # signs what a webhook gets
     least: Literal["info", "warning", "critical"] = "info"
     of: list[Annotated[Kind, Field(strict=False)]] = []
-    repeat: Annotated[float, BeforeValidator(reader(read.seconds, field="repeat", low=60.0))] = (
-        4 * 3600.0
-    )
+    repeat: Annotated[
+        float, BeforeValidator(reader(field_readers.seconds, field="repeat", low=60.0))
+    ] = 4 * 3600.0
     quiet: QuietHours | None = None
 
     @property

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from corral.domain import job as jobs
-from corral.domain.facts import Progress as Beat
 from corral.domain.ids import NAME, JobId, QueueName
-from corral.domain.wishes import SetJob
+from corral.domain.observed_state import Progress as Beat
+from corral.domain.requests import SetJob
 from corral.domain.world import Event as Happened
-from corral.wire.checks import (
+from corral.wire.active_checks import (
     CheckAsked,
     CheckedNode,
     CheckResult,
@@ -24,15 +24,7 @@ from corral.wire.checks import (
 )
 from corral.wire.cluster_answers import Cluster, Gpus, Head, OneHead, Separation, Status
 from corral.wire.job_changes import ChangedJob, ChangeRefused, JobsChange, JobsChanged
-from corral.wire.node_answers import (
-    Node,
-    NodeAilment,
-    NodeDetail,
-    NodeGpu,
-    NodeGpus,
-    Nodes,
-)
-from corral.wire.parts import (
+from corral.wire.job_parts import (
     Answer,
     Attempt,
     Bottleneck,
@@ -48,6 +40,14 @@ from corral.wire.parts import (
     Shape,
     Warned,
     Why,
+)
+from corral.wire.node_answers import (
+    Node,
+    NodeAilment,
+    NodeDetail,
+    NodeGpu,
+    NodeGpus,
+    Nodes,
 )
 from corral.wire.signals import To
 

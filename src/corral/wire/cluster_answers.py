@@ -2,9 +2,9 @@
 
 from typing import Self
 
-from corral.domain import separation
+from corral.domain import user_isolation as separation
+from corral.wire.job_parts import Answer
 from corral.wire.node_answers import Node
-from corral.wire.parts import Answer
 
 
 class Head(Answer):

@@ -1,6 +1,6 @@
 """Jobs that failed lately, and the classes of their failures, as they are answered."""
 
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 
 class FailedJob(Answer):

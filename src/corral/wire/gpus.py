@@ -1,6 +1,6 @@
 """Every GPU as its sensors said last, as it is answered: a list for each column, to stay small."""
 
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 
 class GpusOfNode(Answer):

@@ -10,7 +10,7 @@ from corral.domain.ids import QueueName, UserName
 from corral.domain.imported import SOURCES, Imported
 from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_GPU
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 MOST_ROWS = 5_000  # of one request
 LATEST = 1e11  # in seconds since 1970: later moments are a fault of the log

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from corral.domain.wishes import JobChange
-from corral.wire.parts import Answer
+from corral.domain.requests import JobChange
+from corral.wire.job_parts import Answer
 
 
 class JobsChange(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 __all__ = [
     "JoinNeeds",

@@ -1,6 +1,6 @@
 """Parts of a kept log, and lines found in it, as they are answered."""
 
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 
 class LogRange(Answer):

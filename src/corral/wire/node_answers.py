@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from corral.domain import node as nodes
-from corral.domain.ailment import Ailment
+from corral.domain.node_fault import Ailment
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
-from corral.wire.checks import CheckResult, CheckWaiting
-from corral.wire.parts import Answer
+from corral.wire.active_checks import CheckResult, CheckWaiting
+from corral.wire.job_parts import Answer
 
 
 class NodeGpu(Answer):

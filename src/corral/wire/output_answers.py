@@ -1,7 +1,7 @@
 """Shapes of outputs: files that an attempt wrote into its work folders. Times since 1970."""
 
 from corral.domain.outputs import Listing
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 
 class OutputFile(Answer):

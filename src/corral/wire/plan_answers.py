@@ -3,8 +3,8 @@
 from dataclasses import fields, replace
 
 from corral.domain.errors import Refusal
-from corral.plan.asks import ASKS
 from corral.plan.bounds import as_fields
+from corral.plan.kinds import ASKS
 from corral.wire.plans import PlanReport, form_of
 
 

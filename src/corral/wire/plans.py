@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self, get_origin, get_type_hints
 from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
 
 from corral.plan import report as plan
-from corral.plan.known import names_of
-from corral.wire.parts import Answer
+from corral.plan.form_choices import names_of
+from corral.wire.job_parts import Answer
 
 MOST_LETTERS = 100_000  # of a text: a model's config.json fits
 

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from corral.wire.proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge, needs_proof
+from corral.wire.head_proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge, needs_proof
 
 
 class ProvenConnection(http.client.HTTPConnection):

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from corral.wire.proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge
+from corral.wire.head_proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge
 
 Ask = Callable[[Address], Challenge]
 

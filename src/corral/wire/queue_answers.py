@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 
 class BudgetRow(Answer):

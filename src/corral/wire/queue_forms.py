@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from corral.domain import queue as domain
-from corral.domain.idle import IdleRule
+from corral.domain.idle_policy import IdleRule
 from corral.domain.job import PRIORITIES
 from corral.domain.units import MILLIS_PER_GPU, written_duration
 from corral.wire.queues import BORROW_ONLY

@@ -8,17 +8,17 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from corral.domain import queue as domain
-from corral.domain.allowed import ROLES, Allowed, is_allowable
-from corral.domain.idle import IdleRule
+from corral.domain.access_list import ROLES, Allowed, is_allowable
+from corral.domain.idle_policy import IdleRule
 from corral.domain.ids import QueueName, UserName
 from corral.domain.relocation import PAUSE_SECONDS, RelocationRule
+from corral.domain.requests import SetQueues
 from corral.domain.units import DAY_SECONDS, MILLIS_PER_GPU
-from corral.domain.wishes import SetQueues
-from corral.wire import read
-from corral.wire.document import Document, Where
-from corral.wire.read import Wrong, reader, shown
-from corral.wire.reading import Problem, refusal
-from corral.wire.spec import QUEUES
+from corral.wire import field_readers
+from corral.wire.field_readers import Wrong, reader, shown
+from corral.wire.spec_fields import QUEUES
+from corral.wire.spec_reader import Problem, refusal
+from corral.wire.yaml_document import Document, Where
 
 KIND: Final = QUEUES
 MOST_GPUS: Final = 1_000_000
@@ -53,7 +53,7 @@ def _gpus(value: Any) -> domain.Gpus:
     """Own GPUs in 8 (of any type), "h100:8" and {h100: 8, any: 4}."""
     if isinstance(value, str):
         try:
-            kind, millis = read.gpus(value)
+            kind, millis = field_readers.gpus(value)
         except Wrong as wrong:
             raise Wrong(wrong.text, "write: gpus: 8, or gpus: {h100: 8, any: 4}") from None
         return ((kind or domain.ANY_TYPE, millis),)
@@ -69,7 +69,7 @@ def _rates(value: Any) -> domain.Rates:
         value = {domain.ANY_TYPE: value}
     example = "{h100: 2.5, any: 1}"
     found = {
-        _type(kind): read.amount(rate, field="rates", example=example)
+        _type(kind): field_readers.amount(rate, field="rates", example=example)
         for kind, rate in value.items()
     }
     return tuple(sorted(found.items()))
@@ -77,7 +77,7 @@ def _rates(value: Any) -> domain.Rates:
 
 def _type(kind: object) -> str:
     """Of GPUs, in lower case."""
-    if not read.is_gpu_type(str(kind)):
+    if not field_readers.is_gpu_type(str(kind)):
         hint = "write: h100, or any for the GPUs of whatever type"
         raise Wrong(f"{shown(kind)} is no type of GPU", hint)
     return str(kind).lower()
@@ -115,7 +115,7 @@ def _operators(value: Any) -> tuple[str, ...]:
 
 def _priority(value: Any, example: str) -> int:
     try:
-        return read.priority(value)
+        return field_readers.priority(value)
     except Wrong as wrong:
         raise Wrong(wrong.text, f"write: {example}") from None
 
@@ -143,7 +143,9 @@ def _idle(value: Any) -> IdleRule:
     example = "write: idle: {warn: 15m, reclaim: 1h}"
     if not isinstance(value, Mapping) or not value or value.keys() - {"warn", "reclaim"}:
         raise Wrong(f"{shown(value)} does not say after how long", example)
-    spans = {word: read.seconds(span, field=word, low=60.0) for word, span in value.items()}
+    spans = {
+        word: field_readers.seconds(span, field=word, low=60.0) for word, span in value.items()
+    }
     try:
         return IdleRule(warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim"))
     except ValueError:
@@ -166,16 +168,17 @@ def _limit(field: str) -> Any:
 
 def _seconds(field: str, low: float = 1.0) -> Any:
     return BeforeValidator(
-        lambda value: None if value is None else read.seconds(value, field=field, low=low), str
+        lambda value: None if value is None else field_readers.seconds(value, field=field, low=low),
+        str,
     )
 
 
-_Amount = Annotated[float, Field(ge=0, le=read.MAX_AMOUNT)]
+_Amount = Annotated[float, Field(ge=0, le=field_readers.MAX_AMOUNT)]
 _Weight = Annotated[float, Field(gt=0, le=domain.MOST_WEIGHT)]
 
 
 def _amount(field: str, example: str) -> Any:
-    read_it = reader(read.amount, field=field, from_zero=True, example=example)
+    read_it = reader(field_readers.amount, field=field, from_zero=True, example=example)
     return BeforeValidator(read_it, _Amount)
 
 
@@ -193,7 +196,9 @@ class Budget(_Part):
 class Queue(_Part):
     """One queue. GPUs of its own, limits in GPUs (absent: none), and queues below it."""
 
-    name: Annotated[str, BeforeValidator(reader(read.name, field="name", noun="name"), str)]
+    name: Annotated[
+        str, BeforeValidator(reader(field_readers.name, field="name", noun="name"), str)
+    ]
     parent: str | None = None
     gpus: Annotated[
         domain.Gpus, BeforeValidator(reader(_gpus), float | str | dict[str, float])

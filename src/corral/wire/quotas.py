@@ -3,7 +3,7 @@
 from typing import Literal, Self
 
 from corral.domain.quota import RULES, Quota, Quotas, RateUse
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 
 class RateRow(Answer):

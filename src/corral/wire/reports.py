@@ -8,7 +8,7 @@ import msgspec
 from corral.domain.units import DAY_SECONDS
 from corral.insight.reports import OWN_MONEY
 from corral.insight.reports import Report as Found
-from corral.wire.parts import Answer
+from corral.wire.job_parts import Answer
 
 Kind = Literal["usage", "waste", "cost", "goodput"]
 By = Literal["job", "user", "queue", "gpu-type"]

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from corral.wire import api, people, queue_answers, queues
-from corral.wire.spec import SECTIONS, SPELLINGS, Spec
+from corral.wire import api, queue_answers, queues, users
+from corral.wire.spec_fields import SECTIONS, SPELLINGS, Spec
 
 _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "status": api.Status,
@@ -22,11 +22,11 @@ _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "node": api.NodeDetail,
     "plan": api.Plan,
     "secrets": api.Secrets,
-    "users": people.Users,
-    "user": people.User,
-    "tokens": people.Tokens,
-    "token": people.TokenMade,  # of token create
-    "audit": people.Audit,
+    "users": users.Users,
+    "user": users.User,
+    "tokens": users.Tokens,
+    "token": users.TokenMade,  # of token create
+    "audit": users.Audit,
     "logs": api.LogLines,
     "error": api.Error,
     "queues": queue_answers.Queues,

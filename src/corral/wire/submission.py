@@ -23,15 +23,15 @@ from corral.domain.job import (
     Service,
     TokenScope,
 )
-from corral.domain.moment import Warn
-from corral.domain.place import Level, Mode, PlaceRule, Topology
+from corral.domain.placement_constraints import Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.domain.spec_content import size_of
-from corral.wire import spec as shapes
-from corral.wire.array import check_count
-from corral.wire.read import OWN_TOKEN
-from corral.wire.reading import Parsed, Problem, count_of, refusal
-from corral.wire.spec import RAY, Spec
+from corral.domain.time_point import Warn
+from corral.wire import spec_fields as shapes
+from corral.wire.array_indices import check_count
+from corral.wire.field_readers import OWN_TOKEN
+from corral.wire.spec_fields import RAY, Spec
+from corral.wire.spec_reader import Parsed, Problem, count_of, refusal
 
 MOST_AFTERS: Final = 100_000
 MOST_CHARACTERS: Final = 512 * 1000**2  # of all jobs of a submission

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from corral.domain.job import CheckpointRule, JobSpec, TokenScope
-from corral.domain.place import AccountConstraint, Constraint, PlaceRule
+from corral.domain.placement_constraints import AccountConstraint, Constraint, PlaceRule
 from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, written_duration
-from corral.wire.parts import Answer
-from corral.wire.read import OWN_TOKEN
+from corral.wire.field_readers import OWN_TOKEN
+from corral.wire.job_parts import Answer
 
 SIZES: Final = (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6), ("KiB", 2**10))
 DEFAULT: Final = JobSpec(name="default", run="true")

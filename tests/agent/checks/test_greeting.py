@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from corral.agent.checks.greeting import NotProven, accepted, dialled, greet
+from corral.agent.checks.link_handshake import NotProven, accepted, dialled, greet
 
 SECRET = "s" * 64
 

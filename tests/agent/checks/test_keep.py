@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from corral.agent.checks.keep import Checks
-from corral.agent.survey import pretend_gpus
-from corral.agent.telemetry.senses import Senses
-from corral.domain.checks import QUICK, WHOLE, CheckUp
-from corral.domain.facts import Phase
+from corral.agent.checks.runner import Checks
+from corral.agent.discovery.helper import pretend_gpus
+from corral.agent.telemetry.sampler import Senses
+from corral.domain.active_checks import QUICK, WHOLE, CheckUp
 from corral.domain.ids import BootId
+from corral.domain.node_signal import OVER, Signal, SignalKind
+from corral.domain.observed_state import Phase
 from corral.domain.resources import Inventory
-from corral.domain.signals import OVER, Signal, SignalKind
 from tests.agent.bench import bench, key_of, launch_of, settings_in
 from tests.patience import PATIENCE_SECONDS
 

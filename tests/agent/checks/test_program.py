@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from corral.agent.checks import data, disk, gpus, link, torch_proof
+from corral.agent.checks import data, disk, gpus, link, torch_checks
 from corral.agent.checks.clock import check_clock
 from corral.agent.checks.data import check_data, listed
 from corral.agent.checks.disk import check_disk
 from corral.agent.checks.gpus import check_gpus
 from corral.agent.checks.link import check_link
-from corral.agent.checks.words import Ask, Found
-from corral.domain.checks import CheckKind, CheckUp
+from corral.agent.checks.messages import Ask, Found
+from corral.domain.active_checks import CheckKind, CheckUp
 from corral.domain.ids import NodeId
-from corral.domain.products import KNOWN, WIDE, answer
+from corral.domain.matmul_checksums import KNOWN, WIDE, answer
 from corral.domain.resources import Gpu
 from tests.agent.bench import settings_in
 from tests.agent.nodes import name_of
@@ -75,7 +75,7 @@ def test_a_cpu_that_multiplies_wrongly_is_found(monkeypatch: pytest.MonkeyPatch)
 
 def proving(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """In place of the process that has PyTorch: a shell with the same words."""
-    monkeypatch.setattr(torch_proof, "COMMAND", ("/bin/sh", "-c", script))
+    monkeypatch.setattr(torch_checks, "COMMAND", ("/bin/sh", "-c", script))
     monkeypatch.setattr(gpus, "has_torch", lambda: True)
     monkeypatch.setattr(gpus, "has_gpu_build", lambda: True)
 
@@ -100,7 +100,7 @@ def test_wrong_products_and_errors_are_those_of_their_gpu(monkeypatch: pytest.Mo
 def test_a_gpu_that_hangs_has_failed_and_one_that_cannot_be_used_was_not_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch_proof, "START_SECONDS", 0.05)
+    monkeypatch.setattr(torch_checks, "START_SECONDS", 0.05)
     proving(monkeypatch, "exec sleep 600")
     hung = list(check_gpus(ask(CheckKind.MATMUL, on=GPUS)))
     assert [(one.failed, one.ran) for one in hung] == [(True, True)] * 2
@@ -147,8 +147,8 @@ def test_whether_pytorch_is_for_gpus_is_read_and_not_imported(
     if written is not None:
         (package / "version.py").write_text(written)
     spec = importlib.machinery.PathFinder.find_spec("torch", [str(tmp_path)])
-    monkeypatch.setattr(torch_proof, "find_spec", lambda name: spec)
-    assert torch_proof.has_gpu_build() is is_for_gpus
+    monkeypatch.setattr(torch_checks, "find_spec", lambda name: spec)
+    assert torch_checks.has_gpu_build() is is_for_gpus
 
 
 def test_the_slowest_rank_is_the_rate_of_all_and_a_wrong_sum_fails(
@@ -341,7 +341,7 @@ def test_a_check_ends_with_its_agent(tmp_path: Path) -> None:
 
 
 AGENT = """import subprocess, sys, time
-command = [sys.executable, "-m", "corral.agent.checks.program", sys.argv[1]]
+command = [sys.executable, "-m", "corral.agent.checks.process", sys.argv[1]]
 child = subprocess.Popen(command, stdin=open(sys.argv[1] + "/ask"), stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
 time.sleep(600)

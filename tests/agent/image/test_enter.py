@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.image.enter import LIBRARIES
+from corral.agent.image.enter_root import LIBRARIES
 from corral.agent.image.root import ImageRoot
-from corral.agent.shim.inside import Inside, inside_of
+from corral.agent.shim.filesystem_view import Inside, inside_of
 
 
 @pytest.fixture

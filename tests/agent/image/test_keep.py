@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.account import Account
 from corral.agent.image import tools
-from corral.agent.image.keep import KEPT, USED, Images, digest_in_use
+from corral.agent.image.image_cache import KEPT, USED, Images, digest_in_use
 from corral.agent.image.root import ImageRoot
 from corral.agent.image.tools import ImageTrouble, apptainer_words
+from corral.agent.job_account import Account
 from corral.domain.node_policy import NodePolicy
 from tests.agent.image.archives import docker_archive
 

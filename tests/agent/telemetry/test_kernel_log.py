@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from corral.agent.telemetry.kernel_log import Bus, KernelLog, bus_of, happening_of, record_of
-from corral.agent.telemetry.words import Happening
-from corral.domain.signals import SignalKind
+from corral.agent.telemetry.messages import Happening
+from corral.domain.node_signal import SignalKind
 from tests.patience import PATIENCE_SECONDS
 
 Told = tuple[SignalKind, int | None, int | None, str, str]

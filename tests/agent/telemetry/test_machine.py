@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from corral.agent.telemetry.machine import Machine, disk
-from corral.agent.telemetry.ports import ports
+from corral.agent.telemetry.network_ports import ports
 from corral.domain.telemetry import PortSample
 
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from corral.agent.telemetry.notebook import FILE, MOST_AT_ONCE, MOST_KEPT, Notebook
-from corral.agent.telemetry.notice import Memory
-from corral.agent.telemetry.noticed import Past, signal
+from corral.agent.telemetry.fault_rules import Memory
+from corral.agent.telemetry.rule_state import Past, signal
+from corral.agent.telemetry.signal_journal import FILE, MOST_AT_ONCE, MOST_KEPT, Notebook
 from corral.domain.ids import BootId
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.node_signal import Signal, SignalKind
 
 BOOT = BootId("b1")
 REMEMBERED = Memory(told={"gpu/GPU-3/lost": 5.0}, log_read_to=7)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from corral.agent.telemetry.limits import LIMITS
-from corral.agent.telemetry.notice import Memory, hear, notice
-from corral.agent.telemetry.words import Happening
-from corral.domain.signals import Signal, SignalKind
+from corral.agent.telemetry.fault_rules import Memory, hear, notice
+from corral.agent.telemetry.messages import Happening
+from corral.agent.telemetry.thresholds import LIMITS
+from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
 
 SECONDS = 10.0

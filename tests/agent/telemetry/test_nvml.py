@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from corral.agent.telemetry.helper import Helper
-from corral.agent.telemetry.senses import Senses
-from corral.agent.telemetry.words import Ask, Happening
+from corral.agent.telemetry.messages import Ask, Happening
+from corral.agent.telemetry.sampler import Senses
 from corral.domain.ids import BootId
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.telemetry import GpuSample, NodeSample, NvLink
 from tests.agent.bench import FakeRanks, agent_in, running
 from tests.agent.fakehead import FakeHead

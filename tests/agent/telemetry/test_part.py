@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from corral.agent.telemetry.part import Part
+from corral.agent.telemetry.guarded_call import Part
 from tests.patience import PATIENCE_SECONDS
 
 

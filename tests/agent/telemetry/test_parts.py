@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from corral.agent.telemetry.nvml import called
-from corral.agent.telemetry.senses import Senses
-from corral.agent.telemetry.whose import attributed
+from corral.agent.telemetry.process_owner import attributed
+from corral.agent.telemetry.sampler import Senses
 from corral.domain.attempt import Seat
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
-from corral.domain.part import may_tell, part_of
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import AttemptKey
+from corral.domain.pilot import may_tell, part_of
 from corral.domain.telemetry import GpuProcess
 from corral.wire.node import NodeSettings, encode_settings
 from tests.agent.bench import FakeRanks, launch_of

@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.agent.telemetry.messages import Held
 from corral.agent.telemetry.pretend import OWN_MEMORY_BYTES, Pretend, Work, sample_of
 from corral.agent.telemetry.sources import PretendGpus, work_below
-from corral.agent.telemetry.words import Held
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.observed_state import AttemptKey
 from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuSample
 from tests.patience import PATIENCE_SECONDS

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from corral.agent.processes import lives
 from corral.agent.telemetry.helper import Helper
-from corral.agent.telemetry.senses import Senses
-from corral.agent.telemetry.words import Ask, Held
+from corral.agent.telemetry.messages import Ask, Held
+from corral.agent.telemetry.sampler import Senses
 from corral.domain.ids import AttemptNumber, BootId, JobId
-from corral.domain.signals import SignalKind
+from corral.domain.node_signal import SignalKind
 from corral.domain.telemetry import SENSORS
 from tests.agent.bench import FakeRanks, agent_in, running, settings_in
 from tests.agent.fakehead import FakeHead

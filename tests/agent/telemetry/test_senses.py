@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from corral.agent.clocks import wall
-from corral.agent.telemetry.senses import Senses
+from corral.agent.telemetry.sampler import Senses
 from corral.domain.attempt import Seat
-from corral.domain.facts import AttemptKey, Phase
 from corral.domain.ids import BootId
-from corral.domain.signals import SignalKind
+from corral.domain.node_signal import SignalKind
+from corral.domain.observed_state import AttemptKey, Phase
 from tests.agent.bench import NODE, FakeRanks, key_of, launch_of, settings_in
 from tests.patience import PATIENCE_SECONDS
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from corral.agent.telemetry.whose import attributed, owner, shims
+from corral.agent.telemetry.process_owner import attributed, owner, shims
 from corral.domain.telemetry import GpuProcess
 from tests.agent.nodes import launch_of, node
 

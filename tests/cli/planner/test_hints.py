@@ -13,8 +13,8 @@ from corral.catalog.equipment import network, switch
 from corral.catalog.links import link
 from corral.catalog.model_names import model
 from corral.catalog.prices import prices
+from corral.cli.command_tree import COMMANDS
 from corral.cli.main import run
-from corral.cli.tree import COMMANDS
 from corral.domain.errors import NotFound
 from corral.perf.software import software
 

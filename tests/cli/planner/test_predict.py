@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.cli.main import run
-from corral.plan.columns import MEASURED, NEEDED
+from corral.plan.rows.columns import MEASURED, NEEDED
 
 DATA = Path(__file__).parents[3] / "validation/data"
 KIND = "memory_ci"

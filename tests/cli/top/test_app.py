@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("textual")
 
-from corral.cli.top import keys
+from corral.cli.top import key_bindings
 from corral.cli.top.app import Top
 from corral.cli.top.canvas import Canvas
 from corral.cli.top.screens import Confirm, JobScreen
@@ -238,13 +238,13 @@ def test_the_help_names_every_key_and_every_key_of_it_is_bound() -> None:
         await pilot.press("question_mark")
         assert len(app.screen_stack) == 2
         told = "\n".join(look(app))
-        for key in keys.TABLES:
+        for key in key_bindings.TABLES:
             assert key.help in told
         assert all(len(line) <= 80 for line in look(app))
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
         bound = set(app._bindings.key_to_bindings)
-        assert {one for key in keys.TABLES for one in key.keys.split(",")} <= bound
+        assert {one for key in key_bindings.TABLES for one in key.keys.split(",")} <= bound
 
     play(Town.of(1, 0), story)
 

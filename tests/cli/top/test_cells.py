@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from corral.cli.top import gpus, jobs, nodes
-from corral.cli.top.cells import (
+from corral.cli.top.styled_text import (
     GAP,
     Column,
     Part,

@@ -5,10 +5,10 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.cli.top.cells import plain
 from corral.cli.top.job_feed import JobFeed
 from corral.cli.top.job_page import JobKnown, page
-from corral.cli.top.known import Link
+from corral.cli.top.state import Link
+from corral.cli.top.styled_text import plain
 from corral.wire import api
 from tests.cli.top.town import NOW, Town
 

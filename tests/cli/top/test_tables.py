@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.cli.top import gpus, jobs, nodes
-from corral.cli.top.cells import Cell, plain
 from corral.cli.top.header import header, watts_text
-from corral.cli.top.known import Known, Link
-from corral.cli.top.listing import AnyListing, Listing
-from corral.cli.top.order import Order, ordered
+from corral.cli.top.row_order import Order, ordered
+from corral.cli.top.state import Known, Link
+from corral.cli.top.styled_text import Cell, plain
+from corral.cli.top.table import AnyListing, Listing
 from corral.domain.natural_order import natural
 from corral.wire import gpus as answers
 from tests.cli.top.town import NOW, Town, job, node, sensed, status

@@ -6,7 +6,7 @@ from typing import Any
 
 from corral.domain.errors import CorralError, NotFound, Unreachable
 from corral.wire import api, gpus
-from corral.wire.series import Series
+from corral.wire.time_series import Series
 
 NOW = 1_000_000.0
 

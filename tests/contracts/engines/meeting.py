@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import corral
 from corral.domain.errors import Forbidden
-from corral.domain.separation import Surface
+from corral.domain.user_isolation import Surface
 from corral.wire import api
 from tests.agent.image.archives import Members, docker_archive
 from tests.contracts.engines.landlord import HOUR, Landlord, Tenant

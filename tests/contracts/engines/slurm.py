@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import pytest
 
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.part import part_of
+from corral.domain.pilot import part_of
 from corral.engines.local.processes import Process
 from corral.wire.node import decode_settings
 from tests.contracts.engines.landlord import xid_line

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from corral.domain.errors import Forbidden
-from corral.domain.separation import Surface
+from corral.domain.user_isolation import Surface
 from tests.contracts.engines.landlord import HOUR, Landlord, Tenant
 from tests.contracts.engines.meeting import (
     CANARY,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from corral.ports.store import Store
-from corral.store.memory import MemoryStore
+from corral.store.memory_store import MemoryStore
 from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from corral.domain.account import AMOUNTS, Amounts
 from corral.domain.ids import job_id
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.ledger import AMOUNTS, Amounts
 from corral.domain.world import Changes
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place

@@ -8,7 +8,7 @@ import pytest
 from corral.domain.attempt import SeatState
 from corral.domain.errors import InvariantBroken, TermLost
 from corral.domain.ids import AttemptNumber, NodeId, Sequence, job_id
-from corral.domain.moves import FINAL, JobState
+from corral.domain.job_states import FINAL, JobState
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from corral.domain.forecast import stem_of
 from corral.domain.ids import job_id
 from corral.domain.job import Job
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.run_history import stem_of
 from corral.domain.world import Changes
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place

@@ -8,7 +8,7 @@ from corral.domain.attempt import SeatState
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import Sequence, job_id
 from corral.domain.job import Job
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.world import Changes
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from corral.domain.ids import job_id
-from corral.domain.moves import JobState
-from corral.domain.people import AuditEntry
+from corral.domain.job_states import JobState
+from corral.domain.users import AuditEntry
 from corral.domain.world import Changes
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place

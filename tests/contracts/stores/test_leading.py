@@ -3,7 +3,7 @@
 import pytest
 
 from corral.domain.errors import TermLost
-from corral.domain.leadership import HeadSeen, Leader
+from corral.domain.leader_election import HeadSeen, Leader
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
 

@@ -4,8 +4,8 @@ import pytest
 
 from corral.domain.ids import JobId, QueueName, UserName, job_id
 from corral.domain.job import Job
-from corral.domain.listed import listed
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.job_summary import listed
 from corral.domain.world import Changes
 from corral.ports.store import Store, Which
 from tests.contracts.stores.conftest import Place

@@ -8,7 +8,8 @@ import pytest
 
 from corral.domain.errors import Conflict, TokenRevoked
 from corral.domain.ids import JobId, NodeId, TokenId, UserName
-from corral.domain.people import (
+from corral.domain.requests import Cancel, SetNode
+from corral.domain.users import (
     NODE_TOKEN_SECONDS,
     AuditEntry,
     ProviderIdentity,
@@ -21,7 +22,6 @@ from corral.domain.people import (
     User,
     token_id,
 )
-from corral.domain.wishes import Cancel, SetNode
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
 from tests.store.rows import ANN, submit

@@ -10,14 +10,14 @@ import pytest
 
 from corral.domain.ids import JobId, Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import JobState
-from corral.domain.people import AuditEntry
+from corral.domain.job_states import JobState
 from corral.domain.quota import Holdings
+from corral.domain.requests import SetJob, Submit, Wish
 from corral.domain.spec_content import LARGE_CHARACTERS
-from corral.domain.wishes import SetJob, Submit, Wish
+from corral.domain.users import AuditEntry
 from corral.domain.world import Changes
 from corral.ports.store import Store
-from corral.reconcile.grant import ids_of
+from corral.reconcile.apply_requests import ids_of
 from corral.store.sqlite import SqliteStore
 from corral.store.submissions import folded, unfolded
 from tests.contracts.stores.conftest import Place

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from corral.domain.checks import CheckKind
+from corral.domain.active_checks import CheckKind
 from corral.domain.ids import JobId, NodeId, UserName
-from corral.domain.wishes import (
+from corral.domain.requests import (
     Asked,
     BarSuspects,
     Cancel,

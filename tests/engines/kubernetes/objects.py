@@ -8,11 +8,11 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Node, Pod
 
 from corral.domain.attempt import Seat
-from corral.domain.facts import AttemptKey
+from corral.domain.desired_state import Launch
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch
-from corral.engines.kubernetes import names, render
+from corral.domain.observed_state import AttemptKey
+from corral.engines.kubernetes import manifests, names
 from corral.engines.kubernetes.settings import KubernetesSettings
 from tests.kube.kinds import Json
 from tests.kube.typed import unknown_fields
@@ -42,7 +42,7 @@ def gang(**more: Any) -> list[Launch]:
 
 
 def job(status: Json | None = None, settings: KubernetesSettings = SETTINGS) -> Job:
-    made = read(Job, render.job_of(CLUSTER, gang(), GPUS, settings).to_dict())
+    made = read(Job, manifests.job_of(CLUSTER, gang(), GPUS, settings).to_dict())
     return read(Job, {**made.to_dict(), "status": status or {}})
 
 

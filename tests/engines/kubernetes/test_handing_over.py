@@ -7,10 +7,10 @@ import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Secret
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId
-from corral.engines.kubernetes import names, render
-from corral.engines.kubernetes.access import Access, client_of
+from corral.domain.observed_state import AttemptKey
+from corral.engines.kubernetes import manifests, names
+from corral.engines.kubernetes.api_server import Access, client_of
 from corral.engines.kubernetes.namespaces import Namespace
 from corral.engines.kubernetes.settings import KubernetesSettings
 from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang
@@ -41,7 +41,7 @@ def handed(cluster: Cluster, key: AttemptKey, *tokens: str) -> list[tuple[str, s
         access = Access(client=client, call_seconds=PATIENCE_SECONDS)
         space = Namespace.unwatched(NAMESPACE, CLUSTER, access, lambda: None)
         for token in tokens:
-            job = render.job_of(CLUSTER, gang(key=key), GPUS, SETTINGS)
+            job = manifests.job_of(CLUSTER, gang(key=key), GPUS, SETTINGS)
             await space.hand_over(key, secret_of(name, token), job)
         await client.close()
 

@@ -402,7 +402,8 @@ def test_two_clusters_in_one_namespace_do_not_touch_each_other(ours: Team) -> No
 
 @pytest.mark.soak
 def test_a_job_of_kueues_queue_begins_when_kueue_lets_it(ours: Team) -> None:
-    """Kueue admits a Job by taking `suspend` away: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/"""
+    """Kueue admits a Job by taking `suspend` away:
+    https://kueue.sigs.k8s.io/docs/tasks/run/jobs/"""
     with ours.neighbour("--set", "queue=research") as queued:
         id = queued.submit("queued", "true")
         until(lambda: "Kueue has not let it in yet, by its queue research" in queued.ok("why", id))

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from corral.domain.errors import SpecInvalid, Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, QueueName
+from corral.domain.observed_state import AttemptKey
 from corral.engines.kubernetes import names
 from corral.engines.kubernetes.head_map import used_namespaces
 from corral.engines.kubernetes.namespaces import Namespace, namespace_of

@@ -7,7 +7,8 @@ from lightkube.models.core_v1 import ResourceRequirements
 from lightkube.resources.core_v1 import Pod
 
 from corral.domain.ids import NodeId
-from corral.domain.separation import Means, separation_of
+from corral.domain.user_isolation import Means, separation_of
+from corral.engines.batch.interfaces import Foreign, LentNode
 from corral.engines.kubernetes.nodes import (
     foreign_use,
     gone_node,
@@ -18,7 +19,6 @@ from corral.engines.kubernetes.nodes import (
 )
 from corral.engines.kubernetes.quantities import quantity
 from corral.engines.kubernetes.settings import KubernetesSettings
-from corral.engines.lending.values import Foreign, LentNode
 from tests.engines.kubernetes.objects import SETTINGS, node, pod, read
 from tests.kube.kinds import Json
 

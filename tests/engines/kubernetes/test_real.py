@@ -51,7 +51,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
         kube.add_node("a", gpus=2)
         assert kube.node is not None
         made = place / "bundle"
-        subprocess.run([sys.executable, "-m", "corral.agent.bundle", str(made)], check=True)
+        subprocess.run([sys.executable, "-m", "corral.agent.self_contained", str(made)], check=True)
         kube.node.add_image(AGENT, made, "opt/corral-agent")
         with house() as own:
             own.up(

@@ -9,10 +9,10 @@ import pytest
 from lightkube.resources.core_v1 import Node
 
 from corral.domain.errors import Trouble
-from corral.engines.kubernetes.access import Access, client_of
-from corral.engines.kubernetes.mirror import Mirror
+from corral.engines.kubernetes.api_server import Access, client_of
 from corral.engines.kubernetes.rights import missing_rights
 from corral.engines.kubernetes.settings import KubernetesSettings
+from corral.engines.kubernetes.watch_cache import Mirror
 from tests.kube.cluster import NAMESPACE, Cluster, kubernetes
 from tests.kube.server import ALL, Rule
 from tests.patience import PATIENCE_SECONDS

@@ -9,7 +9,7 @@ import yaml
 
 from corral.domain.errors import SpecInvalid, Trouble
 from corral.domain.ids import NodeId
-from corral.engines.kubernetes import render
+from corral.engines.kubernetes import manifests as render
 from corral.engines.kubernetes.rights import IN_CLUSTER, IN_NAMESPACE, Right
 from corral.engines.kubernetes.settings import AGENT_BYTES, KubernetesSettings
 from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang

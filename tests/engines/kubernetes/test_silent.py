@@ -9,7 +9,7 @@ from lightkube import AsyncClient
 
 from corral.domain.errors import Trouble
 from corral.domain.ids import ClusterId
-from corral.engines.kubernetes.access import Access
+from corral.engines.kubernetes.api_server import Access
 from corral.engines.kubernetes.driver import KubernetesDriver
 from corral.engines.kubernetes.settings import KubernetesSettings
 from tests.patience import NEVER_SECONDS

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from lightkube.resources.core_v1 import Event, Pod
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId
+from corral.domain.observed_state import AttemptKey
+from corral.engines.batch.interfaces import Ticket, TicketState
 from corral.engines.kubernetes import names
+from corral.engines.kubernetes.attempt_tickets import addresses_of, ticket_of, tickets_of
 from corral.engines.kubernetes.settings import KubernetesSettings
-from corral.engines.kubernetes.tickets import addresses_of, ticket_of, tickets_of
-from corral.engines.lending.values import Ticket, TicketState
 from tests.engines.kubernetes.objects import CLUSTER, KEY, container, job, pod, read
 from tests.kube.kinds import Json
 

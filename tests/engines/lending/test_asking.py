@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corral.domain.candidate import Candidate
-from corral.domain.facts import AttemptKey
+from corral.domain.external_candidate import Candidate
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.engines.lending.asking import AGAIN_SECONDS, MOST_INDEX, Asking
-from corral.engines.lending.values import Look, Ticket, TicketState
+from corral.domain.observed_state import AttemptKey
+from corral.engines.batch.external_queue import AGAIN_SECONDS, MOST_INDEX, Asking
+from corral.engines.batch.interfaces import Look, Ticket, TicketState
 from tests.worlds import gang
 
 A, B = NodeId("gpu01"), NodeId("gpu02")

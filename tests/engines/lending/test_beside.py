@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from corral.domain.desired_state import Launch
 from corral.domain.errors import StoreTrouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import ClusterId, NodeId
-from corral.domain.wanted import Launch
-from corral.engines.lending.engine import LendingEngine, Links, Pause
-from corral.engines.lending.values import Look, PartFiles
+from corral.domain.observed_state import AttemptKey
+from corral.engines.batch.engine import LendingEngine, Links, Pause
+from corral.engines.batch.interfaces import Look, PartFiles
 from corral.wire.node import NodeSettings
 from tests.engines.lending.test_desk import KEY, A, B, launch_of, look, settle_on, word
 from tests.patience import PATIENCE_SECONDS

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corral.agent.obey import LOG_SECONDS
+from corral.agent.converge import LOG_SECONDS
 from corral.domain.attempt import Exit, Seat
-from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.desired_state import Launch, Stop, Version, Wanted
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
-from corral.domain.part import LEAVING, is_part, key_of, node_of, part_of
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.pilot import LEAVING, is_part, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
-from corral.domain.signals import Signal, SignalKind
-from corral.domain.wanted import Launch, Stop, Version, Wanted
-from corral.engines.lending.desk import (
+from corral.engines.batch.attempts import (
     LATE_SECONDS,
     LEAVE_SECONDS,
     NEVER_ANSWERED,
@@ -21,8 +21,8 @@ from corral.engines.lending.desk import (
     UNHEARD_SECONDS,
     Desk,
 )
-from corral.engines.lending.handed import ROOM_SECONDS
-from corral.engines.lending.values import Foreign, LentNode, Look, Ticket, TicketState
+from corral.engines.batch.interfaces import Foreign, LentNode, Look, Ticket, TicketState
+from corral.engines.batch.submitted_attempt import ROOM_SECONDS
 
 A, B = NodeId("gpu01"), NodeId("gpu02")
 KEY: AttemptKey = (JobId("j7"), AttemptNumber(1))

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from corral.domain.facts import AttemptKey
+from corral.domain.desired_state import Launch, Wanted
 from corral.domain.ids import ClusterId, NodeId
-from corral.domain.part import part_of
-from corral.domain.wanted import Launch, Wanted
-from corral.engines.lending.engine import LendingEngine, Links
-from corral.engines.lending.values import Look, PartFiles, TicketState
+from corral.domain.observed_state import AttemptKey
+from corral.domain.pilot import part_of
+from corral.engines.batch.engine import LendingEngine, Links
+from corral.engines.batch.interfaces import Look, PartFiles, TicketState
 from corral.wire.node import NodeSettings
 from tests.engines.lending.test_desk import KEY, A, B, launch_of, look, word
 from tests.patience import PATIENCE_SECONDS

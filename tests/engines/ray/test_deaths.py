@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from corral.domain.ids import NodeId
-from corral.engines.ray.deaths import Deaths
+from corral.engines.ray.dead_nodes import Deaths
 from corral.engines.ray.driver import RayDriver
 from corral.engines.ray.nodes import Look, RayNode
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.engines.ray.holding import LEAVE_SECONDS, Held, moves, offered
+from corral.engines.ray.shared_gpus import LEAVE_SECONDS, Held, moves, offered
 
 ALL = {index: Held(number=index) for index in range(4)}
 

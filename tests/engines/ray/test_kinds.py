@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from corral.domain.ids import NodeId
-from corral.engines.ray.kinds import UNTOLD, kinds_of, left_of, type_resources
+from corral.engines.ray.autoscaler_types import UNTOLD, kinds_of, left_of, type_resources
 from corral.engines.ray.nodes import RayNode
 
 CONFIG = {

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from corral.domain.ids import NodeId
 from corral.domain.resources import Resources, Shape
+from corral.engines.ray.autoscaler import Sleepers, bundles
 from corral.engines.ray.nodes import RayNode
-from corral.engines.ray.scaling import Sleepers, bundles
 
 R1, R2 = NodeId("r1"), NodeId("r2")
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from corral.domain.desired_state import Launch
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import ClusterId, NodeId
-from corral.domain.part import part_of
-from corral.domain.wanted import Launch
-from corral.engines.lending.values import Look, PartFiles
-from corral.engines.slurm.calls import Calls
+from corral.domain.observed_state import AttemptKey
+from corral.domain.pilot import part_of
+from corral.engines.batch.interfaces import Look, PartFiles
 from corral.engines.slurm.commands import Commands, environment
 from corral.engines.slurm.driver import SlurmDriver
 from corral.engines.slurm.folders import Folders
+from corral.engines.slurm.interface import Calls
 from corral.engines.slurm.names import job_name, short_cluster
-from corral.engines.slurm.rest import Rest
 from corral.engines.slurm.settings import SlurmSettings
+from corral.engines.slurm.slurmrestd import Rest
 from corral.wire.node import encode_settings
 from tests.patience import PATIENCE_SECONDS
 from tests.slurm import Slurm

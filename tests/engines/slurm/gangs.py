@@ -1,9 +1,9 @@
 """Gangs as the head hands them to an engine."""
 
 from corral.domain.attempt import Seat
+from corral.domain.desired_state import Launch
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
-from corral.domain.wanted import Launch
 
 CLUSTER = "c0ffee42"
 

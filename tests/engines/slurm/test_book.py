@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.engines.lending.values import TicketState
-from corral.engines.slurm.placing import SlurmPlacingDriver
+from corral.engines.batch.interfaces import TicketState
+from corral.engines.slurm.external_placement import SlurmPlacingDriver
 from tests.engines.slurm.bench import Bench, look_until, parts_for
 from tests.engines.slurm.gangs import gang_of
 from tests.engines.slurm.test_placing import of_array, states

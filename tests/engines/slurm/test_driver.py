@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from corral.domain.desired_state import Launch
 from corral.domain.errors import Trouble, Unsupported
 from corral.domain.ids import NodeId
-from corral.domain.part import part_of
-from corral.domain.wanted import Launch
-from corral.engines.lending.values import LentNode, Look, Ticket, TicketState
+from corral.domain.pilot import part_of
+from corral.engines.batch.interfaces import LentNode, Look, Ticket, TicketState
 from corral.engines.slurm.driver import SlurmDriver
 from corral.wire.node import decode_settings
 from tests.engines.slurm.bench import Bench, look_until, parts_for

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.engines.lending.values import PartFiles
+from corral.domain.observed_state import AttemptKey
+from corral.engines.batch.interfaces import PartFiles
 from corral.engines.slurm.folders import Folders
 
 KEY: AttemptKey = (JobId("j1"), AttemptNumber(1))

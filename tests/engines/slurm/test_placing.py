@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from corral.domain.candidate import Candidate
 from corral.domain.errors import Unsupported
-from corral.domain.facts import AttemptKey
+from corral.domain.external_candidate import Candidate
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import JobSpec
+from corral.domain.observed_state import AttemptKey
 from corral.domain.resources import Resources
-from corral.engines.lending.values import Look, TicketState
-from corral.engines.slurm.placing import SlurmPlacingDriver
+from corral.engines.batch.interfaces import Look, TicketState
+from corral.engines.slurm.external_placement import SlurmPlacingDriver
 from tests.engines.slurm.bench import Bench, look_until, parts_for
 from tests.engines.slurm.gangs import gang_of
 from tests.slurm import GPU_TYPE, Slurm

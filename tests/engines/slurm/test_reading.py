@@ -3,7 +3,7 @@
 import pytest
 
 from corral.domain.ids import AttemptNumber, ClusterId, JobId
-from corral.engines.lending.values import Foreign, TicketState
+from corral.engines.batch.interfaces import Foreign, TicketState
 from corral.engines.slurm.jobs import (
     SlurmJob,
     doubles_of,

@@ -3,8 +3,8 @@
 import pytest
 
 from corral.domain.errors import Unsupported
-from corral.engines.slurm.rest import until_of
-from corral.engines.slurm.rest_shapes import body_of, job_rows, node_of_row, tasks_of
+from corral.engines.slurm.slurmrestd import until_of
+from corral.engines.slurm.slurmrestd_json import body_of, job_rows, node_of_row, tasks_of
 
 
 def test_the_lines_of_a_batch_script_become_what_slurmrestd_calls_them() -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 from typing import Any, Final
 
-from corral.domain.failure import FailureKind as F
+from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.house import until
 from tests.scenarios.injured.by_network import reset_lines
 from tests.scenarios.injured.by_signals import LOOP, PYTHON, RANK_1, RING

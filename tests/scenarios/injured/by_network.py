@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any, Final
 
-from corral.domain.failure import FailureKind as F
+from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.injured.by_signals import PYTHON, RING
 from tests.scenarios.injured.scene import EITHER, Cell, Scene, pause
 

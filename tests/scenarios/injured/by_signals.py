@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 from typing import Any, Final
 
-from corral.domain.failure import FailureKind as F
+from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.injured.scene import EITHER, USER, Cell, Scene, pause
 
 PYTHON: Final = "$CORRAL_PYTHON $PROGRAMS"

@@ -12,7 +12,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, Final
 
-from corral.domain.failure import FailureKind as F
+from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.injured.by_signals import LOOP, PYTHON
 from tests.scenarios.injured.scene import EITHER, INFRA, Cell, Scene, in_turn, pause
 

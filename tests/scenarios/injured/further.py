@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from corral.domain.failure import FailureKind as F
+from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.injured import by_machine, by_network, by_signals, by_storage
 from tests.scenarios.injured.by_signals import KILLED, LOOP, PYTHON, RANK_1, RING, to, to_child
 from tests.scenarios.injured.by_storage import answers, data, on_disk, scratch

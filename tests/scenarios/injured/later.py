@@ -6,7 +6,7 @@ import signal
 import subprocess
 from typing import Final
 
-from corral.domain.failure import FailureKind as F
+from corral.domain.failure_class import FailureKind as F
 from tests.scenarios.injured import by_network, by_storage
 from tests.scenarios.injured.by_signals import KILLED, LOOP, PYTHON, RANK_1, RING, to, to_child
 from tests.scenarios.injured.by_storage import STEPS, answers, data, on_disk, tool

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from corral.domain.failure import FailureKind
+from corral.domain.failure_class import FailureKind
 from tests.scenarios.house import House
 
 STEP_SECONDS: Final = 1.0

@@ -4,7 +4,7 @@ from itertools import combinations
 
 from hypothesis import strategies as st
 
-from corral.schedule.cluster import (
+from corral.schedule.arrays.cluster import (
     BLOCK,
     NOWHERE,
     NVLINK,
@@ -18,9 +18,9 @@ from corral.schedule.cluster import (
     cluster_of,
     share_millis,
 )  # fmt: skip
-from corral.schedule.columns.place import place, take_all
-from corral.schedule.fragment import Demand, arrive, new_demand
-from corral.schedule.seat import PREFER, REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.fit import PREFER, REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.fragmentation import Demand, arrive, new_demand
+from corral.schedule.columns.placement import place, take_all
 
 Taken = tuple[int, int, int, Ask]  # node, mask, millis, ask
 

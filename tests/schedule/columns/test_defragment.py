@@ -3,11 +3,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.schedule.cluster import RACK, WHOLE, Cluster, NodeRow, give, share_millis, take
+from corral.schedule.arrays.cluster import RACK, WHOLE, Cluster, NodeRow, give, share_millis, take
+from corral.schedule.arrays.fit import REQUIRE, Ask
+from corral.schedule.arrays.fragmentation import Demand, new_demand
 from corral.schedule.columns.defragment import Relocation, Running, Seats, defragment
-from corral.schedule.columns.place import place
-from corral.schedule.fragment import Demand, new_demand
-from corral.schedule.seat import REQUIRE, Ask
+from corral.schedule.columns.placement import place
 from tests.schedule.columns.places import asks, counted, exists, new_state, put, rows
 
 EIGHT = NodeRow(gpus=8, cpu_millis=96_000, memory_mib=1 << 19)

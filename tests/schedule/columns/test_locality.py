@@ -1,10 +1,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.schedule.cluster import ANYWHERE, POD, RACK, NodeRow, cluster_of, take
+from corral.schedule.arrays.cluster import ANYWHERE, POD, RACK, NodeRow, cluster_of, take
+from corral.schedule.arrays.fit import SPREAD, Ask
+from corral.schedule.arrays.fragmentation import new_demand
 from corral.schedule.columns.locality import Patience, level_for, nearest, place_near
-from corral.schedule.fragment import new_demand
-from corral.schedule.seat import SPREAD, Ask
 
 ROWS = [
     NodeRow(gpus=8, cpu_millis=1, memory_mib=1, rack=row // 2, pod=row // 4) for row in range(8)

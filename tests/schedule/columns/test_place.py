@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.schedule.cluster import (
+from corral.schedule.arrays.cluster import (
     NVLINK,
     POD,
     RACK,
@@ -17,9 +17,9 @@ from corral.schedule.cluster import (
     refile,
     take,
 )
-from corral.schedule.columns.place import place
-from corral.schedule.fragment import arrive, new_demand
-from corral.schedule.seat import REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.fit import REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.fragmentation import arrive, new_demand
+from corral.schedule.columns.placement import place
 from tests.schedule.columns.places import Taken, asks, counted, exists, new_state, put, rows
 
 worlds = settings(max_examples=150, deadline=None)

@@ -5,9 +5,18 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.schedule.cluster import ANYWHERE, NVLINK, POD, RACK, Cluster, NodeRow, cluster_of, take
-from corral.schedule.fragment import new_demand
-from corral.schedule.seat import PREFER, REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.cluster import (
+    ANYWHERE,
+    NVLINK,
+    POD,
+    RACK,
+    Cluster,
+    NodeRow,
+    cluster_of,
+    take,
+)
+from corral.schedule.arrays.fit import PREFER, REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.fragmentation import new_demand
 from tests.schedule.columns.places import could_hold, put
 
 worlds = settings(max_examples=150, deadline=None)

@@ -11,7 +11,7 @@ import yaml
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.imported import Imported
-from corral.simulate.logs.past import Past, read_past, refuse_faults
+from corral.traces.past import Past, read_past, refuse_faults
 
 HEAD = (
     "Cluster|JobID|JobName|User|Partition|Submit|Start|End|Elapsed|Timelimit|NNodes|AllocTRES|State"

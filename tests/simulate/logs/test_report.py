@@ -6,7 +6,7 @@ import pytest
 
 from corral.plan.page import DARK
 from corral.plan.plot import LIGHT
-from corral.simulate.logs.report import curve, page
+from corral.traces.report import curve, page
 
 
 def result(waits: list[float]) -> dict[str, Any]:

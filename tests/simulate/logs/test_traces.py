@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.simulate.logs.traces import read_nodes, read_trace, sizes_of
-from corral.simulate.logs.traces_sacct import clock_seconds
+from corral.traces.traces import read_nodes, read_trace, sizes_of
+from corral.traces.traces_sacct import clock_seconds
 
 CSV = """gpus,submit_s,vc,duration_s,walltime_s,job_id
 2,100,a,60,3600,x

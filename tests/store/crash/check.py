@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from corral.domain.wishes import Cancel
+from corral.domain.requests import Cancel
 from corral.domain.world import Changes, World
 from corral.store.sqlite import SqliteStore
 from tests.store.crash.work import BURST, over_id

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import AttemptNumber, JobId, job_id
-from corral.domain.moves import JobState
-from corral.domain.wishes import Wish
+from corral.domain.job_states import JobState
+from corral.domain.requests import Wish
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore, database
 from tests.store.rows import ANN, allocation, attempt, event, job, submit

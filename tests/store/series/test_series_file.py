@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.series import Curve, averaged, joined
+from corral.domain.time_series import Curve, averaged, joined
 from corral.store.series import SeriesFile
 from corral.store.series.block import Block, block_of, packed, unpacked
 from corral.store.series.file import FULL_SECONDS, KEPT_SECONDS

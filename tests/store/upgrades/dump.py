@@ -12,9 +12,9 @@ from pathlib import Path
 
 from corral.domain.attempt import SeatState
 from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence, UserName, job_id
-from corral.domain.moves import JobState
-from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
-from corral.domain.wishes import Cancel, SetNode
+from corral.domain.job_states import JobState
+from corral.domain.requests import Cancel, SetNode
+from corral.domain.users import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.domain.world import Changes
 from corral.store.schema import REVISION
 from corral.store.sqlite import SqliteStore

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from corral.domain.leadership import Leader
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
+from corral.domain.leader_election import Leader
 from corral.store.postgres import PostgresStore
 from corral.store.schema import REVISION
 from corral.store.sqlite import SqliteStore

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import CorralError
-from corral.domain.moves import JobState
-from corral.domain.people import Role
+from corral.domain.job_states import JobState
+from corral.domain.users import Role
 from corral.domain.world import Changes, World
 from corral.store import migrations, schema
 from corral.store.sqlite import SqliteStore, opening

@@ -4,10 +4,10 @@ import os
 import sys
 from pathlib import Path
 
-from corral.agent.batch import names
-from corral.agent.batch.first import run_script, write_commands
-from corral.agent.batch.helper import help_first
-from corral.wire.slurm.plan import decode_plan
+from corral.agent.batch import environment
+from corral.agent.batch.first_node import run_script, write_commands
+from corral.agent.batch.other_node import help_first
+from corral.wire.slurm.batch_plan import decode_plan
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
     if own["SLURM_NODEID"] == "0":
         return run_script(decode_plan(sys.argv[1]), own)
     folder = write_commands(Path.cwd(), own["CORRAL_PYTHON"])
-    return help_first({**own, names.BIN: str(folder)})
+    return help_first({**own, environment.BIN: str(folder)})
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from corral.agent.batch import names
+from corral.agent.batch import environment
 from corral.agent.batch.frames import FIRST, HELPER, Frames, Message, Stranger, key_of
 from corral.agent.batch.known_env import without_known
 from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
 from corral.agent.batch.tasks import Tasks
+from corral.wire.slurm.batch_plan import BatchPlan
 from corral.wire.slurm.hostlist import expand
-from corral.wire.slurm.plan import BatchPlan
 
 HELPERS_SECONDS: Final = 300.0  # for the other nodes to come up
 
@@ -165,7 +165,7 @@ class Allocation:
             step = self._steps[number] = _Step(srun=frames, layout=layout)
         hosts = [self._hosts[place] for place in layout.nodes]
         cpus = asked.cpus_per_task or (self._plan.cpus_per_task if self._plan.cpus_given else None)
-        told = names.of_step(number, layout, hosts, cpus)
+        told = environment.of_step(number, layout, hosts, cpus)
         nodes = [sorted(self._names[place], key=self._is_host)[0] for place in layout.nodes]
         frames.send({"type": "began", "step": number, "nodes": nodes, "layout": asdict(layout)})
         for at, place in enumerate(layout.nodes):

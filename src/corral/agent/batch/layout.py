@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corral.wire.slurm.plan import BatchPlan
+from corral.wire.slurm.batch_plan import BatchPlan
 
 
 class CannotStep(Exception):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any, Final
 
-from corral.agent.batch import names
+from corral.agent.batch import environment
 from corral.agent.batch.frames import Message
 
 READ_BYTES: Final = 65536
@@ -46,7 +46,7 @@ class Tasks:
 
     def _spawn(self, local: int) -> "subprocess.Popen[bytes]":
         step = self._step
-        env = names.of_task(
+        env = environment.of_task(
             step["env"],
             self._own,
             place=step["place"],

@@ -1,7 +1,7 @@
 """The node's clock against the head's."""
 
-from corral.agent.checks.words import Found
-from corral.domain.checks import CheckKind
+from corral.agent.checks.messages import Found
+from corral.domain.active_checks import CheckKind
 
 
 def check_clock(offset_seconds: float | None) -> Found:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from corral.agent.checks.messages import BYTES_PER_SECOND, Found
 from corral.agent.checks.rates import rate_text
-from corral.agent.checks.words import BYTES_PER_SECOND, Found
-from corral.domain.checks import CheckKind
+from corral.domain.active_checks import CheckKind
 from corral.domain.units import duration_text, size_text
 
 MOST_FILES: Final = 2000  # looked at, the first by name

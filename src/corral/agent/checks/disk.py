@@ -6,9 +6,9 @@ import zlib
 from statistics import median
 from typing import Final
 
+from corral.agent.checks.messages import BYTES_PER_SECOND, Found
 from corral.agent.checks.rates import rate_text
-from corral.agent.checks.words import BYTES_PER_SECOND, Found
-from corral.domain.checks import CheckKind
+from corral.domain.active_checks import CheckKind
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 MOST_BYTES: Final = 256 * 1024 * 1024

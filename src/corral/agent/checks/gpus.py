@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
 
+from corral.agent.checks.messages import BYTES_PER_SECOND, ON_CPU, Ask, Found
 from corral.agent.checks.rates import rate_text
-from corral.agent.checks.torch_proof import (
+from corral.agent.checks.torch_checks import (
     MISSING,
     NO_CUDA,
     NoProof,
@@ -22,9 +23,8 @@ from corral.agent.checks.torch_proof import (
     proven,
     visible,
 )
-from corral.agent.checks.words import BYTES_PER_SECOND, ON_CPU, Ask, Found
-from corral.domain.checks import CheckKind
-from corral.domain.products import A_PLACE, B_PLACE, KNOWN, WIDE, answer
+from corral.domain.active_checks import CheckKind
+from corral.domain.matmul_checksums import A_PLACE, B_PLACE, KNOWN, WIDE, answer
 from corral.domain.resources import Gpu
 
 ALONE: Final = frozenset({CheckKind.MATMUL, CheckKind.MEMORY})

@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from corral.agent.checks.greeting import NotProven, accepted, dialled
+from corral.agent.checks.link_handshake import NotProven, accepted, dialled
+from corral.agent.checks.messages import BYTES_PER_SECOND, Found
 from corral.agent.checks.rates import rate_text
-from corral.agent.checks.torch_proof import (
+from corral.agent.checks.torch_checks import (
     MISSING,
     NO_CUDA,
     NoProof,
@@ -21,8 +22,7 @@ from corral.agent.checks.torch_proof import (
     proven,
     visible,
 )
-from corral.agent.checks.words import BYTES_PER_SECOND, Found
-from corral.domain.checks import CheckKind, CheckUp
+from corral.domain.active_checks import CheckKind, CheckUp
 from corral.domain.resources import Gpu
 
 MEET_SECONDS: Final = 20.0

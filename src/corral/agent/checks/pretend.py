@@ -13,12 +13,12 @@ from typing import Any, Self
 
 import msgspec
 
+from corral.agent.checks.messages import BYTES_PER_SECOND, Ask, Found
 from corral.agent.checks.rates import rate_text
-from corral.agent.checks.words import BYTES_PER_SECOND, Ask, Found
 from corral.agent.telemetry.pretend import chance
 from corral.agent.telemetry.sources import FAULTS, faults
 from corral.catalog.check_bounds import rated
-from corral.domain.checks import CheckKind
+from corral.domain.active_checks import CheckKind
 from corral.domain.resources import Gpu
 
 _UNKNOWN_RATE = 1e12  # of a GPU that the catalog does not know, in bytes/s

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from corral.agent import mounts
+from corral.agent import kernel_mounts
 from corral.agent.containment.base import PID_NAMESPACE, Limits, Memory
 from corral.agent.processes import Process, descendants, send
 
@@ -44,7 +44,7 @@ class PidNamespace:
         }
 
     def enter(self) -> None:
-        if self.view is not None and _libc.setns(self.view, mounts.CLONE_NEWNS) != 0:
+        if self.view is not None and _libc.setns(self.view, kernel_mounts.CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "a rank cannot join its namespace")
 
     def settle(self) -> None:
@@ -128,7 +128,7 @@ def _unshare(flag: int) -> None:
     if _libc.unshare(flag) == 0:
         return
     uid, gid = os.geteuid(), os.getegid()
-    if _libc.unshare(flag | mounts.CLONE_NEWUSER) != 0:
+    if _libc.unshare(flag | kernel_mounts.CLONE_NEWUSER) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"no pid namespace is to be had: {os.strerror(number)}")
     for name, content in (
@@ -144,8 +144,10 @@ def _be_first(done: int, furnish: Furnish | None) -> None:
     """Mount what the namespace has of its own, then reap for ever."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
-        mounts.own_mounts()
-        mounts.mount("proc", "/proc", "proc", mounts.MS_NOSUID | mounts.MS_NODEV)
+        kernel_mounts.own_mounts()
+        kernel_mounts.mount(
+            "proc", "/proc", "proc", kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
+        )
         if furnish is not None:
             furnish()
         os.write(done, b"view")

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from corral.agent.ray_program.count import count_nodes
-from corral.agent.ray_program.first import run_program
+from corral.agent.ray_program.first_node import run_program
 from corral.agent.ray_program.member import Member, decode_member
-from corral.agent.ray_program.other import help_program
-from corral.agent.ray_program.refuse import CannotRun, refuse
+from corral.agent.ray_program.other_node import help_program
+from corral.agent.ray_program.refusals import CannotRun, refuse
 
 
 def main(words: list[str]) -> int:

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from corral.agent.ray_program.refuse import CannotRun
+from corral.agent.ray_program.refusals import CannotRun
 
 # Of the gang's ranks: a program of Ray is none, and what it starts would take them for torchrun's
 # or srun's.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from corral.agent.shim.rank import Listener, Rank
+from corral.agent.shim.rank_process import Listener, Rank
 from corral.agent.shim.spawn import Child, spawn, window
 
 ANSWER: Final = b"!"  # comes with the descriptor; anything else is a refusal in words

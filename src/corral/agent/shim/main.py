@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from corral.agent import containment
-from corral.agent.account import Account, account_from
-from corral.agent.capture import RankLog
 from corral.agent.clocks import wall
+from corral.agent.job_account import Account, account_from
 from corral.agent.journal import FILE, Journal
+from corral.agent.output_capture import RankLog
 from corral.agent.processes import Process, myself
-from corral.agent.shim.again import NAME, call_myself, leaves_nothing, next_attempt
-from corral.agent.shim.apart import Apart
-from corral.agent.shim.begun import record_begin
-from corral.agent.shim.inside import inside_of
-from corral.agent.shim.ledger import reserve_bytes
-from corral.agent.shim.life import Life
-from corral.agent.shim.loop import Loop
-from corral.agent.shim.names import PID_FILE, SOCKET
+from corral.agent.shim.attempt_life import Life
+from corral.agent.shim.attempt_record import reserve_bytes
+from corral.agent.shim.begin_mark import record_begin
+from corral.agent.shim.event_loop import Loop
+from corral.agent.shim.file_names import PID_FILE, SOCKET
+from corral.agent.shim.filesystem_view import inside_of
+from corral.agent.shim.next_attempt import NAME, call_myself, leaves_nothing, next_attempt
 from corral.agent.shim.state import Record
+from corral.agent.shim.user_isolation import Apart
 from corral.wire.shim_spec import ShimSpec, decode_shim_spec
 
 PR_SET_CHILD_SUBREAPER: Final = 36

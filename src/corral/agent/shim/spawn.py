@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from corral.agent.account import Account
 from corral.agent.containment import Containment
-from corral.agent.shim.inside import Inside
+from corral.agent.job_account import Account
+from corral.agent.shim.filesystem_view import Inside
 
 OOM_SCORE: Final = b"200"  # above the agent's: the kernel is to choose a rank first
 UMASK: Final = 0o022

@@ -12,7 +12,7 @@ from typing import Final
 
 from corral.agent.sysfs import number_in, text_in
 from corral.agent.telemetry.amd_smi import AmdSmi
-from corral.domain.gpus import short_type
+from corral.domain.gpu_types import short_type
 from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuProcess, GpuSample
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pynvml  # type: ignore[import-untyped]
 
-from corral.agent.telemetry.nvml_ask import answer
+from corral.agent.telemetry.nvml_call import answer
 
 METRICS: Final = (pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL)
 

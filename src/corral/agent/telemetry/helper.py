@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.agent.telemetry.words import Ask, Happening, Reading, Said
+from corral.agent.telemetry.messages import Ask, Happening, Reading, Said
 
 ANSWER_SECONDS: Final = 5.0  # more than the reader takes when everything is silent
 START_SECONDS: Final = 30.0  # what its first answer may take beyond that

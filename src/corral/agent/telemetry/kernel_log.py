@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from corral.agent.clocks import wall
-from corral.agent.telemetry.words import Happening
-from corral.domain.signals import CORRECTED, FULL, UNCORRECTED, SignalKind
+from corral.agent.telemetry.messages import Happening
+from corral.domain.node_signal import CORRECTED, FULL, UNCORRECTED, SignalKind
 
 Bus = tuple[int, int, int]
 LOOK_SECONDS: Final = 0.5  # between two looks at a file

@@ -12,12 +12,12 @@ from typing import Any, Final
 import pynvml  # type: ignore[import-untyped]
 
 from corral.agent.clocks import wall
+from corral.agent.telemetry.guarded_call import Part
+from corral.agent.telemetry.messages import Happening, Held
 from corral.agent.telemetry.nvml import Device, devices
-from corral.agent.telemetry.nvml_ask import Gone, Lost
-from corral.agent.telemetry.part import Part
-from corral.agent.telemetry.words import Happening, Held
-from corral.domain.facts import AttemptKey
-from corral.domain.signals import XID_RECOVERY, SignalKind
+from corral.agent.telemetry.nvml_call import Gone, Lost
+from corral.domain.node_signal import XID_RECOVERY, SignalKind
+from corral.domain.observed_state import AttemptKey
 from corral.domain.telemetry import GpuSample
 
 LOOK_AGAIN_SECONDS: Final = 60.0  # for a driver where there was none

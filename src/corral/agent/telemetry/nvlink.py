@@ -10,7 +10,7 @@ from typing import Final
 
 import pynvml  # type: ignore[import-untyped]
 
-from corral.agent.telemetry.nvml_ask import Asked
+from corral.agent.telemetry.nvml_call import Asked
 from corral.domain.telemetry import NvLink
 
 AGAIN_SECONDS: Final = 60.0

@@ -14,8 +14,8 @@ import pynvml  # type: ignore[import-untyped]
 from corral.agent.nvml_gpus import driver_indices, text_of
 from corral.agent.telemetry.gpm import EngineActivity
 from corral.agent.telemetry.nvlink import Links
-from corral.agent.telemetry.nvml_ask import Asked
-from corral.domain.gpus import short_type
+from corral.agent.telemetry.nvml_call import Asked
+from corral.domain.gpu_types import short_type
 from corral.domain.telemetry import GpuProcess, GpuSample
 
 THROTTLE: Final = (

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from corral.agent.telemetry.words import Held
-from corral.domain.facts import AttemptKey
+from corral.agent.telemetry.messages import Held
+from corral.domain.observed_state import AttemptKey
 from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuProcess, GpuSample
 

@@ -20,14 +20,14 @@ import msgspec
 
 from corral.agent.clocks import wall
 from corral.agent.settings import load_settings
+from corral.agent.telemetry.guarded_call import Part
 from corral.agent.telemetry.kernel_log import KernelLog
 from corral.agent.telemetry.machine import Machine, disk
-from corral.agent.telemetry.part import Part
-from corral.agent.telemetry.ports import ports
+from corral.agent.telemetry.messages import Ask, Happening, Held, Reading, Said
+from corral.agent.telemetry.network_ports import ports
+from corral.agent.telemetry.process_owner import attributed, shims
 from corral.agent.telemetry.sources import Source, source_of
-from corral.agent.telemetry.whose import attributed, shims
-from corral.agent.telemetry.words import Ask, Happening, Held, Reading, Said
-from corral.domain.part import is_part, key_of
+from corral.domain.pilot import is_part, key_of
 from corral.domain.telemetry import GPUS, PORTS, DiskSample, GpuSample, NodeSample, PortSample
 from corral.wire.node import NodeSettings
 

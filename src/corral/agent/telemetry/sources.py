@@ -12,16 +12,16 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from corral.agent.clocks import wall
+from corral.agent.discovery.helper import amd_gpus, pretend_gpus
 from corral.agent.processes import children, descendants
-from corral.agent.survey import amd_gpus, pretend_gpus
 from corral.agent.telemetry import amd
 from corral.agent.telemetry.amd_smi import AmdSmi
+from corral.agent.telemetry.guarded_call import Part
 from corral.agent.telemetry.kernel_log import Bus
-from corral.agent.telemetry.part import Part
+from corral.agent.telemetry.messages import Happening, Held
 from corral.agent.telemetry.pretend import Pretend, Work
-from corral.agent.telemetry.words import Happening, Held
-from corral.domain.facts import AttemptKey
-from corral.domain.part import node_of
+from corral.domain.observed_state import AttemptKey
+from corral.domain.pilot import node_of
 from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuSample
 from corral.engines.local.processes import stat_of

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-from corral.api.sight import HIDDEN
+from corral.api.job_visibility import HIDDEN
 from corral.catalog.fault_codes import rule_of
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.node import Liveness, Node
-from corral.domain.signals import SignalKind
+from corral.domain.node_signal import SignalKind
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
 from corral.domain.world import World
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from corral.api.metrics.families import Family, counter, gauge
-from corral.domain.account import AMOUNTS, Amounts
 from corral.domain.ids import QueueName
+from corral.domain.ledger import AMOUNTS, Amounts
 from corral.insight.reports import Report, other_gpu_seconds
 
 CAME_OF: Final = {  # what an attempt's seconds are, each of one kind

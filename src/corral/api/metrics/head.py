@@ -9,7 +9,7 @@ from corral.api.metrics.families import Family, counter, gauge, histogram, info
 from corral.api.metrics.goodput import goodput, gpu_seconds
 from corral.api.queues import Look
 from corral.control import Control
-from corral.domain.moves import JobState
+from corral.domain.job_states import JobState
 from corral.domain.world import World
 from corral.insight.reports import Report
 

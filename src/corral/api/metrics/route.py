@@ -9,18 +9,18 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from starlette.responses import StreamingResponse
 
-from corral.api.house import House
+from corral.api.app_state import House
+from corral.api.job_visibility import Sight, sight_of
 from corral.api.jobs import Asker, Within
 from corral.api.metrics.accept import wants_open_metrics
 from corral.api.metrics.connections import connection_series
 from corral.api.metrics.devices import gpu_families, node_families
 from corral.api.metrics.families import OPEN_METRICS, PLAIN_TEXT
 from corral.api.metrics.head import HeadSeries
-from corral.api.sight import Sight, sight_of
 from corral.control import Control
 from corral.control.reports import report_of
-from corral.domain.account import day_of
 from corral.domain.errors import Trouble
+from corral.domain.ledger import day_of
 from corral.insight.reports import Report
 
 router = APIRouter()

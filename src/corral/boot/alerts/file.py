@@ -7,11 +7,11 @@ import msgspec
 
 from corral.boot.alerts.senders import receiver_of
 from corral.boot.settings import write_atomically
-from corral.control.alerting import Asked, Remembered
+from corral.control.alert_delivery import Asked, Remembered
 from corral.domain.errors import CorralError
 from corral.ports.log import Log
 from corral.wire.alerts import read_alerts
-from corral.wire.reading import read_documents
+from corral.wire.spec_reader import read_documents
 
 log = Log("corral.alerts")
 

@@ -19,7 +19,7 @@ import httpx2
 
 from corral.domain.errors import Trouble
 from corral.insight.alerts import Severity
-from corral.insight.notices import Notice, Taste
+from corral.insight.notifications import Notice, Taste
 from corral.wire import alerts as wire
 
 SECONDS: Final = 15.0

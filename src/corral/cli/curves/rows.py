@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from corral.cli.curves.spark import Value, mean
-from corral.domain.series import HIGH, LOW
+from corral.cli.curves.sparkline import Value, mean
+from corral.domain.time_series import HIGH, LOW
 
 if TYPE_CHECKING:
     from corral.wire import api
-    from corral.wire.series import Series
+    from corral.wire.time_series import Series
 
 POINTS: Final = 360
 STEP_SECONDS: Final = 10.0  # between two moments of a curve, in its first day

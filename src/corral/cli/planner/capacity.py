@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from corral.cli.common import DIR
-from corral.cli.failure import Usage
-from corral.cli.output import note
+from corral.cli.error_output import Usage
+from corral.cli.head_options import DIR
 from corral.cli.planner.output import Out
+from corral.cli.printing import note
 from corral.cli.progress import Progress, progress
-from corral.cli.replayed import replayed as of_log
+from corral.cli.replay_input import replayed as of_log
 from corral.domain.errors import SpecInvalid
 from corral.domain.units import seconds_of
 
 if TYPE_CHECKING:
+    from corral.plan.capacity.sizing import Play, WaitTarget
     from corral.plan.report import Report
-    from corral.plan.sizing import Play, WaitTarget
     from corral.replay import Outcome, Workload
-    from corral.simulate.logs.traces import Trace
+    from corral.traces.traces import Trace
 
 _OWN = Parameter(negative="", show_default=False)
 OTHERWISE: Final = "or give a history: --history FILE, or --own for that of this cluster"
@@ -94,9 +94,9 @@ def capacity(
     _refuse(_said(runs), "is of runs by hand, and a history says what is needed", "give one")
     if how.wait is None:
         _refuse(_said(how), "is of the replay, for short waits", "add for example: --wait 30m")
-    from corral.plan.capacity import CapacityRequest
-    from corral.plan.capacity import capacity as found_of
-    from corral.plan.capacity_report import report
+    from corral.plan.capacity.plan import CapacityRequest
+    from corral.plan.capacity.plan import capacity as found_of
+    from corral.plan.capacity.report import report
 
     with progress("reading the history", shown=not shown.json) as at:
         found, here = _history(history, own=own, dir=dir)
@@ -129,8 +129,8 @@ def _refuse(options: Sequence[str], why: str, hint: str) -> None:
 
 
 def _simple(runs: ByHand, node_gpus: int) -> "Report":
-    from corral.plan.capacity import SimpleNeed, simple_capacity
-    from corral.plan.capacity_report import simple_report
+    from corral.plan.capacity.plan import SimpleNeed, simple_capacity
+    from corral.plan.capacity.report import simple_report
 
     hours, number, gpus = runs.run_hours, runs.runs, runs.run_gpus
     if hours is None or number is None or gpus is None:
@@ -148,7 +148,7 @@ def _simple(runs: ByHand, node_gpus: int) -> "Report":
 
 def _history(history: Path | None, *, own: bool, dir: Path | None) -> "tuple[Trace, Sequence[int]]":
     """The log, and the GPUs of each node that is here."""
-    from corral.simulate.logs.traces import read_trace
+    from corral.traces.traces import read_trace
 
     if own:
         found, (here, _) = of_log(history, None, None, own=True, dir=dir)
@@ -160,7 +160,7 @@ def _history(history: Path | None, *, own: bool, dir: Path | None) -> "tuple[Tra
 
 
 def _target(wait: str | None, share: float) -> "WaitTarget | None":
-    from corral.plan.sizing import WaitTarget
+    from corral.plan.capacity.sizing import WaitTarget
 
     if wait is None:
         return None
@@ -173,7 +173,7 @@ def _target(wait: str | None, share: float) -> "WaitTarget | None":
 
 def _play(policy: str, at: Progress) -> "Play":
     from corral.replay import compiles_first, replay
-    from corral.simulate.logs.policies import chosen
+    from corral.traces.policies import chosen
 
     (named,) = chosen([policy] if policy else [], None, RESTART_SECONDS).values()
     compiling = ""

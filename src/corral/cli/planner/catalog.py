@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from corral.cli.output import print_json, say, show_table, table
+from corral.cli.printing import print_json, say, show_table, table
 from corral.domain.errors import NotFound
 
 if TYPE_CHECKING:

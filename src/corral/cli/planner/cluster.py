@@ -5,8 +5,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from corral.cli.planner.output import Out
-from corral.plan.cluster import ClusterRequest, plan_cluster
-from corral.plan.cluster_report import report
+from corral.plan.cluster.plan import ClusterRequest, plan_cluster
+from corral.plan.cluster.report import report
 
 
 def cluster(

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from corral.cli.planner.number_lists import named_numbers, number_pairs
 from corral.cli.planner.output import Out
-from corral.cli.planner.words import named_numbers, number_pairs
 
 USUAL_GPUS = 8
 USUAL_USE = 0.7
@@ -50,10 +50,10 @@ def cost(
         prices: A list of one's own; its form: corral plan prices --help.
     """
     from corral.cli.planner.prices import read_prices_of
-    from corral.plan.bills import CostRequest
-    from corral.plan.cost import cost as found_of
-    from corral.plan.cost_report import report
-    from corral.plan.hybrid import peak_and_use
+    from corral.plan.cost.bills import CostRequest
+    from corral.plan.cost.hybrid import peak_and_use
+    from corral.plan.cost.plan import cost as found_of
+    from corral.plan.cost.report import report
 
     asked = number_pairs(demand or (), "--demand")
     most, use = peak_and_use(asked) if asked else (USUAL_GPUS, USUAL_USE)

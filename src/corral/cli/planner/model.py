@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
-from corral.plan.fit_request import FitRequest, answer
+from corral.plan.fit.request import FitRequest, answer
 
 
 def model(request: Annotated[FitRequest, Parameter(name="*")], *, out: Out | None = None) -> None:

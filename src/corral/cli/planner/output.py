@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from cyclopts import Parameter
 
 from corral.cli.files import check_apart, check_writable, write
-from corral.cli.output import fits, note, print_json, say, show_pairs, show_table, table
+from corral.cli.printing import fits, note, print_json, say, show_pairs, show_table, table
 
 if TYPE_CHECKING:
     from rich.table import Table as Rows

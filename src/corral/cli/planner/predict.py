@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from corral.cli.files import check_apart, check_writable
-from corral.cli.output import note, print_json, say
 from corral.cli.planner.output import Out
 from corral.cli.planner.tables import read_rows, write_rows
+from corral.cli.printing import note, print_json, say
 
 if TYPE_CHECKING:
-    from corral.plan.rows import Predict, Row
+    from corral.plan.rows.row import Predict, Row
 
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
 
@@ -34,8 +34,8 @@ def predict(
         kind: training, memory_ci, inference or collectives.
         out: Where to write the answer, in CSV.
     """
-    from corral.plan.columns import check_columns
     from corral.plan.predictors import PREDICTED, predictor
+    from corral.plan.rows.columns import check_columns
 
     one = predictor(kind)
     check_writable(out)
@@ -64,9 +64,9 @@ def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
         kind: training, memory_ci, inference or collectives.
         table: CSV with a header, plain or packed by gzip.
     """
-    from corral.plan.columns import check_columns
-    from corral.plan.judged import judged
     from corral.plan.predictors import predictor
+    from corral.plan.rows.columns import check_columns
+    from corral.plan.validation.table_errors import judged
 
     predictor(kind)  # an unknown kind is refused before a file is read
     shown = (out or Out()).apart_from(table)

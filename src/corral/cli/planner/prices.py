@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
 from corral.cli.files import check_writable, read_text, unwritable
-from corral.cli.output import note, print_json, say, show_table, table
+from corral.cli.printing import note, print_json, say, show_table, table
 from corral.domain.errors import NotFound, Refusal, SpecInvalid, Trouble
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from cyclopts import Parameter
 
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
-from corral.plan.reliability import reliability as found_of
-from corral.plan.reliability_report import report
-from corral.plan.reliability_request import ReliabilityRequest
+from corral.plan.reliability.plan import reliability as found_of
+from corral.plan.reliability.report import report
+from corral.plan.reliability.request import ReliabilityRequest
 
 
 def reliability(

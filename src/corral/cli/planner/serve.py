@@ -8,8 +8,8 @@ from cyclopts import Parameter
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
 from corral.cli.planner.prices import read_prices_of
-from corral.plan.serve import ServeRequest, plan_serve
-from corral.plan.serve_report import report
+from corral.plan.serve.plan import ServeRequest, plan_serve
+from corral.plan.serve.report import report
 
 
 def serve(

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
 from corral.cli.planner.prices import read_prices_of
-from corral.plan.train_request import TrainRequest, answer
+from corral.plan.train.request import TrainRequest, answer
 
 
 def train(

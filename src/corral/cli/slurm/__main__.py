@@ -9,18 +9,18 @@ from typing import Final
 
 from corral import __version__
 from corral.domain.errors import CorralError
-from corral.wire.slurm.wrong import Wrong
+from corral.wire.slurm.slurm_errors import Wrong
 
 COMMANDS: Final = {
-    "sbatch": ("submit", "main"),
-    "srun": ("run", "main"),
-    "squeue": ("queue", "main"),
-    "scancel": ("cancel", "main"),
-    "sinfo": ("info", "main"),
-    "sacct": ("accounting", "main"),
-    "scontrol": ("control", "main"),
-    "sacctmgr": ("associations", "main"),
-    "sshare": ("associations", "shares"),
+    "sbatch": ("sbatch", "main"),
+    "srun": ("srun", "main"),
+    "squeue": ("squeue", "main"),
+    "scancel": ("scancel", "main"),
+    "sinfo": ("sinfo", "main"),
+    "sacct": ("sacct", "main"),
+    "scontrol": ("scontrol", "main"),
+    "sacctmgr": ("sacctmgr", "main"),
+    "sshare": ("sacctmgr", "shares"),
 }
 INTERRUPTED: Final = 130
 SALLOC: Final = (

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from corral.wire.slurm.wrong import Wrong
+from corral.wire.slurm.slurm_errors import Wrong
 
 Value = Callable[[Any], str]
 FIT: Final = -1  # as wide as the longest of the column

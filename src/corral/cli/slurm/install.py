@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.output import note, say
+from corral.cli.printing import note, say
 from corral.domain.errors import Conflict
 from corral.wire.slurm.shims import COMMANDS, MARK, is_shim
 

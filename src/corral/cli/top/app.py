@@ -7,14 +7,14 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from corral.cli.top import gpus, jobs, keys, nodes
+from corral.cli.top import gpus, jobs, key_bindings, nodes
 from corral.cli.top.canvas import Canvas
-from corral.cli.top.cells import Line, Part, sized
 from corral.cli.top.feed import MOST_JOBS, PAGE, Feed, Source, Wanted
 from corral.cli.top.header import LINES, header
 from corral.cli.top.job_feed import JobSource
-from corral.cli.top.listing import AnyListing, Listing
 from corral.cli.top.screens import Confirm, Help, JobScreen
+from corral.cli.top.styled_text import Line, Part, sized
+from corral.cli.top.table import AnyListing, Listing
 from corral.domain.errors import CorralError
 
 TITLES: Final = {"nodes": "nodes", "gpus": "GPUs", "jobs": "jobs"}
@@ -30,7 +30,7 @@ class Actor(Source, JobSource, Protocol):
     async def cancel(self, job: str) -> object: ...
 
 
-def bindings(table: tuple[keys.Key, ...]) -> list[BindingType]:
+def bindings(table: tuple[key_bindings.Key, ...]) -> list[BindingType]:
     """Tab is taken before textual moves the focus with it."""
     return [
         Binding(key.keys, key.action, key.help, show=False, priority=key.keys == "tab")
@@ -47,7 +47,7 @@ class Top(App[None]):
     #filter {{ height: 1; border: none; padding: 0; display: none; }}
     #filter.open {{ display: block; }}
     """
-    BINDINGS: ClassVar[list[BindingType]] = bindings(keys.TABLES)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(key_bindings.TABLES)
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, client: Actor, feed: Feed | None = None) -> None:
@@ -128,7 +128,7 @@ class Top(App[None]):
         return [*self.table.lines(width, own), [Part("")], *below]
 
     def _footer(self, width: int, height: int) -> list[Line]:
-        return [sized(keys.footer(keys.TABLES, self._about()), width)]
+        return [sized(key_bindings.footer(key_bindings.TABLES, self._about()), width)]
 
     def _about(self) -> str:
         """Which table, how much of it, in which order."""
@@ -143,7 +143,7 @@ class Top(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of the tables do nothing while something is open above them."""
-        is_ours = action in {key.action.partition("(")[0] for key in keys.TABLES}
+        is_ours = action in {key.action.partition("(")[0] for key in key_bindings.TABLES}
         return not is_ours or action == "quit" or len(self.screen_stack) == 1
 
     def action_table(self, name: str) -> None:

@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from corral.cli.top.cells import Line
+from corral.cli.top.styled_text import Line
 
 STYLES: Final = {
     "good": Style(color="green"),

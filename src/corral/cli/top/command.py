@@ -8,8 +8,8 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from corral.cli.common import MOST_ROWS, Common
-from corral.cli.output import WIDEST, console, print_json
+from corral.cli.head_options import MOST_ROWS, Common
+from corral.cli.printing import WIDEST, console, print_json
 from corral.domain.errors import Unsupported
 
 ROWS: Final = 20

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from corral.boot.clock import SystemClock
 from corral.cli.top.jobs import WHICH
-from corral.cli.top.known import Known, Link
+from corral.cli.top.state import Known, Link
 from corral.domain.errors import CorralError
 
 if TYPE_CHECKING:

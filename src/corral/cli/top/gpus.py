@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from corral.cli.output import clean
-from corral.cli.top.cells import Cell, Column, Part, bar
+from corral.cli.printing import clean
 from corral.cli.top.header import busy_tone, known_share
-from corral.cli.top.known import Known
-from corral.cli.top.order import Order
+from corral.cli.top.row_order import Order
+from corral.cli.top.state import Known
+from corral.cli.top.styled_text import Cell, Column, Part, bar
 from corral.domain.natural_order import natural
 
 BAR: Final = 10

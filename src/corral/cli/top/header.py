@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Final
 
-from corral.cli.output import age_text, clean, clock_text
-from corral.cli.top.cells import Line, Part, bar, sized
-from corral.cli.top.known import Known, Link
+from corral.cli.printing import age_text, clean, clock_text
+from corral.cli.top.state import Known, Link
+from corral.cli.top.styled_text import Line, Part, bar, sized
 from corral.domain.units import share_text
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from corral.boot.clock import SystemClock
 from corral.cli.curves.rows import POINTS, Grid, Picture, job_asks, job_picture
 from corral.cli.top.feed import BEAT_SECONDS, SENSED_SECONDS, Pace
 from corral.cli.top.job_page import JobKnown
-from corral.cli.top.known import Link
+from corral.cli.top.state import Link
 from corral.domain.errors import CorralError, Refusal
 
 if TYPE_CHECKING:
     from corral.wire import api
-    from corral.wire.series import Series
+    from corral.wire.time_series import Series
 
 LOOK_SECONDS: Final = 2.0
 LOG_LINES: Final = 60

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from corral.cli.curves.rows import Picture, Row
-from corral.cli.curves.spark import sparkline, value_text
-from corral.cli.output import STYLES, age_text, clean
-from corral.cli.row import time_of
-from corral.cli.top.cells import Line, Part, sized, wrapped
+from corral.cli.curves.sparkline import sparkline, value_text
+from corral.cli.job_row import time_of
+from corral.cli.printing import STYLES, age_text, clean
 from corral.cli.top.jobs import TONES
-from corral.cli.top.known import Link
+from corral.cli.top.state import Link
+from corral.cli.top.styled_text import Line, Part, sized, wrapped
 
 if TYPE_CHECKING:
     from corral.wire import api

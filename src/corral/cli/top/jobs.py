@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from corral.cli.output import STYLES, age_text, clean
-from corral.cli.row import time_of, where_or_why
-from corral.cli.top.cells import Cell, Column, Part, bar
+from corral.cli.job_row import time_of, where_or_why
+from corral.cli.printing import STYLES, age_text, clean
 from corral.cli.top.header import busy_tone, known_share
-from corral.cli.top.known import Known
-from corral.cli.top.order import Order
+from corral.cli.top.row_order import Order
+from corral.cli.top.state import Known
+from corral.cli.top.styled_text import Cell, Column, Part, bar
 from corral.domain.units import share_text
 
 if TYPE_CHECKING:

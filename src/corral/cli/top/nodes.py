@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from corral.cli.curves.spark import BLOCKS, mean
-from corral.cli.output import clean
-from corral.cli.top.cells import Cell, Column, Part
+from corral.cli.curves.sparkline import BLOCKS, mean
+from corral.cli.printing import clean
 from corral.cli.top.header import busy_tone, known_share, watts_text
-from corral.cli.top.known import Known
-from corral.cli.top.order import Order
+from corral.cli.top.row_order import Order
+from corral.cli.top.state import Known
+from corral.cli.top.styled_text import Cell, Column, Part
 from corral.domain.natural_order import natural
 
 if TYPE_CHECKING:

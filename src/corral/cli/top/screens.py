@@ -8,11 +8,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 
-from corral.cli.top import keys
+from corral.cli.top import key_bindings
 from corral.cli.top.canvas import Canvas
-from corral.cli.top.cells import Line, Part, sized
 from corral.cli.top.job_feed import JobFeed, JobSource
 from corral.cli.top.job_page import page
+from corral.cli.top.styled_text import Line, Part, sized
 
 
 class JobScreen(Screen[None]):
@@ -21,7 +21,7 @@ class JobScreen(Screen[None]):
     CSS = "#keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key.keys, key.action, key.help, show=False)
-        for key in keys.JOB
+        for key in key_bindings.JOB
         if key.action != "quit"
     ]
 
@@ -45,7 +45,7 @@ class JobScreen(Screen[None]):
         return page(self.feed.known, width, height, self.feed.wall())
 
     def _keys(self, width: int, height: int) -> list[Line]:
-        return [sized(keys.footer(keys.JOB, ""), width)]
+        return [sized(key_bindings.footer(key_bindings.JOB, ""), width)]
 
     def action_leave(self) -> None:
         self.dismiss()
@@ -70,7 +70,7 @@ class Help(ModalScreen[None]):
         yield Canvas(self._lines, id="help")
 
     def _lines(self, width: int, height: int) -> list[Line]:
-        return [sized(line, width) for line in keys.help_lines()]
+        return [sized(line, width) for line in key_bindings.help_lines()]
 
     def action_leave(self) -> None:
         self.dismiss()

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from corral.cli.output import note, say
+from corral.cli.printing import note, say
 from corral.cli.top import jobs, nodes
-from corral.cli.top.cells import Column, fitted, lengths, plain, row_line, title_line
 from corral.cli.top.feed import Feed
 from corral.cli.top.header import header
-from corral.cli.top.listing import AnyListing, Listing
+from corral.cli.top.styled_text import Column, fitted, lengths, plain, row_line, title_line
+from corral.cli.top.table import AnyListing, Listing
 
 ROWS: Final = 20  # of each table
 

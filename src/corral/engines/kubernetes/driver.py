@@ -14,14 +14,14 @@ from lightkube.operators import not_equal
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Event, Node, Pod
 
+from corral.domain.desired_state import Launch
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import ClusterId, JobId, NodeId, QueueName
-from corral.domain.wanted import Launch
-from corral.engines.kubernetes import names, nodes, render, tickets
-from corral.engines.kubernetes.access import Access, NotTaken
+from corral.domain.observed_state import AttemptKey
+from corral.engines.batch.interfaces import Foreign, LentNode, Look, PartFiles, Ticket, TicketState
+from corral.engines.kubernetes import attempt_tickets, manifests, names, nodes
+from corral.engines.kubernetes.api_server import Access, NotTaken
 from corral.engines.kubernetes.head_map import HeadMap
-from corral.engines.kubernetes.mirror import Mirror
 from corral.engines.kubernetes.namespaces import (
     NO_ANSWER,
     RETRY_SECONDS,
@@ -31,7 +31,7 @@ from corral.engines.kubernetes.namespaces import (
 from corral.engines.kubernetes.queue_namespaces import QueueNamespaces, key_of
 from corral.engines.kubernetes.rights import missing_rights
 from corral.engines.kubernetes.settings import KubernetesSettings
-from corral.engines.lending.values import Foreign, LentNode, Look, PartFiles, Ticket, TicketState
+from corral.engines.kubernetes.watch_cache import Mirror
 from corral.wire.node import NodeSettings
 
 MOST_GONE: Final = 256
@@ -124,7 +124,7 @@ class KubernetesDriver:
         jobs = [job for space in spaces for job in spaces.counted(space, space.jobs)]
         pods = [pod for space in spaces for pod in spaces.counted(space, space.pods)]
         secrets = [one for space in spaces for one in spaces.counted(space, space.secrets)]
-        seen = tickets.tickets_of(jobs, pods, events)
+        seen = attempt_tickets.tickets_of(jobs, pods, events)
         known = {ticket.key for ticket in seen}
         kept = {key: is_handed_over(one) for one in secrets if (key := key_of(one)) is not None}
         waiting = [_waiting(key, one.why) for key, one in self.held.items() if key not in known]
@@ -220,7 +220,7 @@ class KubernetesDriver:
             pods = {key_of(pod) for pod in self.spaces.counted(space, space.pods)}
             for job in self.spaces.counted(space, space.jobs):
                 key = key_of(job)
-                if key is None or key in pods or not tickets.lacks_pods(job, ()):
+                if key is None or key in pods or not attempt_tickets.lacks_pods(job, ()):
                     continue
                 told_at, events = self._events.get(key, (0.0, []))
                 if now - told_at > EVENTS_SECONDS:
@@ -246,9 +246,9 @@ class KubernetesDriver:
         if self.spaces.job(key) is not None:
             self.held.pop(key, None)
             return
-        secret = render.secret_of(self.cluster, gang, parts)
+        secret = manifests.secret_of(self.cluster, gang, parts)
         gpus = {name: nodes.gpu_resources(node) for (_, name), node in self.nodes.objects.items()}
-        job = render.job_of(
+        job = manifests.job_of(
             self.cluster, gang, {NodeId(name): one for name, one in gpus.items()}, self.settings
         )
         try:
@@ -305,28 +305,28 @@ class KubernetesDriver:
         job = self.spaces.job(key)
         told = (job.metadata.annotations or {}) if job and job.metadata else {}
         gang = [NodeId(node) for node in json.loads(told.get(names.NODES, "[]"))]
-        known = tickets.addresses_of(self.spaces.pods_of(key))
+        known = attempt_tickets.addresses_of(self.spaces.pods_of(key))
         if not gang or not known.keys() >= set(gang):
             return None
         return self._addresses.setdefault(key, tuple(known[node] for node in gang))
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
         """The part asks its pod nothing: it is told which GPUs it has."""
-        certificate = f"{render.HEAD}/{render.CERTIFICATE}"
+        certificate = f"{manifests.HEAD}/{manifests.CERTIFICATE}"
         node = self.nodes.objects.get(("", launch.seat.node))
         types = nodes.gpu_types(node) if node is not None else []
         own = [types[index] for index in launch.seat.gpus if index < len(types)]
         return NodeSettings(
             node=part,
-            head_file=f"{render.HEAD}/{render.HEAD_JSON}",
-            trusted=certificate if render.CERTIFICATE in self.head() else None,
+            head_file=f"{manifests.HEAD}/{manifests.HEAD_JSON}",
+            trusted=certificate if manifests.CERTIFICATE in self.head() else None,
             real_gpus=tuple(range(len(launch.seat.gpus))),
             gpu_numbers=launch.seat.gpus,
             gpu_type=own[0] if own else "",
             memory_bytes=launch.seat.memory_bytes or None,
             shared=tuple(path for _, path in self.settings.mounted_claims),
             isolation="none",  # the container's own root is all that there is
-            hidden=(render.PART,),
+            hidden=(manifests.PART,),
             containment="engine",  # the container ends with its agent, and all in it
         )
 
@@ -344,9 +344,9 @@ def head_files(head_json: Path, certificate: str | None, url: str | None) -> Map
     """What pods read to find the head and to trust it. Raises: Trouble when it is not known yet."""
     try:
         where = url or str(json.loads(head_json.read_text())["url"])
-        files = {render.HEAD_JSON: json.dumps({"url": where})}
+        files = {manifests.HEAD_JSON: json.dumps({"url": where})}
         if certificate is not None:
-            files[render.CERTIFICATE] = Path(certificate).read_text()
+            files[manifests.CERTIFICATE] = Path(certificate).read_text()
     except (OSError, ValueError, KeyError) as absent:
         raise Trouble(f"where the head is cannot be told to pods: {absent}") from absent
     return files

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from corral.domain.errors import Trouble
-from corral.engines.kubernetes.access import Access, client_of
+from corral.engines.batch.engine import LendingEngine, Links
+from corral.engines.kubernetes.api_server import Access, client_of
 from corral.engines.kubernetes.driver import KubernetesDriver
-from corral.engines.kubernetes.render import HEAD_JSON
+from corral.engines.kubernetes.manifests import HEAD_JSON
 from corral.engines.kubernetes.settings import KubernetesSettings
-from corral.engines.lending.engine import LendingEngine, Links
 
 NAME: Final = "kubernetes"
 CANNOT: Final[Mapping[str, str]] = {

@@ -9,8 +9,8 @@ from typing import Final
 from lightkube.resources.core_v1 import ConfigMap
 
 from corral.domain.ids import QueueName
-from corral.engines.kubernetes import names, nodes, render
-from corral.engines.kubernetes.access import Access
+from corral.engines.kubernetes import manifests, names, nodes
+from corral.engines.kubernetes.api_server import Access
 from corral.engines.kubernetes.settings import NAMESPACE_NAME
 
 KEPT_NODES: Final = "nodes.json"  # those that were lent, with their boots
@@ -73,7 +73,7 @@ class HeadMap:
             found = {namespace: sorted(queues) for namespace, queues in sorted(used.items())}
             files[USED_NAMESPACES] = json.dumps(found)
         if files != self._written:
-            wanted = render.head_map_of(self.cluster, files)
+            wanted = manifests.head_map_of(self.cluster, files)
             await self.access.put(
                 wanted, lambda there: there.data == files, namespace=self.namespace
             )

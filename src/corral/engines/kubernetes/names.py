@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, ClusterId, JobId
+from corral.domain.observed_state import AttemptKey
 
 MANAGED: Final = "app.kubernetes.io/managed-by"
 CLUSTER: Final = "corral.dev/cluster"

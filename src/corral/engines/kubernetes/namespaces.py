@@ -11,11 +11,11 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod, Secret
 
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import QueueName
-from corral.engines.kubernetes import names, render
-from corral.engines.kubernetes.access import Access, NotTaken
-from corral.engines.kubernetes.mirror import Mirror
+from corral.domain.observed_state import AttemptKey
+from corral.engines.kubernetes import manifests, names
+from corral.engines.kubernetes.api_server import Access, NotTaken
+from corral.engines.kubernetes.watch_cache import Mirror
 
 CHECK_SECONDS: Final = 30.0  # between two checks of a namespace that can be used
 RETRY_SECONDS: Final = 5.0
@@ -136,7 +136,7 @@ class Namespace:
 
         The result is `refusal`.
         """
-        wanted = render.head_map_of(self.cluster, files)
+        wanted = manifests.head_map_of(self.cluster, files)
         try:
             await self.access.put(wanted, lambda there: there.data == files, namespace=self.name)
             await self.find_claims(claims)

@@ -9,10 +9,11 @@ from typing import Final
 from lightkube.models.core_v1 import NodeSpec, NodeStatus, PodStatus
 from lightkube.resources.core_v1 import Node, Pod
 
-from corral.domain.gpus import short_type
+from corral.domain.gpu_types import short_type
 from corral.domain.ids import BootId, NodeId, is_name
 from corral.domain.resources import Gpu, Inventory
-from corral.domain.separation import POD, PRIVILEGED_POD
+from corral.domain.user_isolation import POD, PRIVILEGED_POD
+from corral.engines.batch.interfaces import Foreign, LentNode
 from corral.engines.kubernetes.quantities import millis, quantity, whole
 from corral.engines.kubernetes.settings import (
     AGENT_BYTES,
@@ -22,8 +23,7 @@ from corral.engines.kubernetes.settings import (
     PRIVILEGED,
     KubernetesSettings,
 )
-from corral.engines.lending.values import Foreign, LentNode
-from corral.wire.read_wishes import LABEL
+from corral.wire.time_and_place import LABEL
 
 # Resources that device plugins offer, with the labels that name the type and tell the memory.
 # Sources: github.com/NVIDIA/k8s-device-plugin (gpu-feature-discovery, MIG strategy mixed),
@@ -53,9 +53,8 @@ def gpu_resources(node: Node) -> list[str]:
 def unhealthy_gpus(node: Node) -> int:
     """Return how many GPUs the node has and does not offer now.
 
-    A device that fails is one, and so are all while their device plugin starts anew.
-    Source: https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
-    """
+    A device that fails is one, and so are all while their device plugin starts anew. Source:
+    https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/"""
     offered = _allocatable(node)
     return sum(count - whole(offered, name) for name, count in _gpu_counts(node).items())
 
@@ -174,7 +173,8 @@ def asked_by(pod: Pod) -> dict[str, str]:
     """What the scheduler counts for a pod: of its containers together, or of the greediest of those
     that go before them.
 
-    Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+    Source:
+    https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
     """
     if pod.spec is None:
         return {}
@@ -244,7 +244,8 @@ def _told(labels: Mapping[str, str], settings: KubernetesSettings) -> tuple[tupl
 def _proof(node: Node) -> str:
     """Somebody vouches for it that the machine is off.
 
-    Source: https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
+    Source:
+    https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
     """
     spec = node.spec or NodeSpec()
     if any(taint.key == OUT_OF_SERVICE for taint in spec.taints or []):

@@ -8,13 +8,13 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod
 
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, QueueName
+from corral.domain.observed_state import AttemptKey
 from corral.engines.kubernetes import names
-from corral.engines.kubernetes.access import Access
+from corral.engines.kubernetes.api_server import Access
 from corral.engines.kubernetes.head_map import HeadMap
-from corral.engines.kubernetes.mirror import Mirror
 from corral.engines.kubernetes.namespaces import Namespace, namespace_of
+from corral.engines.kubernetes.watch_cache import Mirror
 
 MOST_NAMED: Final = 5  # queues that a sentence names
 T = TypeVar("T", bound=Any)

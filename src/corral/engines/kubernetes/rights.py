@@ -11,7 +11,7 @@ from lightkube.models.authorization_v1 import (
 )
 from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
 
-from corral.engines.kubernetes.access import Access
+from corral.engines.kubernetes.api_server import Access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

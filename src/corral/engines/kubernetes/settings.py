@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from corral.domain.ids import NAME_RULE, QueueName, is_name
-from corral.engines.typed import read_settings, wrong
+from corral.engines.typed_settings import read_settings, wrong
 
 PORTS: Final = tuple(range(20_000, 20_032))  # each pod has its own network, and so all of them
 RACK_LABELS: Final = (

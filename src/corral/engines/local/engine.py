@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from corral.domain.desired_state import Wanted
 from corral.domain.errors import NotFound
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
-from corral.domain.wanted import Wanted
+from corral.domain.observed_state import AttemptKey
 from corral.engines.local.node import LocalNode
 from corral.engines.local.settings import LocalSettings
 from corral.wire.node import NodeSettings

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from corral.domain.errors import SpecInvalid
-from corral.domain.place import NODE_LABEL
-from corral.wire.read_wishes import LABEL
+from corral.domain.placement_constraints import NODE_LABEL
+from corral.wire.time_and_place import LABEL
 
 Pairs = tuple[tuple[str, str], ...]
 _LABELLED: Final = re.compile(r"(?:(n\d+):)?([^=:]+)(?:=(.*))?", re.ASCII)

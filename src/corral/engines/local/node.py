@@ -16,7 +16,7 @@ from typing import Final
 
 from corral.domain.ids import NodeId
 from corral.domain.node_policy import NodePolicy
-from corral.domain.people import NODE_TOKEN_SECONDS
+from corral.domain.users import NODE_TOKEN_SECONDS
 from corral.engines.local.processes import Process, reap, spawn
 from corral.wire.node import NodeSettings, encode_settings
 from corral.wire.node_policy import POLICY_FILE, encode_policy

@@ -17,7 +17,7 @@ from typing import Final
 
 from corral.domain.errors import Conflict
 from corral.engines.local.processes import Process, reap, spawn
-from corral.engines.ray import render
+from corral.engines.ray import start_options
 from corral.engines.ray.settings import RaySettings
 
 END_SECONDS: Final = 15.0
@@ -90,8 +90,8 @@ class RayHere:
 
     def _words(self) -> list[str]:
         if self.address:
-            return render.join_words(self.settings, address=self.address, labels=self.labels)
-        return render.head_words(self.settings, port=self._port, temp_dir=self._temp_dir)
+            return start_options.join_words(self.settings, address=self.address, labels=self.labels)
+        return start_options.head_words(self.settings, port=self._port, temp_dir=self._temp_dir)
 
     def look_after(self) -> None:
         """Start it where it does not live."""
@@ -115,8 +115,8 @@ class RayHere:
 
     def _environment(self) -> Mapping[str, str]:
         token_file = self.token_file if Path(self.token_file).exists() else ""
-        kept = {} if self.address else render.keeping(self.settings.redis, self.cluster)
-        return {**os.environ, **render.environment(token_file), **kept}
+        kept = {} if self.address else start_options.keeping(self.settings.redis, self.cluster)
+        return {**os.environ, **start_options.environment(token_file), **kept}
 
     async def down(self) -> None:
         """End it, with all that Ray has started on this machine; Corral's agent is apart. Then what

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from corral.domain.errors import Trouble
 from corral.domain.ids import NodeId
-from corral.engines.ray import render
+from corral.engines.ray import start_options
 from corral.engines.ray.nodes import Look, look_of
 
 START_SECONDS: Final = 60.0
@@ -90,16 +90,16 @@ class RayDriver:
 
     async def hold(self, ray_node: str, number: int) -> int:
         """Hold one more GPU of the node in Ray's books; its index on the machine."""
-        name = render.hold_name(self.cluster, ray_node, number)
+        name = start_options.hold_name(self.cluster, ray_node, number)
         indices = await self._call("hold", name=name, ray_node=ray_node)
         return int(indices[0])
 
     async def let_go(self, ray_node: str, number: int) -> None:
-        await self._call("let_go", name=render.hold_name(self.cluster, ray_node, number))
+        await self._call("let_go", name=start_options.hold_name(self.cluster, ray_node, number))
 
     async def held(self, ray_node: str) -> list[int]:
         """Numbers of what is held there, by whichever head."""
-        prefix = render.hold_name(self.cluster, ray_node, 0).removesuffix("0")
+        prefix = start_options.hold_name(self.cluster, ray_node, 0).removesuffix("0")
         names = await self._call("held")
         return [int(name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
 
@@ -122,7 +122,7 @@ class RayDriver:
                 self._process.kill()
 
     def _actor(self, ray_node: str) -> str:
-        return render.actor_name(self.cluster, ray_node)
+        return start_options.actor_name(self.cluster, ray_node)
 
     async def _call(self, call: str, **args: Any) -> Any:
         process = await self._living()
@@ -149,12 +149,12 @@ class RayDriver:
 
     async def _start(self) -> asyncio.subprocess.Process:
         words = [sys.executable, "-P", "-m", "corral.engines.ray.helper"]
-        env = {**os.environ, **render.environment(self.token_file)}
+        env = {**os.environ, **start_options.environment(self.token_file)}
         with self.log_file.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *words,
                 self.address,
-                render.namespace(self.cluster),
+                start_options.namespace(self.cluster),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=output,

@@ -11,21 +11,21 @@ from typing import Final
 
 import yaml
 
+from corral.domain.desired_state import Wanted
 from corral.domain.errors import Trouble
-from corral.domain.facts import AttemptKey, NodeFacts
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
-from corral.domain.wanted import Wanted
-from corral.engines.lending.engine import LATE_SECONDS, Links
-from corral.engines.ray import scaling
+from corral.domain.observed_state import AttemptKey, NodeFacts
+from corral.engines.batch.engine import LATE_SECONDS, Links
+from corral.engines.ray import autoscaler
+from corral.engines.ray.autoscaler import Sleepers
+from corral.engines.ray.autoscaler_types import kinds_of, left_of, type_resources
 from corral.engines.ray.bringup import RayHere, node_token
-from corral.engines.ray.deaths import Deaths
+from corral.engines.ray.dead_nodes import Deaths
 from corral.engines.ray.driver import RayDriver, RayTrouble
-from corral.engines.ray.holds import Holds
-from corral.engines.ray.kinds import kinds_of, left_of, type_resources
+from corral.engines.ray.gpu_reservations import Holds
 from corral.engines.ray.nodes import AMD, RayNode
 from corral.engines.ray.reasons import why_not_begun
-from corral.engines.ray.scaling import Sleepers
 from corral.engines.ray.settings import RaySettings
 from corral.ports.engine import NO_ANSWER
 from corral.wire.joining import RayInvitation
@@ -250,7 +250,7 @@ class RayEngine:
         waiting = self.links.waiting()
         busy = {id for id in rows if id in self._busy or id in self._wanted}
         run = [rows[id] for id in sorted(busy)]
-        asked = scaling.bundles(run, waiting, self._types) if waiting else []
+        asked = autoscaler.bundles(run, waiting, self._types) if waiting else []
         if asked != self._asked:
             await self._driver.ask_for(asked)
             self._asked = asked

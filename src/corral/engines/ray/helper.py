@@ -30,7 +30,7 @@ from ray.util.scheduling_strategies import (
     PlacementGroupSchedulingStrategy,
 )
 
-from corral.engines.ray import render
+from corral.engines.ray import start_options
 from corral.engines.ray.actor import AgentActor
 
 ANSWER_SECONDS: Final = 20
@@ -43,7 +43,7 @@ class Helper:
     def __init__(self, address: str, namespace: str) -> None:
         self._address = address
         self._namespace = namespace
-        self._prefix = render.hold_prefix(namespace)
+        self._prefix = start_options.hold_prefix(namespace)
         ray.init(
             address=address,
             namespace=namespace,
@@ -76,7 +76,7 @@ class Helper:
         wait for ever, as if somebody wanted it: it is let go."""
         names = [one["name"] for one in _groups() if one["state"] in ("PENDING", "RESCHEDULING")]
         own = [name for name in names if name.startswith(self._prefix)]
-        dead = [name for name in own if render.held_on(name) not in living]
+        dead = [name for name in own if start_options.held_on(name) not in living]
         for name in dead:
             self.let_go(name)
         return len(own)

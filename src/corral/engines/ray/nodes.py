@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from corral.domain.gpus import short_type
+from corral.domain.gpu_types import short_type
 from corral.domain.ids import NodeId
-from corral.engines.ray.render import NODE_LABEL, PRETEND_LABEL
-from corral.wire.read_wishes import LABEL
+from corral.engines.ray.start_options import NODE_LABEL, PRETEND_LABEL
+from corral.wire.time_and_place import LABEL
 
 MOST_WAITING: Final = 64  # of those that want as much; the others are seen when these are served
 _HEAD: Final = "node:__internal_head__"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Final
 
-from corral.engines.typed import read_settings, wrong
+from corral.engines.typed_settings import read_settings, wrong
 
 NODE_DIR: Final = "/var/tmp/corral-nodes"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.errors import Unsupported
-from corral.engines.slurm.calls import NEVER, SlurmTrouble
+from corral.engines.slurm.interface import NEVER, SlurmTrouble
 from corral.engines.slurm.jobs import (
     SACCT_FORMAT,
     SQUEUE_FORMAT,

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from corral.domain.facts import AttemptKey
+from corral.domain.desired_state import Launch
 from corral.domain.ids import BootId, ClusterId, NodeId
-from corral.domain.part import node_of
+from corral.domain.observed_state import AttemptKey
+from corral.domain.pilot import node_of
 from corral.domain.resources import Gpu, Inventory
-from corral.domain.wanted import Launch
-from corral.engines.lending.values import LentNode, Look, PartFiles
-from corral.engines.slurm.calls import Calls, SlurmTrouble
+from corral.engines.batch.interfaces import LentNode, Look, PartFiles
+from corral.engines.slurm.batch_script import Place, script_of
 from corral.engines.slurm.folders import SCRIPT, Folders
+from corral.engines.slurm.interface import Calls, SlurmTrouble
 from corral.engines.slurm.jobs import (
     SlurmJob,
     doubles_of,
@@ -26,7 +27,6 @@ from corral.engines.slurm.jobs import (
 )
 from corral.engines.slurm.names import job_name, key_of, short_cluster
 from corral.engines.slurm.nodes import SlurmNode, cpu_millis_of
-from corral.engines.slurm.render import Place, script_of
 from corral.engines.slurm.settings import SlurmSettings
 from corral.wire.node import NodeSettings
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from corral.engines.lending.engine import LendingEngine, Links
-from corral.engines.slurm.calls import Calls
+from corral.engines.batch.engine import LendingEngine, Links
 from corral.engines.slurm.commands import Commands
 from corral.engines.slurm.driver import SlurmDriver
+from corral.engines.slurm.external_placement import SlurmPlacingDriver
 from corral.engines.slurm.folders import Folders
-from corral.engines.slurm.placing import SlurmPlacingDriver
-from corral.engines.slurm.rest import Rest
+from corral.engines.slurm.interface import Calls
 from corral.engines.slurm.settings import SlurmSettings
+from corral.engines.slurm.slurmrestd import Rest
 
 NAME: Final = "slurm"
 CANNOT: Final[Mapping[str, str]] = {

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.engines.lending.values import PartFiles
+from corral.domain.observed_state import AttemptKey
+from corral.engines.batch.interfaces import PartFiles
 from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE
 
 SCRIPT: Final = "script"

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId
+from corral.domain.observed_state import AttemptKey
 from corral.domain.units import bytes_of
-from corral.engines.lending.values import Foreign, Ticket, TicketState
+from corral.engines.batch.interfaces import Foreign, Ticket, TicketState
 from corral.engines.slurm.names import PREFIX, job_name, key_of, names_of
 from corral.engines.slurm.nodes import SlurmNode, cpu_millis_of
 from corral.engines.slurm.reasons import OVER, WAITING, how_ended, whose_doing, why_waits

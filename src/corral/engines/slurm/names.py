@@ -4,8 +4,8 @@ import re
 from hashlib import sha256
 from typing import Final
 
-from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, ClusterId, JobId
+from corral.domain.observed_state import AttemptKey
 from corral.wire.slurm.hostlist import expand
 
 PREFIX: Final = "corral-"

@@ -6,7 +6,7 @@ Source: squeue(1) of Slurm 22.05, "JOB REASON CODES" and "JOB STATE CODES".
 from datetime import UTC, datetime
 from typing import Final
 
-from corral.domain.moment import MOMENT_FORM
+from corral.domain.time_point import MOMENT_FORM
 
 _WAITS: Final = {
     "Resources": "the nodes that it was given are taken by other jobs of Slurm's",

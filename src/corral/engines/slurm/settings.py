@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from corral.engines.typed import read_settings, wrong
+from corral.engines.typed_settings import read_settings, wrong
 
 PORTS: Final = "20000-29999"  # above Ray's, below the ports that Linux gives by itself
 CORRAL, ENGINE = "corral", "engine"

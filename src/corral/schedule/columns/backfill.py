@@ -8,16 +8,17 @@ limit.
 Source: Lifka 1995; Mu'alem and Feitelson 2001.
 """
 
-from corral.schedule.columns.backlog import AT_WAITING, NONE, WAITING, Jobs
-from corral.schedule.columns.order import CONSERVATIVE, EASY_SHORTEST, Policy
-from corral.schedule.columns.pool import USED, find
-from corral.schedule.columns.profile import (
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.columns.availability import (
     add_free,
     bring_forward,
     count_again,
     forget_past,
     promise,
 )
+from corral.schedule.columns.gpu_pool import USED, find
+from corral.schedule.columns.job_groups import AT_WAITING, NONE, WAITING, Jobs
+from corral.schedule.columns.order import CONSERVATIVE, EASY_SHORTEST, Policy
 from corral.schedule.columns.promises import (
     FOREVER,
     HAS_SLACK,
@@ -32,7 +33,6 @@ from corral.schedule.columns.promises import (
     look_ahead,
 )
 from corral.schedule.columns.state import PROMISED, State, begin, tell
-from corral.schedule.compiled import compiled
 
 
 @compiled

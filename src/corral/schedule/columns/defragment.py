@@ -8,10 +8,10 @@ them. The cluster is changed while relocations are tried, and is as it was at th
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from corral.schedule.cluster import WHOLE, Cluster, give, share_millis, take
-from corral.schedule.columns.place import place, take_all
-from corral.schedule.fragment import Demand
-from corral.schedule.seat import REQUIRE, Ask, fits
+from corral.schedule.arrays.cluster import WHOLE, Cluster, give, share_millis, take
+from corral.schedule.arrays.fit import REQUIRE, Ask, fits
+from corral.schedule.arrays.fragmentation import Demand
+from corral.schedule.columns.placement import place, take_all
 
 Seats = tuple[tuple[int, int], ...]  # node and mask of GPUs
 

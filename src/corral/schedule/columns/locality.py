@@ -7,11 +7,11 @@ idle is not waited for, so the wait for nearness is at most `pod_seconds`.
 
 from typing import Final, NamedTuple
 
-from corral.schedule.cluster import ANYWHERE, POD, RACK, Cluster
-from corral.schedule.columns.place import place
-from corral.schedule.compiled import compiled
-from corral.schedule.fragment import Demand
-from corral.schedule.seat import PREFER, REQUIRE, Ask
+from corral.schedule.arrays.cluster import ANYWHERE, POD, RACK, Cluster
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.arrays.fit import PREFER, REQUIRE, Ask
+from corral.schedule.arrays.fragmentation import Demand
+from corral.schedule.columns.placement import place
 
 HOUR: Final = 3600.0
 

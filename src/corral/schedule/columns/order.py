@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from math import log
 from typing import Final, NamedTuple
 
-from corral.schedule.columns.backlog import (
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.arrays.hazard import LEVELS
+from corral.schedule.columns.job_groups import (
     AT_ACTIVE,
     AT_RUNNING,
     AT_WAITING,
@@ -12,10 +14,8 @@ from corral.schedule.columns.backlog import (
     Jobs,
     served,
 )
-from corral.schedule.columns.history import History, is_due, level_after, relearn
-from corral.schedule.compiled import compiled
-from corral.schedule.elder import ELDER_SECONDS, MOST, SCALE_SECONDS, TURN_SECONDS
-from corral.schedule.hazard import LEVELS
+from corral.schedule.columns.runtime_model import History, is_due, level_after, relearn
+from corral.schedule.order.aging import ELDER_SECONDS, MOST, SCALE_SECONDS, TURN_SECONDS
 
 FIFO, FIFO_SKIP, SHORTEST, SHORTEST_LEFT, LEAST_SERVED, LEARNED = 0, 1, 2, 3, 4, 5
 EASY, EASY_SHORTEST, CONSERVATIVE = 6, 7, 8

@@ -7,9 +7,9 @@ by node (EASY); and the GPUs free from each moment on, for a place of every wait
 
 from typing import Any, Final, NamedTuple
 
-from corral.schedule.columns.backlog import AT_WAITING, NONE, Jobs
-from corral.schedule.columns.pool import NOBODY, USED, Pool, find
-from corral.schedule.compiled import column, compiled
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.columns.gpu_pool import NOBODY, USED, Pool, find
+from corral.schedule.columns.job_groups import AT_WAITING, NONE, Jobs
 
 OVERTIME_SECONDS: Final = 60.0  # a job beyond its limit is given so long, then twice as long ...
 FOREVER: Final = 1e300

@@ -2,16 +2,16 @@
 
 from typing import Any, Final, NamedTuple
 
-from corral.schedule.columns.ageing import Ageing, ageing_of
-from corral.schedule.columns.backlog import Jobs, begin_running, jobs_of
-from corral.schedule.columns.history import History, history_of
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.arrays.hazard import LEVELS
+from corral.schedule.columns.aging import Ageing, ageing_of
+from corral.schedule.columns.gpu_pool import Pool, hold, pool_of
+from corral.schedule.columns.job_groups import Jobs, begin_running, jobs_of
 from corral.schedule.columns.order import Policy, backfills, counts_service
-from corral.schedule.columns.pool import Pool, hold, pool_of
-from corral.schedule.columns.predict import Kin, kin_of
-from corral.schedule.columns.preempt import Victims, victims_of
+from corral.schedule.columns.prediction import Kin, kin_of
+from corral.schedule.columns.preemption import Victims, victims_of
 from corral.schedule.columns.promises import Promises, promises_of
-from corral.schedule.compiled import column, compiled
-from corral.schedule.hazard import LEVELS
+from corral.schedule.columns.runtime_model import History, history_of
 
 STARTED, PREEMPTED, PROMISED = 0, 1, 2
 HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the most

@@ -5,9 +5,9 @@ pod; among equal ones that with the least left over, so that larger gangs find r
 spans domains uses as few of them as can be, at each level. Nodes of one GPU type go first.
 """
 
-from corral.schedule.cluster import ANYWHERE, NVLINK, RACK, Cluster
-from corral.schedule.compiled import compiled
-from corral.schedule.seat import REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.cluster import ANYWHERE, NVLINK, RACK, Cluster
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.arrays.fit import REQUIRE, SPREAD, Ask
 
 
 @compiled

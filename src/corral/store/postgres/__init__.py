@@ -6,7 +6,7 @@ from collections.abc import Callable
 from corral.store.audit import Seal
 from corral.store.postgres.database import PostgresDatabase
 from corral.store.postgres.opening import prepare
-from corral.store.rules import KEEP_EVENTS, KEEP_KEYS
+from corral.store.store_rules import KEEP_EVENTS, KEEP_KEYS
 from corral.store.tables import TableStore
 
 

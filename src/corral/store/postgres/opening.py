@@ -10,11 +10,11 @@ from sqlalchemy.exc import DBAPIError
 
 from corral.domain.errors import Unsupported
 from corral.domain.ids import ClusterId
+from corral.store.commits import begin
 from corral.store.database import driver
 from corral.store.postgres.database import PostgresDatabase
 from corral.store.postgres.trouble import named
 from corral.store.schema import APPLICATION_ID, REVISION, metadata
-from corral.store.writes import begin
 
 STAMP: Final = "alembic_version"
 # Tables are made and changed in one transaction, beside which libraries are read: on a busy machine

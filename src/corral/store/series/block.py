@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Final
 
-from corral.domain.series import Curve
+from corral.domain.time_series import Curve
 
 LEVEL: Final = 1
 PART_ROWS: Final = 6

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 from zlib import crc32
 
-from corral.domain.series import Curve, averaged, cut, joined
+from corral.domain.time_series import Curve, averaged, cut, joined
 from corral.ports.log import Log
 from corral.store.series.block import Block, block_of, packed, unpacked
 

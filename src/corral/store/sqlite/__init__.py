@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from corral.store.audit import Seal
-from corral.store.rules import KEEP_EVENTS, KEEP_KEYS
 from corral.store.sqlite.database import SqliteDatabase
 from corral.store.sqlite.opening import prepare
+from corral.store.store_rules import KEEP_EVENTS, KEEP_KEYS
 from corral.store.tables import TableStore
 
 

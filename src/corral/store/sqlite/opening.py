@@ -9,8 +9,9 @@ from typing import Final
 
 from corral.domain.errors import StoreTrouble, Unsupported
 from corral.domain.ids import ClusterId
-from corral.store.codec import RECOVER
+from corral.store.commits import begin
 from corral.store.database import transaction
+from corral.store.row_codec import RECOVER
 from corral.store.schema import APPLICATION_ID, REVISION, metadata
 from corral.store.sqlite.database import (
     SqliteDatabase,
@@ -21,7 +22,6 @@ from corral.store.sqlite.database import (
 )
 from corral.store.sqlite.log import has_lost_commits
 from corral.store.sqlite.trouble import named
-from corral.store.writes import begin
 
 CHECK_BYTES: Final = 128 * 1024 * 1024  # up to this, every start checks all of it (0.2 s)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.errors import CorralError, InvariantBroken, StoreTrouble
-from corral.store.codec import RECOVER
+from corral.store.row_codec import RECOVER
 
 _BY_CODE: Final = {
     sqlite3.SQLITE_FULL: "free space on the disk of {path} (df -h {path}); Corral then goes on",

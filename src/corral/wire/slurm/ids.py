@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from corral.wire.array import MOST
-from corral.wire.slurm.wrong import Wrong
+from corral.wire.array_indices import MOST
+from corral.wire.slurm.slurm_errors import Wrong
 
 RAW_FROM: Final = 1_000_000_000  # numbers of one job of an array begin here
 RAW_EACH: Final = 10_000_000  # above every index

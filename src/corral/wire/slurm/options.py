@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from corral.wire.slurm.wrong import USAGE, Wrong
+from corral.wire.slurm.slurm_errors import USAGE, Wrong
 
 
 class Use(StrEnum):

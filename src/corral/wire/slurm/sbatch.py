@@ -9,17 +9,17 @@ from typing import Any, Final
 
 from corral.domain.ids import is_name
 from corral.domain.job import PRIORITIES
-from corral.wire import read as fields
-from corral.wire.array import read_array
-from corral.wire.read import OWN_TOKEN
-from corral.wire.slurm import paths, values
+from corral.wire import field_readers as fields
+from corral.wire.array_indices import read_array
+from corral.wire.field_readers import OWN_TOKEN
+from corral.wire.slurm import paths, value_forms
+from corral.wire.slurm.batch_plan import BatchPlan, command_of
 from corral.wire.slurm.hostlist import expand
 from corral.wire.slurm.ids import id_of
 from corral.wire.slurm.options import Read, words_of_script
-from corral.wire.slurm.plan import BatchPlan, command_of
+from corral.wire.slurm.resource_shape import Shape, shape_of
 from corral.wire.slurm.sbatch_options import SBATCH
-from corral.wire.slurm.shape import Shape, shape_of
-from corral.wire.slurm.wrong import Wrong
+from corral.wire.slurm.slurm_errors import Wrong
 
 _TASKS: Final = ("ntasks", "ntasks-per-node", "ntasks-per-gpu")
 _ON: Final = {"after": "started", "afterok": "done", "afternotok": "failed", "afterany": "ended"}
@@ -72,7 +72,7 @@ def read_batch(
     arguments = () if typed.has("wrap") else typed.rest[1:]
     for name_of_count in ("nodes", "ntasks"):
         if components > 1 and (name_of_count in given or name_of_count == "nodes"):
-            each = values.count(given.get(name_of_count, "1"), f"--{name_of_count}")
+            each = value_forms.count(given.get(name_of_count, "1"), f"--{name_of_count}")
             given[name_of_count] = str(each * components)
     whole = SBATCH.checked(given, typed.rest)
     batch = _batch(
@@ -138,7 +138,7 @@ def job_fields(read: Read, shape: Shape, here: Here, notes: list[str]) -> dict[s
     gpu: Any = f"{shape.gpu_type}:{shape.gpus_per_node}" if shape.gpu_type else shape.gpus_per_node
     memory = f"{shape.memory_bytes}B" if shape.memory_bytes else None
     resources = {"cpu": shape.cpus_per_node, "gpu": gpu or None, "memory": memory}
-    limit = values.seconds(read.get("time") or "0")
+    limit = value_forms.seconds(read.get("time") or "0")
     found: dict[str, Any] = {
         "nodes": shape.nodes,
         "resources": {key: value for key, value in resources.items() if value},
@@ -183,7 +183,7 @@ def priority_of(read: Read, notes: list[str]) -> int | None:
         notes.append(f"note: --qos={qos} is none of {', '.join(PRIORITIES)}: it is ignored")
     base = PRIORITIES.get(qos or "", 0)
     if (asked := read.get("priority")) is not None:
-        base = 0 if asked.upper() == "TOP" else values.count(asked, "--priority", least=0)
+        base = 0 if asked.upper() == "TOP" else value_forms.count(asked, "--priority", least=0)
     nice = read.get("nice")
     if nice is not None:
         if not re.fullmatch(r"-?\d{0,9}", nice):
@@ -195,7 +195,7 @@ def priority_of(read: Read, notes: list[str]) -> int | None:
 def _warn(signal: str | None, limit: int | None, notes: list[str]) -> dict[str, Any] | None:
     if signal is None:
         return None
-    number, before = values.warning(signal)
+    number, before = value_forms.warning(signal)
     if limit is None:
         notes.append("note: --signal without --time: there is no end to be told of")
         return None
@@ -231,14 +231,14 @@ def _constraints(read: Read, shape: Shape) -> dict[str, Any]:
 
 def _begin(read: Read, here: Here) -> str | None:
     said = read.get("begin")
-    return values.moment(said, here.now).isoformat() if said else None
+    return value_forms.moment(said, here.now).isoformat() if said else None
 
 
 def _start_by(read: Read, here: Here, limit: int | None) -> str | None:
     said = read.get("deadline")
     if said is None:
         return None
-    end = values.moment(said, here.now, "--deadline")
+    end = value_forms.moment(said, here.now, "--deadline")
     latest = end - timedelta(seconds=limit or 0)
     if latest <= here.now:
         raise Wrong(f"Incorrect deadline specification {said}: it cannot be done by then")
@@ -320,7 +320,7 @@ def _plan(read: Read, shape: Shape, here: Here, name: str, arguments: tuple[str,
         gpus_per_node=shape.gpus_per_node,
         task_gpus=shape.task_gpus,
         memory_bytes_per_node=shape.memory_bytes,
-        time_seconds=values.seconds(read.get("time") or "0"),
+        time_seconds=value_forms.seconds(read.get("time") or "0"),
         array=None if array is None else _array(array),
         partition=(read.get("partition") or "default").partition(",")[0],
     )

@@ -1,0 +1,324 @@
+"""The parts of one agent and how they speak to each other; what its talk with the head is about."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosedOK, WebSocketException
+
+from corral.agent.checks.runner import Checks
+from corral.agent.connection import Dialler
+from corral.agent.converge import Obedience, Ranks
+from corral.agent.disk_room import closed_by, room_at
+from corral.agent.disk_use import keep_bounded
+from corral.agent.fetch_inputs import Prepare
+from corral.agent.head_channel import BEATS, Beats
+from corral.agent.head_silence import overdue
+from corral.agent.host_environment import interface
+from corral.agent.last_desired import Known
+from corral.agent.leftover_folders import keep_swept
+from corral.agent.log_shipping import LOGS, LogShipper, Read
+from corral.agent.outputs.kept_folders import KeptWorks
+from corral.agent.outputs.server import OutputServer
+from corral.agent.own_address import address_towards
+from corral.agent.telemetry.sampler import Senses
+from corral.agent.token_renewal import Renewal
+from corral.agent.user_accounts import Accounts
+from corral.domain.desired_state import Launch, Version, Wanted
+from corral.domain.errors import CorralError
+from corral.domain.ids import BootId, JobId
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.pilot import is_part
+from corral.domain.resources import Inventory
+from corral.domain.telemetry import NodeSample
+from corral.wire.agent_messages import PROTOCOL, AttachNow, FilesNow, Hello, SignalNow
+from corral.wire.node import NodeSettings
+from corral.wire.rank_environment import of_node
+
+ATTACH: Final = "/v1/agents/attach/"
+LEASE_SECONDS: Final = 1.0
+DISK_SECONDS: Final = 1.0
+PROBE_SECONDS: Final = 60.0
+log = logging.getLogger(__name__)
+
+Look = Callable[[frozenset[int]], Awaitable[Inventory]]
+Carried = TypeVar("Carried", AttachNow, FilesNow)
+Carry = Callable[[Carried, ClientConnection], Awaitable[None]]
+Pump = Callable[[AttachNow, ClientConnection], Awaitable[None]]
+Send = Callable[[SignalNow], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Agent:
+    """Implements channel.Node. `clock` counts seconds since the boot, also while asleep.
+
+    `look` asks for the inventory, given the ports that the node's own attempts use; `pump` carries
+    bytes between a terminal and a rank until one of them ends; `send` a signal to what runs.
+    """
+
+    node_dir: Path
+    settings: NodeSettings
+    boot: BootId
+    ranks: Ranks
+    known: Known
+    dialler: Dialler
+    prepare: Prepare
+    read: Read
+    look: Look
+    pump: Pump
+    send: Send
+    clock: Callable[[], float]
+    senses: Senses
+    outputs: OutputServer
+    kept_works: KeptWorks
+    inventory_now: Inventory = field(default_factory=Inventory)
+    beats: Beats = field(init=False)
+    shipper: LogShipper = field(init=False)
+    checks: Checks = field(init=False)
+    obedience: Obedience = field(init=False)
+    renewal: Renewal = field(init=False)
+    _closed: str = ""  # why the node takes no new work
+    _observes: bool = False
+    _failed: set[AttemptKey] = field(default_factory=set)
+    _beside: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.prepare.accounts.changed = self._accounts_changed
+        self.beats = Beats(node=self, clock=self.clock)
+        self.shipper = LogShipper(
+            attempts_dir=self.node_dir / "attempts", read=self.read, drained=self._drained
+        )
+        self.checks = Checks(
+            node_dir=self.node_dir,
+            settings=self.settings,
+            senses=self.senses,
+            inventory=self.inventory,
+            is_idle=self._is_idle,
+        )
+        self.obedience = Obedience(
+            ranks=self.ranks,
+            known=self.known,
+            prepare=self.prepare,
+            changed=self.changed,
+            drained=self.shipper.is_drained,
+            environment=self.environment,
+            boot=self.boot,
+            checks=self.checks,
+        )
+
+        self.renewal = Renewal(
+            node_dir=self.node_dir,
+            token=self.dialler.token,
+            post=self.prepare.post,
+            use=self.use_token,
+            refused=self.dialler.refused,
+        )
+
+    def use_token(self, token: str) -> None:
+        """Show this one to the head from now on."""
+        self.dialler.token = self.prepare.token = token
+
+    def changed(self) -> None:
+        """Something of the attempts is new: tell the head, follow the logs."""
+        self.beats.wake()
+        if not self._observes:  # what comes together is looked at together
+            self._observes = True
+            asyncio.get_running_loop().call_soon(self._observe)
+
+    def _observe(self) -> None:
+        self._observes = False
+        seen = self.obedience.seen()
+        self.shipper.observe(seen)
+        failed = {one.key for one in seen if any(not exit.clean for _, exit in one.exits)}
+        if failed - self._failed:
+            self.senses.look_soon()
+        self._failed = failed
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises: what is a bug or a broken disk, not a lost connection."""
+        self.shipper.start()
+        self.changed()
+        try:
+            await self.look_now()
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(self.dialler.keep(BEATS, self.beats.talk))
+                parts.create_task(self.dialler.keep(LOGS, self.shipper.talk))
+                parts.create_task(self.obedience.run())
+                parts.create_task(self._watch_leases())
+                parts.create_task(self._look_again())
+                parts.create_task(self.senses.keep(self.ranks, self.beats.wake))
+                if not is_part(self.settings.node):  # whose token lasts as long as its attempt
+                    parts.create_task(self.renewal.keep())
+                    parts.create_task(self._watch_disk())
+                if os.geteuid() == 0:  # else all attempts have one account
+                    policy, overrun = self.prepare.accounts.policy, self.ranks.overrun
+                    parts.create_task(keep_bounded(self.node_dir, policy, overrun))
+                parts.create_task(keep_swept(self.node_dir / "attempts", self._ask_forgotten))
+                if not is_part(self.settings.node):  # whose folders go with it
+                    parts.create_task(self.kept_works.keep())
+        finally:
+            await self.obedience.close()
+            await self.checks.close()
+            self.prepare.close()
+            self.shipper.close()
+            self.known.close()
+
+    async def look_now(self) -> None:
+        """Renew the inventory."""
+        launches = self.ranks.launches.values()
+        held = frozenset(one.master_port for one in launches if one.node_rank == 0)
+        accounts = self.prepare.accounts
+        newest, _ = await asyncio.gather(self.look(held), accounts.look())
+        newest = replace(with_accounts(newest, accounts), closed=self._closed)
+        if newest != self.inventory_now:
+            self.inventory_now = newest
+            self.beats.wake()
+
+    async def _ask_forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
+        """Ask the head, which answers with its limits of kept work folders too."""
+        answer = await self.prepare.forgotten(jobs)
+        if answer.work is not None:
+            self.kept_works.limits = answer.work
+        return answer.forgotten
+
+    def _accounts_changed(self) -> None:
+        """A user was refused, or is no longer: the head places by that."""
+        self.inventory_now = with_accounts(self.inventory_now, self.prepare.accounts)
+        self.beats.wake()
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        """What only the node knows of an attempt's ranks."""
+        gpus = [gpu for gpu in self.inventory_now.gpus if gpu.index in launch.seat.gpus]
+        return {
+            **interface(launch.nodes, launch.node_rank, dict(launch.env)),
+            **of_node(
+                launch,
+                shared=self.settings.shared,
+                gpu_type=gpus[0].type if gpus else "",
+                pretend=any(gpu.pretend for gpu in gpus),
+            ),
+        }
+
+    def address(self) -> str:
+        """That of the way to the head, now. Raises: OSError, ValueError."""
+        return address_towards(self.dialler.heads.url())
+
+    def hello(self) -> Hello:
+        """Raises: OSError, ValueError."""
+        return Hello(
+            protocol=PROTOCOL,
+            node=self.settings.node,
+            boot=self.boot,
+            address=self.settings.address or self.address(),
+            inventory=self.inventory_now,
+        )
+
+    def seen(self) -> tuple[Seen, ...]:
+        return self.obedience.seen()
+
+    def _is_idle(self) -> bool:
+        return all(one.phase in (Phase.ENDED, Phase.REFUSED) for one in self.obedience.seen())
+
+    def version(self) -> Version | None:
+        return self.obedience.version
+
+    def inventory(self) -> Inventory:
+        return self.inventory_now
+
+    def sample(self) -> NodeSample | None:
+        return self.senses.sample
+
+    def signals(self) -> tuple[Signal, ...]:
+        return self.senses.signals
+
+    def heard(self, sent_at: float) -> None:
+        self.known.hear(sent_at)
+
+    def recorded(self, signals: int, wall: float, trip_seconds: float) -> None:
+        self.senses.recorded(signals, wall, trip_seconds)
+
+    def named(self, heads: tuple[str, ...]) -> None:
+        self.dialler.heads.named(heads)
+
+    def users(self, names: tuple[str, ...]) -> None:
+        self._keep(self.prepare.accounts.watch(names))
+
+    def wanted(self, wanted: Wanted) -> None:
+        self.obedience.wanted(wanted)
+
+    def attach(self, wish: AttachNow) -> None:
+        self._carry(wish, self.pump)
+
+    def send_files(self, wish: FilesNow) -> None:
+        self._carry(wish, self.outputs.serve)
+
+    def _carry(self, wish: Carried, carry: Carry[Carried]) -> None:
+        self._keep(self._dial_back(wish, carry))
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        """Go on with it beside the talk."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    def signal(self, wish: SignalNow) -> None:
+        self.send(wish)
+
+    async def _dial_back(self, wish: Carried, carry: Carry[Carried]) -> None:
+        try:
+            async with await self.dialler.dial(f"{ATTACH}{wish.session}") as connection:
+                await carry(wish, connection)
+        except ConnectionClosedOK:
+            pass  # the head has all that it needs
+        except (CorralError, OSError, ValueError, WebSocketException) as trouble:
+            log.warning("a connection for %s.%s ended: %s", wish.job, wish.attempt, trouble)
+
+    def _drained(self, key: AttemptKey) -> None:
+        self.obedience.settle_drained()
+
+    async def _watch_leases(self) -> None:
+        """Each second: stop what asked for it when the head is silent, forget what may go."""
+        while True:
+            await asyncio.sleep(LEASE_SECONDS)
+            self.obedience.settle_drained()
+            silent_seconds = self.clock() - self.known.heard_at()
+            present = {one.key for one in self.ranks.seen()}
+            for stop in overdue(self.ranks.launches.values(), silent_seconds):
+                if stop.key in present:
+                    self.ranks.stop(stop)
+
+    async def _watch_disk(self) -> None:
+        """Each second: a node whose disk is full takes no new work. What runs there runs on."""
+        attempts = self.node_dir / "attempts"
+        while True:
+            try:
+                room = await asyncio.to_thread(room_at, attempts)
+            except OSError as trouble:
+                log.warning("the room on the disk is looked at later: %s", trouble)
+            else:
+                self._close(closed_by(room, is_closed=bool(self._closed)))
+            await asyncio.sleep(DISK_SECONDS)
+
+    def _close(self, why: str) -> None:
+        if why != self._closed:
+            self._closed = why
+            self.inventory_now = replace(self.inventory_now, closed=why)
+            self.beats.wake()
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            await self.look_now()
+
+
+def with_accounts(inventory: Inventory, accounts: Accounts) -> Inventory:
+    """The inventory with what is known of the accounts of ranks."""
+    return replace(
+        inventory, shared_account=accounts.shared_account, refused_users=accounts.refused
+    )

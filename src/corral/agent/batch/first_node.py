@@ -1,0 +1,157 @@
+"""The first node of a batch job: the script, its files, and its true end."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from corral.agent.batch import environment
+from corral.agent.batch.allocation import Allocation
+from corral.agent.clocks import wall
+from corral.wire.slurm.batch_plan import SCRIPT, BatchPlan
+from corral.wire.slurm.paths import file_name
+from corral.wire.slurm.shims import COMMANDS
+
+READ_BYTES: Final = 65536
+NO_SUCH_PROGRAM: Final = 127
+STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
+    """Run it to its end, its steps with it. The exit code, 128 and more after a signal."""
+    script = Path.cwd() / SCRIPT
+    script.chmod(0o755)
+    room = Path(tempfile.mkdtemp(prefix="corral-batch-"))
+    try:
+        bin_folder = str(write_commands(Path.cwd(), own["CORRAL_PYTHON"]))
+        env = environment.of_script(plan, own, bin_folder, wall())
+        env[environment.STEPS] = str(room / "steps")
+        allocation = Allocation(plan, {**own, environment.BIN: env[environment.BIN]})
+        allocation.serve(env[environment.STEPS])
+        try:
+            code = _run([str(script), *plan.arguments], plan, env)
+        finally:
+            allocation.over()
+        if code == 0:  # a failure ends the other nodes by itself
+            for number in STOPS:
+                signal.signal(number, signal.SIG_DFL)
+            allocation.wait_for_departures()
+        return code
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def write_commands(folder: Path, python: str) -> Path:
+    """Slurm's commands, for the script and its tasks."""
+    found = folder / "slurm-bin"
+    found.mkdir(exist_ok=True)
+    for name in COMMANDS:
+        file = found / name
+        file.write_text(f'#!/bin/sh\nexec {python} -P -m corral.cli.slurm {name} "$@"\n')
+        file.chmod(0o755)
+    return found
+
+
+def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
+    for number in STOPS:
+        signal.signal(number, lambda _, __: None)  # the script is told by itself, and is waited for
+    known = _known(plan, env)
+    out = _opened(plan, plan.output, known)
+    err = out if plan.error is None else _opened(plan, plan.error, known)
+    try:
+        process = subprocess.Popen(
+            words,
+            env=env,
+            cwd=_folder(plan),
+            stdin=_input(plan, known),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if plan.error is None else subprocess.PIPE,
+        )
+    except OSError as trouble:
+        text = f"slurmstepd: error: execve(): {words[0]}: {trouble.strerror}\n".encode()
+        _tee(err)(text)
+        return NO_SUCH_PROGRAM
+    readers = [
+        _reader(file, _tee(to))
+        for file, to in ((process.stdout, out), (process.stderr, err))
+        if file
+    ]
+    code = process.wait()
+    for one in readers:
+        one.join(2.0)  # what it left behind may hold its output open
+    return code if code >= 0 else 128 - code
+
+
+def _known(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, str]:
+    """What the names of files are filled in with."""
+    number = env["SLURM_JOB_ID"]
+    return {
+        "j": number,
+        "J": number,
+        "A": env.get("SLURM_ARRAY_JOB_ID", number),
+        "a": env.get("SLURM_ARRAY_TASK_ID", "4294967294"),
+        "b": str(int(env.get("SLURM_ARRAY_TASK_ID", "0")) % 10),
+        "x": plan.name,
+        "N": env["SLURMD_NODENAME"],
+        "n": "0",
+        "t": "0",
+        "s": "batch",
+        "u": env.get("SLURM_JOB_USER", "") or env.get("USER", ""),
+    }
+
+
+def _opened(plan: BatchPlan, pattern: str, known: Mapping[str, str]) -> IO[bytes] | None:
+    """None where its folder is not on this node: the head has the log all the same."""
+    path = os.path.join(plan.chdir, file_name(pattern, known))
+    try:
+        return open(path, "ab" if plan.append else "wb", buffering=0)
+    except OSError as trouble:
+        say = f"{path} cannot be written on {known['N']}: {trouble.strerror}; see: corral logs"
+        print(f"sbatch: note: {say} j{known['j']}", file=sys.stderr, flush=True)
+        return None
+
+
+def _input(plan: BatchPlan, known: Mapping[str, str]) -> int:
+    if plan.input is None:
+        return subprocess.DEVNULL
+    return os.open(os.path.join(plan.chdir, file_name(plan.input, known)), os.O_RDONLY)
+
+
+def _folder(plan: BatchPlan) -> str:
+    if os.path.isdir(plan.chdir):
+        return plan.chdir
+    here = os.getcwd()
+    text = f"slurmstepd: error: couldn't chdir to `{plan.chdir}': going to {here} instead"
+    print(text, file=sys.stderr, flush=True)
+    return here
+
+
+def _tee(file: IO[bytes] | None) -> Callable[[bytes], None]:
+    """To the file, and to the log that the head keeps."""
+
+    def write(data: bytes) -> None:
+        for one in (1, *((file.fileno(),) if file is not None else ())):
+            left = memoryview(data)
+            while left:
+                try:
+                    left = left[os.write(one, left) :]
+                except OSError:
+                    break  # the disk is full, or nobody reads: the script goes on
+
+    return write
+
+
+def _reader(file: IO[bytes], write: Callable[[bytes], None]) -> threading.Thread:
+    def read() -> None:
+        while data := os.read(file.fileno(), READ_BYTES):
+            write(data)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,144 @@
+"""The check-up that is wanted of the node, as the agent keeps it: one process, ended for work."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent.checks.messages import Ask, Found
+from corral.agent.clocks import wall
+from corral.agent.telemetry.sampler import Senses
+from corral.domain.active_checks import CheckUp
+from corral.domain.node_signal import FAILED, NOT_RUN, OVER, PASSED, Signal, SignalKind
+from corral.domain.resources import Inventory
+from corral.wire.node import NodeSettings
+
+END_SECONDS: Final = 2.0  # that a killed one is waited for; one that hangs in a driver is left
+LONGEST_SECONDS: Final = 600.0
+MOST_DONE: Final = 64
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Checks:
+    """`is_idle` says whether nothing of an attempt is on the node."""
+
+    node_dir: Path
+    settings: NodeSettings
+    senses: Senses
+    inventory: Callable[[], Inventory]
+    is_idle: Callable[[], bool]
+    command: tuple[str, ...] = (sys.executable, "-m", "corral.agent.checks.process")
+    _task: asyncio.Task[None] | None = None
+    _doing: str = ""
+    _done: list[str] = field(default_factory=list)
+    _process: asyncio.subprocess.Process | None = None
+
+    def want(self, checkup: CheckUp | None) -> None:
+        """Do this one, once, or none: what is done meanwhile ends."""
+        wanted = checkup.id if checkup is not None else ""
+        if self._doing and self._doing != wanted:
+            self.end()
+        if checkup is None or wanted == self._doing or wanted in self._done or not self.is_idle():
+            return
+        if self._task is None or self._task.done():
+            self._doing = wanted
+            self._task = asyncio.create_task(self._do(checkup))
+
+    def end(self) -> None:
+        """Kill it now, with all that it has started."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    async def clear(self) -> None:
+        """Something is to run: nothing is checked when this returns."""
+        if self._task is None or self._task.done():
+            return
+        self._doing, task = "", self._task
+        self.end()
+        if not (await asyncio.wait({task}, timeout=END_SECONDS))[0]:
+            log.warning("a check does not end; what is to run here begins beside it")
+
+    async def close(self) -> None:
+        await self.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _do(self, checkup: CheckUp) -> None:
+        whole = False
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                whole = await self._run(checkup)
+        except (OSError, ValueError, TimeoutError) as trouble:
+            log.warning("the check-up %s has failed: %s", checkup.id, trouble or "it hangs")
+        finally:
+            self.end()
+            ended = self._doing != checkup.id
+            self._doing, self._process = "", None
+        self._done = [*self._done, checkup.id][-MOST_DONE:]
+        code, text = (None, "all checks are done") if whole else (NOT_RUN, "its checks have failed")
+        if ended:
+            code, text = NOT_RUN, "its checks ended for what is to run there"
+        self._tell([self._signal(checkup, OVER, text, code)])
+
+    async def _run(self, checkup: CheckUp) -> bool:
+        """Whether it came to its end by itself."""
+        self._process = await asyncio.create_subprocess_exec(
+            *self.command,
+            str(self.node_dir),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if self._doing != checkup.id:  # work came while it was started
+            self.end()
+        ask = Ask(
+            checkup=checkup,
+            node=self.settings.node,
+            gpus=self.inventory().gpus,
+            shared=self.settings.shared,
+            offset_seconds=self.senses.offset_seconds,
+        )
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(msgspec.json.encode(ask) + b"\n")
+            self._process.stdin.close()
+        while line := await self._process.stdout.readline():
+            self._tell([self._result(checkup, msgspec.json.decode(line, type=Found))])
+        return await self._process.wait() == 0
+
+    def _result(self, checkup: CheckUp, found: Found) -> Signal:
+        device = f"{found.kind}:{found.device}" if found.device else str(found.kind)
+        code = None if found.failed is None else FAILED if found.failed else PASSED
+        return self._signal(
+            checkup,
+            device,
+            found.text,
+            code if found.ran else NOT_RUN,
+            gpu=found.gpu,
+            value=found.value,
+            unit=found.unit,
+        )
+
+    def _signal(
+        self, checkup: CheckUp, device: str, text: str, code: int | None, **more: object
+    ) -> Signal:
+        return Signal(
+            number=0, at=wall(), kind=SignalKind.CHECK, device=device, text=text, code=code,
+            checkup=checkup.id, **more,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _tell(self, signals: Iterable[Signal]) -> None:
+        self.senses.tell(tuple(signals))

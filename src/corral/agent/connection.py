@@ -1,0 +1,134 @@
+"""Dialling the head, again and again: it may be away for a while and come back elsewhere."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+from corral.agent.head_addresses import Heads
+from corral.domain.errors import CorralError, Unauthorised
+from corral.wire.agent_messages import FRAME_BYTES
+from corral.wire.head_proof import Challenge, needs_proof
+from corral.wire.proven_socket import proven_socket
+
+FIRST_DELAY_SECONDS: Final = 0.05
+LONGEST_DELAY_SECONDS: Final = 1.0
+_SETTLED_SECONDS: Final = 1.0  # a connection that lasted as long was a good one
+log = logging.getLogger(__name__)
+
+
+async def first_of(*ways: Coroutine[None, None, None]) -> None:
+    """Run all until one of them ends, and raise what it raised; the others are cancelled."""
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def delay_seconds(failures: int, chance: Random) -> float:
+    """How long to wait after so many failures in a row: at once first, then jittered up to 1 s."""
+    if failures <= 1:
+        return 0.0
+    whole = min(FIRST_DELAY_SECONDS * 2.0 ** min(failures - 2, 16), LONGEST_DELAY_SECONDS)
+    return whole * chance.uniform(0.5, 1.0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Dialler:
+    """Opens WebSockets to wherever the head is, with the node's token."""
+
+    heads: Heads
+    token: str
+    trusted: ssl.SSLContext | None = None
+    chance: Random = field(default_factory=Random)
+    refused: asyncio.Event = field(default_factory=asyncio.Event)  # the head refuses the token
+    _said: str = ""
+
+    async def dial(self, path: str) -> ClientConnection:
+        """One connection. Raises: OSError, ValueError, WebSocketException, TimeoutError."""
+        return await self._open(self.heads.url().replace("http", "ws", 1) + path)
+
+    async def _open(self, url: str) -> ClientConnection:
+        return await connect(
+            url,
+            sock=await self._proven(url.replace("ws", "http", 1)),
+            ssl=self.trusted if url.startswith("wss") else None,
+            additional_headers={"Authorization": f"Bearer {self.token}"},
+            compression=None,
+            max_size=FRAME_BYTES,
+            open_timeout=5.0,
+            close_timeout=0.1,
+            ping_interval=None,  # each talk has beats of its own and knows when they fail
+            proxy=None,
+            user_agent_header=None,
+        )
+
+    async def _proven(self, url: str) -> socket.socket | None:
+        """A connection to a head that has proven itself; None where TLS does that.
+
+        Raises: ConnectionError for another process, or a head without the token; OSError.
+        """
+        token = self.token
+        try:
+            if not needs_proof(url):
+                return None
+            return await proven_socket(url, lambda address: Challenge.by_token(url, token, address))
+        except CorralError as refused:
+            if isinstance(refused, Unauthorised):
+                self.refused.set()
+            raise ConnectionError(refused.message) from refused
+
+    async def keep(
+        self, path: str, talk: Callable[[ClientConnection], Coroutine[None, None, None]]
+    ) -> None:
+        """Dial, talk until that is lost or goes on elsewhere, and dial again, for ever."""
+        clock = asyncio.get_running_loop().time
+        failures = 0
+        while True:
+            began, url = clock(), ""
+            try:
+                url = self.heads.url()
+                async with await self.dial(path) as connection:
+                    began = clock()
+                    self._say(path, "")
+                    self.heads.worked()
+                    await first_of(talk(connection), self.heads.elsewhere())
+            except (OSError, ValueError, WebSocketException) as trouble:
+                if isinstance(trouble, InvalidStatus) and trouble.response.status_code == 401:
+                    self.refused.set()
+                self._say(path, _words(trouble))
+                self.heads.failed(url, trouble)
+            except Exception as fault:  # of ours, in one talk: the node needs the next one
+                self._say(path, _words(fault), fault)
+            failures = 0 if clock() - began >= _SETTLED_SECONDS else failures + 1
+            await asyncio.sleep(delay_seconds(max(failures, 1), self.chance))
+
+    def _say(self, path: str, trouble: str, fault: Exception | None = None) -> None:
+        """Each new trouble once; a head that is away for an hour makes one line. A fault of ours is
+        written down with its way through the code."""
+        if trouble != self._said:
+            self._said = trouble
+            if trouble:
+                log.warning("no talk with the head at %s: %s", path, trouble, exc_info=fault)
+            else:
+                log.info("talking with the head at %s", path)
+
+
+def _words(trouble: Exception) -> str:
+    if isinstance(trouble, InvalidStatus):
+        status = trouble.response.status_code
+        known = {401: "it does not know this node's token", 403: "this node's token may not"}
+        return f"HTTP {status}: {known.get(status, 'refused')}"
+    return f"{type(trouble).__name__}: {trouble}"

@@ -1,0 +1,204 @@
+"""Making the wanted attempts run and no other. Nothing is done for an attempt that is not named."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from corral.agent.fetch_inputs import NotStarted, Prepare
+from corral.agent.image.root import ImageRoot
+from corral.agent.job_account import Account
+from corral.agent.last_desired import Known
+from corral.domain.active_checks import CheckUp
+from corral.domain.desired_state import Launch, Notice, Stop, Version, Wanted
+from corral.domain.ids import BootId
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+
+LOG_SECONDS: Final = 30.0  # a settled attempt waits no longer for its logs to be shipped
+log = logging.getLogger(__name__)
+
+
+class Ranks(Protocol):
+    """The supervisor, as far as wanted state goes. Every method may be repeated."""
+
+    @property
+    def launches(self) -> Mapping[AttemptKey, Launch]: ...
+
+    async def launch(
+        self,
+        launch: Launch,
+        work: Path,
+        env: Mapping[str, str],
+        image: ImageRoot | None = None,
+        account: Account | None = None,
+    ) -> None: ...
+
+    def stop(self, stop: Stop) -> None: ...
+
+    def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None: ...
+
+    def warn(self, notice: Notice) -> None: ...
+
+    def settle(self, key: AttemptKey) -> None: ...
+
+    def refuse(self, key: AttemptKey, why: str, infra: bool, of: str = "") -> None: ...
+
+    def overrun(self, key: AttemptKey, why: str) -> None: ...
+
+    def seen(self) -> tuple[Seen, ...]: ...
+
+
+class Checker(Protocol):
+    """What checks the node while nothing runs there."""
+
+    def want(self, checkup: CheckUp | None) -> None: ...
+
+    async def clear(self) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Obedience:
+    """Takes the head's newest word; words that came meanwhile are left out, they are all whole.
+
+    `drained` says whether an ended attempt's logs are at the head: only then is it forgotten.
+    """
+
+    ranks: Ranks
+    known: Known
+    prepare: Prepare
+    changed: Callable[[], None]
+    drained: Callable[[AttemptKey], bool]
+    environment: Callable[[Launch], Mapping[str, str]]
+    boot: BootId
+    checks: Checker
+    version: Version | None = None  # of the newest word obeyed in this life of the agent
+    _newest: Wanted | None = None
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _preparing: dict[AttemptKey, asyncio.Task[None]] = field(default_factory=dict)
+    _launching: set[AttemptKey] = field(default_factory=set)
+    _late_stops: dict[AttemptKey, Stop] = field(default_factory=dict)
+    _settling: dict[AttemptKey, float] = field(default_factory=dict)  # since when
+
+    def wanted(self, wanted: Wanted) -> None:
+        """Take the word, to be obeyed at once by `run`."""
+        self._newest = wanted
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Obey, for ever. Raises: OSError when the node's disk cannot keep the newest version."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            wanted = self._newest
+            if wanted is None:
+                continue
+            if why := self.known.why_not(wanted) or self._other_boot(wanted):
+                log.error("a word of the head is refused: %s", why)
+                continue
+            self.known.keep(wanted)
+            self.obey(wanted)
+            self.version = wanted.version
+            self.changed()
+
+    def _other_boot(self, wanted: Wanted) -> str:
+        """A word from before this boot names what the head counts as gone: it comes too late."""
+        if wanted.boot in ("", self.boot):
+            return ""
+        return f"it was said to boot {wanted.boot} of this node, which is {self.boot} now"
+
+    def obey(self, wanted: Wanted) -> None:
+        present = {one.key for one in self.seen()}
+        stops = {stop.key for stop in wanted.stop}
+        for launch in wanted.run:
+            if launch.key not in present and launch.key not in stops:
+                self._begin(launch)
+        for stop in wanted.stop:
+            if stop.key in self._preparing:
+                self._stop_early(stop)
+            elif stop.key in present:
+                self.ranks.stop(stop)
+            else:  # the head waits for a word before it gives the GPUs to another
+                self.ranks.refuse(stop.key, "nothing of it is on this node", True)
+        for key, steps in wanted.committed:
+            if key in present:
+                self.ranks.committed(key, steps)
+        for notice in wanted.notices:
+            if notice.key in present:
+                self.ranks.warn(notice)
+        for key in wanted.settled:
+            if key in present:
+                self._settling.setdefault(key, asyncio.get_running_loop().time())
+        self.settle_drained()
+        self.checks.want(wanted.checkup)
+
+    def seen(self) -> tuple[Seen, ...]:
+        """Also what is still being prepared."""
+        there = self.ranks.seen()
+        keys = {one.key for one in there}
+        early = [Seen(key=key, phase=Phase.STARTING) for key in self._preparing if key not in keys]
+        return (*there, *early)
+
+    def settle_drained(self) -> None:
+        """Forget what the head has recorded, as soon as it keeps the logs too."""
+        now = asyncio.get_running_loop().time()
+        for key, since in list(self._settling.items()):
+            late = now - since > LOG_SECONDS
+            if late:
+                log.warning("the last of the logs of %s.%s did not reach the head", *key)
+            if late or self.drained(key):
+                del self._settling[key]
+                self.ranks.settle(key)
+                self.changed()
+
+    async def close(self) -> None:
+        """Let go of what is being prepared: the next agent of the node begins it again."""
+        for key, task in self._preparing.items():
+            if key not in self._launching:
+                task.cancel()
+        await asyncio.gather(*self._preparing.values(), return_exceptions=True)
+
+    def _begin(self, launch: Launch) -> None:
+        task = asyncio.create_task(self._start(launch))
+        self._preparing[launch.key] = task
+        task.add_done_callback(lambda _: self._started(launch.key))
+
+    async def _start(self, launch: Launch) -> None:
+        key = launch.key
+        try:
+            account = await self.prepare.account(launch)
+            work, secrets, image, _ = await asyncio.gather(
+                self.prepare.work(launch),
+                self.prepare.secrets(launch),
+                self.prepare.image(launch, account),
+                self.checks.clear(),
+            )
+            self._launching.add(key)
+            env = {**secrets, **self.environment(launch)}
+            await self.ranks.launch(launch, work, env, image, account)
+        except asyncio.CancelledError:
+            if key not in self._late_stops:
+                raise
+            self.ranks.refuse(key, "stopped before it was started", False)
+        except NotStarted as trouble:
+            self.ranks.refuse(key, trouble.message, trouble.infra, trouble.of)
+        except OSError as trouble:
+            self.ranks.refuse(key, f"it cannot be started here: {trouble}", True)
+        except Exception as bug:
+            log.exception("a bug in starting %s.%s", *key)
+            self.ranks.refuse(key, f"a bug of Corral's: {bug!r}", True)
+
+    def _started(self, key: AttemptKey) -> None:
+        self._preparing.pop(key, None)
+        self._launching.discard(key)
+        stop = self._late_stops.pop(key, None)
+        if stop is not None and key in {one.key for one in self.ranks.seen()}:
+            self.ranks.stop(stop)
+        self.changed()
+
+    def _stop_early(self, stop: Stop) -> None:
+        """Stop what is on its way: at once while it is prepared, else when its ranks are there."""
+        self._late_stops[stop.key] = stop
+        if stop.key not in self._launching:
+            self._preparing[stop.key].cancel()

@@ -1,0 +1,1 @@
+"""What a node offers, found out by a helper process."""

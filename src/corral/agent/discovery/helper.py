@@ -1,0 +1,343 @@
+"""A short-lived helper of the agent: looks at what may hang (GPU driver, network file systems).
+
+`python -m corral.agent.discovery.helper NODE_DIR SECONDS [PID]` prints one line of JSON and is
+gone. PID is a process inside the node's private root, whose view of the shared paths counts. What
+has not answered within SECONDS is named in `silent`; the agent kills a helper that does not even
+say that."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from corral.agent.mig import MigPart
+from corral.agent.nvml_gpus import driver_indices, text_of
+from corral.agent.settings import load_settings
+from corral.domain.gpu_types import short_type
+from corral.domain.resources import Gpu
+from corral.wire.node import NodeSettings
+
+KFD: Final = Path("/sys/class/kfd/kfd/topology/nodes")
+PCI: Final = Path("/sys/bus/pci/devices")
+_MAKERS: Final = {"0x10de": "NVIDIA", "0x1002": "AMD"}
+_GPU_CLASSES: Final = ("0x03", "0x12")
+MARK: Final = ".corral-shared"
+_GIB: Final = 1024**3
+# Memory in GiB as the makers' data sheets name it; a type that is not here pretends to 16.
+_PRETEND_GIB: Final = {
+    "b200": 180, "h200": 141, "h100": 80, "gh200": 96, "a100": 80, "l40s": 48, "l40": 48, "l4": 24,
+    "a40": 48, "a10": 24, "a10g": 24, "a6000": 48, "v100": 32, "t4": 16, "rtx4090": 24,
+    "rtx5090": 32, "mi300x": 192,
+}  # fmt: skip
+_SOCKETS, _OF_TWO_SOCKETS = 2, 8  # a pretend machine of eight GPUs and more has two, as servers do
+
+
+class Survey(msgspec.Struct, kw_only=True):
+    """What was found. `shared` maps a declared path to its mark; `troubles` are for the log.
+    `parts`: MIG devices by their names."""
+
+    gpus: tuple[Gpu, ...] = ()
+    parts: dict[str, MigPart] = {}
+    shared: list[tuple[str, str]] = []
+    troubles: list[str] = []
+    silent: tuple[str, ...] = ()
+
+
+def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
+    """As many as the settings say, of their type; eight and more are on two sockets."""
+    memory_bytes = _PRETEND_GIB.get(settings.gpu_type, 16) * _GIB
+    count = settings.pretend_gpus or 0
+    return tuple(
+        Gpu(
+            index=index,
+            uuid=f"pretend-{settings.node}-{index}",
+            type=settings.gpu_type,
+            memory_bytes=memory_bytes,
+            pretend=True,
+            slices=tuple(
+                f"MIG-pretend-{settings.node}-{index}-{part}" for part in range(settings.gpu_slices)
+            ),
+            numa=_SOCKETS * index // count if count >= _OF_TWO_SOCKETS else 0,
+            taken=index >= count - settings.pretend_taken,
+        )
+        for index in range(count)
+    )
+
+
+def amd_gpus(settings: NodeSettings, topology: Path = KFD) -> tuple[Gpu, ...]:
+    """AMD's that whoever lends the node has detected there, of the type that it tells; their memory
+    as the kernel's driver says it, 0 where it does not, in the order of ROCm's indices."""
+    memory = kfd_memory_bytes(topology)
+    return tuple(
+        Gpu(
+            index=index,
+            uuid=f"amd-{settings.node}-{index}",
+            type=settings.gpu_type,
+            memory_bytes=memory[index] if index < len(memory) else 0,
+        )
+        for index in range(settings.amd_gpus)
+    )
+
+
+def kfd_memory_bytes(topology: Path) -> list[int]:
+    """The memory of each GPU that the kernel's AMD driver knows; none where it is not there.
+
+    Source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c; CPUs have no SIMD units.
+    """
+    return [
+        sum(_kfd_number(bank, "size_in_bytes") for bank in node.glob("mem_banks/*/properties"))
+        for node in _kfd_gpus(topology)
+    ]
+
+
+def render_minors(topology: Path = KFD) -> list[int]:
+    """The minor of /dev/dri/renderD* of each of AMD's GPUs, in the order of ROCm's indices."""
+    return [_kfd_number(node / "properties", "drm_render_minor") for node in _kfd_gpus(topology)]
+
+
+def _kfd_gpus(topology: Path) -> list[Path]:
+    nodes = (node for node in topology.glob("*") if node.name.isdecimal())
+    in_order = sorted(nodes, key=lambda node: int(node.name))
+    return [node for node in in_order if _kfd_number(node / "properties", "simd_count")]
+
+
+def _kfd_number(file: Path, name: str) -> int:
+    with suppress(OSError, ValueError):
+        lines = (line.split() for line in file.read_text().splitlines())
+        return next((int(words[1]) for words in lines if words[:1] == [name]), 0)
+    return 0
+
+
+def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
+    """The machine's NVIDIA GPUs in the driver's order, those with a `chosen` index.
+
+    Raises: RuntimeError when there is a driver and it fails; without a driver there are none.
+    """
+    import pynvml  # type: ignore[import-untyped]
+
+    wanted = driver_indices(chosen)
+    try:
+        return tuple(_nvidia(place, index) for place, index in enumerate(wanted))
+    except pynvml.NVMLError as trouble:
+        raise RuntimeError(f"NVML fails: {trouble}") from trouble
+
+
+def _nvidia(place: int, index: int) -> Gpu:
+    import pynvml
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    return Gpu(
+        index=place,
+        uuid=text_of(pynvml.nvmlDeviceGetUUID(handle)),
+        type=short_type(text_of(pynvml.nvmlDeviceGetName(handle))),
+        memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        slices=_slices(handle),
+        numa=numa_of(_bus_of(handle)),
+    )
+
+
+def _bus_of(handle: Any) -> str:
+    """Where the GPU is on the PCI bus; "" where the driver does not say."""
+    import pynvml
+
+    try:
+        return text_of(pynvml.nvmlDeviceGetPciInfo(handle).busId)
+    except pynvml.NVMLError:
+        return ""
+
+
+def numa_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int:
+    """The NUMA node of a PCI device; 0 where the machine has one only, or does not say.
+
+    NVML writes the domain of a bus id with eight digits, Linux with at least four.
+    """
+    try:
+        domain, _, rest = bus_id.lower().partition(":")
+        return max(0, int((devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text()))
+    except (OSError, ValueError):
+        return 0
+
+
+def _slices(handle: Any) -> tuple[str, ...]:
+    """The names of the MIG devices that the GPU is cut into now; none where it is not, or where
+    the driver is too old to say so."""
+    import pynvml
+
+    try:
+        if not pynvml.nvmlDeviceGetMigMode(handle)[0]:
+            return ()
+        most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except pynvml.NVMLError:
+        return ()
+    found = []
+    for index in range(most):
+        with suppress(pynvml.NVMLError):  # there is none of this number
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            found.append(text_of(pynvml.nvmlDeviceGetUUID(part)))
+    return tuple(found)
+
+
+def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
+    """Where the MIG devices of the machine's NVIDIA GPUs are, as far as the driver says so.
+
+    Raises: RuntimeError when there is a driver and it fails.
+    """
+    import pynvml
+
+    found: dict[str, MigPart] = {}
+    for index in driver_indices(chosen):
+        with suppress(pynvml.NVMLError):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            if _slices(handle):
+                found |= _parts(handle, int(pynvml.nvmlDeviceGetMinorNumber(handle)))
+    return found
+
+
+def _parts(handle: Any, minor: int) -> dict[str, MigPart]:
+    import pynvml
+
+    found = {}
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with suppress(pynvml.NVMLError):
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            found[text_of(pynvml.nvmlDeviceGetUUID(part))] = MigPart(
+                gpu=minor,
+                gpu_instance=int(pynvml.nvmlDeviceGetGpuInstanceId(part)),
+                compute_instance=int(pynvml.nvmlDeviceGetComputeInstanceId(part)),
+            )
+    return found
+
+
+def mark_of(path: str, inside: int | None) -> str:
+    """The mark that the node reads in a shared path; the first node there leaves one.
+
+    Raises: OSError when the path is not there, or not the machine's own inside the private root.
+    """
+    here = Path(path)
+    if inside is not None:
+        here = Path(f"/proc/{inside}/root{os.path.realpath(path)}")
+        ours, theirs = os.stat(path), os.stat(here)
+        if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+            raise OSError(f"{path} is not the same folder inside the node")
+    file = here / MARK
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        return _written_mark(file)
+    except OSError:
+        if not file.exists():
+            raise
+        return _written_mark(file)
+    with os.fdopen(descriptor, "w") as opened:
+        mark = os.urandom(16).hex()
+        opened.write(f"{mark}\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+    return mark
+
+
+def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
+    """Return the mark of a path that all nodes of one machine see as the machine has it.
+
+    It is made of the mark of the cluster's own folder: nothing is written to the path.
+    Raises: OSError when the path is not there, or the node sees another folder in its place.
+    """
+    here = os.stat(path)
+    if inside is not None and not os.path.samestat(here, os.stat(f"/proc/{inside}/root{path}")):
+        raise OSError(f"{path} is not the same folder inside the node")
+    return sha256(f"{cluster_mark} {path}".encode()).hexdigest()[:32]
+
+
+def _written_mark(file: Path) -> str:
+    """The mark in the file, once whoever made the file has written it."""
+    waiting = threading.Event()
+    for _ in range(50):
+        text = file.read_text()
+        if text.endswith("\n"):
+            return text.strip()
+        waiting.wait(0.02)
+    raise OSError(f"{file} holds no mark: remove it and it is written anew")
+
+
+def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:
+    """Ask everything at once; what hangs holds up nothing else."""
+    found = Survey()
+    steps: dict[str, Callable[[], None]] = {"GPUs": lambda: _ask_gpus(settings, found)}
+    for path in settings.shared:
+        steps[path] = lambda path=path: _ask_shared(path, inside, found)  # type: ignore[misc]
+    if settings.isolation == "hide" and settings.shared:
+        for path in settings.common:
+            steps.setdefault(path, partial(_ask_common, path, settings.shared[0], inside, found))
+    threads = {
+        name: threading.Thread(target=_guarded, args=(step, found), daemon=True)
+        for name, step in steps.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    deadline = time.monotonic() + seconds
+    for thread in threads.values():
+        thread.join(max(0.0, deadline - time.monotonic()))
+    found.silent = tuple(name for name, thread in threads.items() if thread.is_alive())
+    found.shared.sort()
+    return found
+
+
+def _guarded(step: Callable[[], None], found: Survey) -> None:
+    try:
+        step()
+    except (OSError, RuntimeError) as trouble:
+        found.troubles.append(str(trouble))
+
+
+def _ask_gpus(settings: NodeSettings, found: Survey) -> None:
+    if settings.pretend_gpus is not None:
+        found.gpus = pretend_gpus(settings)
+    elif settings.amd_gpus:
+        found.gpus = amd_gpus(settings)
+    else:
+        found.gpus = real_gpus(settings.real_gpus)
+        found.parts = mig_parts(settings.real_gpus)
+
+
+def _ask_shared(path: str, inside: int | None, found: Survey) -> None:
+    found.shared.append((path, mark_of(path, inside)))
+
+
+def _ask_common(path: str, cluster: str, inside: int | None, found: Survey) -> None:
+    found.shared.append((path, common_mark(path, mark_of(cluster, inside), inside)))
+
+
+def main() -> None:
+    folder, seconds, *inside = sys.argv[1:]
+    settings = load_settings(Path(folder))
+    found = survey(settings, float(seconds), int(inside[0]) if inside else None)
+    os.write(1, msgspec.json.encode(found) + b"\n")
+    os._exit(0)  # a thread that hangs in the driver would keep an ordinary exit waiting
+
+
+if __name__ == "__main__":
+    main()
+
+
+def unread_gpus(devices: Path = PCI) -> tuple[str, ...]:
+    """Return the makers of the GPUs on the machine's PCI bus, by name and each once, whether their
+    drivers answer or not.
+
+    Source: the PCI ID repository; classes 03 (display) and 12 (processing accelerator).
+    """
+    found = set()
+    for device in devices.glob("*"):
+        with suppress(OSError):
+            kind = (device / "class").read_text().strip()
+            maker = _MAKERS.get((device / "vendor").read_text().strip())
+            if maker and kind.startswith(_GPU_CLASSES):
+                found.add(maker)
+    return tuple(sorted(found))

@@ -1,0 +1,194 @@
+"""The end of the logs of ranks that failed, and their last error where much was printed after it.
+
+The head reads what the attempt failed of there. Heartbeats stay small and reading is bounded: lines
+that differ from others in their numbers only are left out, and the last error is searched backwards
+in the last megabytes of a log.
+"""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from corral.agent.log_filter import (
+    ALIKE_LINES,
+    TRACEBACK,
+    cut,
+    split,
+    without_repeats,
+    without_sources,
+)
+from corral.domain.attempt import Exit
+from corral.domain.bounds import printed
+from corral.domain.diagnosis import GAP
+
+TAIL_BYTES: Final = 4096
+ERROR_BYTES: Final = 1536  # of these at most for the last error, where it is far from the end
+LONG_BYTES: Final = 4096  # rows of which are too long for READ_BYTES to hold enough of a log
+LONG_READ_BYTES: Final = 2 * 1024 * 1024  # where there are such
+READ_BYTES: Final = 65536  # of the end: what is left of it without frames and repeated lines
+SEARCH_BYTES: Final = 4 * 1024 * 1024  # of the log of one rank
+SEARCH_NODE_BYTES: Final = 16 * 1024 * 1024  # of all ranks of a node together
+CHUNK_BYTES: Final = 512 * 1024
+MOST_RANKS: Final = 16  # of a node: beats stay small when a thousand ranks fail at once
+_HEAD_LINES: Final = 2  # of an error that is cut: its first lines, and its end
+_ERROR_LOOKED_AT: Final = 16384
+_LINK: Final = re.compile(  # between errors that were raised of each other
+    rb"^(?:The above exception was the direct cause|During handling of the above exception)"
+    rb"[^\n:]{0,60}:?$",
+    re.MULTILINE,
+)
+_LINK_BYTES: Final = 200  # from it to the error that follows
+_ERRORS: Final = (  # how errors begin that end a program
+    TRACEBACK,
+    b" panicked at ",
+    b"\npanic: ",
+    b"\nfatal error: ",
+    b"terminate called after throwing",
+    b'Exception in thread "',
+    b"Fatal Python error: ",
+    b"\nERROR: LoadError: ",
+)
+
+State = tuple[int, int]  # size of a file, and when it was written
+
+
+def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:
+    """Of those that failed first, in the order of their ranks."""
+    failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)[:MOST_RANKS]
+    search = min(SEARCH_BYTES, SEARCH_NODE_BYTES // max(1, len(failed)))
+    found = [(rank, tail_of(logs / f"rank-{rank}.log", search)) for _, rank in failed]
+    return tuple(sorted((rank, tail) for rank, tail in found if tail))
+
+
+def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
+    """Return the end of the file, and of the one before it where it was just rotated; "" for none.
+
+    Frames of C++ are left out: a watchdog of NCCL prints 9 KB of them below its error. Where the
+    last error is not in what is left, it comes first, and GAP stands behind it.
+    """
+    state, before = _state_of(file), _state_of(_before(file))
+    return _tail_of(file, state, before, search_bytes) if state is not None else ""
+
+
+@lru_cache(maxsize=64)  # a state is made again at each change of another rank
+def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) -> str:
+    size, _ = state
+    end = _end_of(file, size, before, READ_BYTES)
+    if any(len(row) > LONG_BYTES for row in end.split(b"\n")):
+        end = _end_of(file, size, before, LONG_READ_BYTES)
+        end = b"\n".join(cut(row) for row in split(end))[-READ_BYTES:]
+    whole = _substance(end)
+    tail, begin = whole, _begin_of_error(whole)
+    error = b""
+    if begin is None:
+        error = _error_in(end) or _error_far(file, size - READ_BYTES, search_bytes)
+    elif begin < len(whole) - TAIL_BYTES:
+        error, tail = _error_in(whole), _after_error(whole)
+    if error:
+        tail = error + GAP.encode() + tail[-(TAIL_BYTES - len(error) - len(GAP)) :]
+    return printed(tail[-TAIL_BYTES:].decode("utf-8", "replace"))
+
+
+def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
+    """Return at most so many bytes of the end of a file, and of the one before it."""
+    end = _read(file, size, most)
+    if len(end) < most and before is not None:
+        end = _read(_before(file), before[0], most - len(end)) + end
+    return end
+
+
+def _after_error(text: bytes) -> bytes:
+    """Return what was printed after the last error."""
+    rows = text[max(text.rfind(words) for words in _ERRORS) + 1 :].split(b"\n")
+    return b"\n".join(rows[_rows_of_error(rows) :])
+
+
+def _before(file: Path) -> Path:
+    return file.with_name(f"{file.name}.1")
+
+
+def _state_of(file: Path) -> State | None:
+    with suppress(OSError):
+        stat = file.stat()
+        return stat.st_size, stat.st_mtime_ns
+    return None
+
+
+def _read(file: Path, end: int, size: int) -> bytes:
+    """Return at most `size` bytes before `end`."""
+    with suppress(OSError), file.open("rb") as opened:
+        opened.seek(max(0, end - size))
+        return opened.read(min(size, end))
+    return b""
+
+
+def _substance(text: bytes) -> bytes:
+    """Return the text without what says nothing of a failure."""
+    rows = [cut(row) for row in split(text)]
+    return b"\n".join(without_repeats(without_sources(rows)))
+
+
+def _begin_of_error(text: bytes) -> int | None:
+    """Return where the last error begins; of errors that were raised of each other the first."""
+    at = max(text.rfind(words) for words in _ERRORS)
+    if at < 0:
+        return None
+    while (link := _LINK.search(text, max(0, at - _LINK_BYTES), at)) is not None:
+        before = text.rfind(TRACEBACK, 0, link.start())
+        if before < 0:
+            break
+        at = before
+    return at
+
+
+def _error_in(text: bytes) -> bytes:
+    """Return the last error: its first lines, and the end of it; of a chain its first error and its
+    last; b"" for none."""
+    at = _begin_of_error(text)
+    if at is None:
+        return b""
+    begin = text.rfind(b"\n", 0, at + 1) + 1
+    whole = b"\n".join(without_sources([cut(row) for row in split(text[begin:])]))
+    links = _LINK.split(whole[:_ERROR_LOOKED_AT])
+    if len(links) == 1:
+        return _short(links[0], ERROR_BYTES)
+    words: bytes = _LINK.findall(whole)[0]
+    first, last = _short(links[0], ERROR_BYTES // 2), _short(links[-1].lstrip(), ERROR_BYTES // 2)
+    return first + b"\n" + words + b":\n\n" + last
+
+
+def _short(error: bytes, most: int) -> bytes:
+    """Return the first lines of one error and the end of it."""
+    rows = error.lstrip(b"\n").split(b"\n")
+    rows = rows[: _rows_of_error(rows)]
+    head = b"\n".join(rows[:_HEAD_LINES])[: most // 3]
+    rest = b"\n".join(rows[_HEAD_LINES:])
+    return head + b"\n" + rest[-(most - len(head) - 2) :] + b"\n"
+
+
+def _rows_of_error(rows: list[bytes]) -> int:
+    """Return how many rows belong to an error: until its message is followed by an empty line or by
+    a few that are not indented."""
+    below = 0
+    for number, row in enumerate(rows[1:], start=1):
+        if not row.strip() and below:
+            return number
+        below += bool(row.strip()) and not row[:1].isspace()
+        if below > ALIKE_LINES:
+            return number
+    return len(rows)
+
+
+def _error_far(file: Path, end: int, most: int) -> bytes:
+    """Search the last error backwards, before `end`."""
+    stop = max(0, end - most)
+    while end > stop:
+        size = min(CHUNK_BYTES, end - stop)
+        whole = size + _ERROR_LOOKED_AT  # an error may go on in what was searched before
+        if error := _error_in(_read(file, end + _ERROR_LOOKED_AT, whole)):
+            return error
+        end -= size
+    return b""

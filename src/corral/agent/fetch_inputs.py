@@ -1,0 +1,380 @@
+"""What is fetched from the head: an attempt's workdir as submitted, its secrets; what may go."""
+
+import asyncio
+import hashlib
+import http.client
+import io
+import logging
+import os
+import re
+import ssl
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+import msgspec
+
+from corral.agent.head_addresses import Heads
+from corral.agent.image.image_cache import USED, Images
+from corral.agent.image.root import ImageRoot
+from corral.agent.image.tools import ImageTrouble
+from corral.agent.job_account import Account
+from corral.agent.unpack_workdir import (
+    EXIT_UNSAFE,
+    SMALL,
+    WORKDIR,
+    SnapshotTooLarge,
+    SnapshotUnsafe,
+    helper_words,
+    unpack,
+)
+from corral.agent.user_accounts import AccountRefused, Accounts
+from corral.domain.desired_state import Launch
+from corral.domain.errors import (
+    CorralError,
+    InsecureHead,
+    Refusal,
+    Trouble,
+    Unauthorised,
+    WrongHead,
+)
+from corral.domain.ids import JobId
+from corral.domain.kept_work import WorkLimits
+from corral.domain.observed_state import AttemptKey
+from corral.wire.proven_http import connection_to
+
+SNAPSHOT: Final = "/v1/agents/snapshots/"
+SECRETS: Final = "/v1/agents/secrets/"
+POLICY: Final = "the node's policy"
+OWNERS: Final = "/v1/agents/owners/"
+OWN_TOKEN: Final = "CORRAL_TOKEN"  # the head makes it for the attempt
+FORGOTTEN: Final = "/v1/agents/forgotten?jobs="
+TRIES_SECONDS: Final = 60.0  # how long a head that is away is waited for
+CACHE_BYTES: Final = 8 * 1024**3
+THREADS: Final = 8
+USER_STARTS: Final = 2  # of one user are prepared at once: the others' find a free thread
+IMAGE_THREADS: Final = 32  # each waits for the tools of one user's image
+_TIMEOUT_SECONDS: Final = 30.0
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class HeadRefuses(Refusal):
+    """The head answered, and the answer is no."""
+
+    code = "head_refuses"
+
+    def __init__(self, message: str, *, its_code: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.its_code = its_code
+
+
+class HeadAway(Trouble):
+    """The head did not answer, or not as one that is well."""
+
+    code = "unreachable"
+
+
+class NotStarted(Trouble):
+    """An attempt cannot be started here. `infra`: the cluster's fault, not the job's. `of`: what is
+    to blame where that is not the node."""
+
+    code = "not_started"
+
+    def __init__(self, message: str, *, infra: bool, of: str = "") -> None:
+        super().__init__(message)
+        self.infra = infra
+        self.of = of
+
+
+class SecretsAnswer(msgspec.Struct, frozen=True):
+    secrets: dict[str, str]
+
+
+class OwnerAnswer(msgspec.Struct, frozen=True):
+    number: int
+
+
+class ForgottenAnswer(msgspec.Struct, frozen=True):
+    """`work`: limits of kept work folders; a head of an older version sends none."""
+
+    forgotten: list[JobId]
+    work: WorkLimits | None = None
+
+
+class _Said(msgspec.Struct, frozen=True):
+    code: str = ""
+    message: str = ""
+
+
+class _ErrorAnswer(msgspec.Struct, frozen=True):
+    error: _Said
+
+
+@dataclass(slots=True, kw_only=True)
+class Prepare:
+    """Fetches with the node's token, in threads, a snapshot once however many ask for it.
+
+    A user has a share of the threads, whatever the sizes of their workdirs and images.
+    """
+
+    node_dir: Path
+    heads: Heads
+    token: str
+    images: Images
+    accounts: Accounts
+    shared: tuple[str, ...] = ()
+    trusted: ssl.SSLContext | None = None
+    tries_seconds: float = TRIES_SECONDS
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="prepare")
+    )
+    _image_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(IMAGE_THREADS, thread_name_prefix="image")
+    )
+    _shares: dict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(USER_STARTS))
+    )
+    _image_shares: dict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(1))
+    )
+    _fetching: dict[str, asyncio.Task[Path]] = field(default_factory=dict)
+
+    async def work(self, launch: Launch) -> Path:
+        """The attempt's current directory, filled. Raises: NotStarted."""
+        job, attempt = launch.key
+        into = self.node_dir / "attempts" / f"{job}.{attempt}" / "work"
+        if launch.workdir is None:
+            into.mkdir(parents=True, exist_ok=True)
+            return into
+        try:
+            async with self._shares[launch.owner]:
+                archive = await self._snapshot(launch.workdir)
+                await self._unpack(archive, into)
+        except SnapshotUnsafe as wrong:
+            raise NotStarted(f"the workdir is not unpacked: {wrong}", infra=False) from wrong
+        except (CorralError, OSError) as trouble:
+            raise NotStarted(f"the workdir cannot be had: {trouble}", infra=True) from trouble
+        return into
+
+    async def account(self, launch: Launch) -> Account | None:
+        """The account of its ranks; None: that of the agent. Raises: NotStarted."""
+        try:
+            return await self.accounts.of(launch, self._number)
+        except AccountRefused as refused:
+            said = f"{refused.message}; {refused.hint}"
+            raise NotStarted(said, infra=True, of=POLICY) from refused
+        except (CorralError, OSError) as trouble:
+            why = f"the account of its ranks cannot be had: {trouble}"
+            raise NotStarted(why, infra=True) from trouble
+
+    async def secrets(self, launch: Launch) -> Mapping[str, str]:
+        """The values of the job's secrets by name. Raises: NotStarted."""
+        if not launch.secrets:
+            return {}
+        job, attempt = launch.key
+        try:
+            text = await self._patiently(lambda: self._get(f"{SECRETS}{job}/{attempt}"))
+            values = msgspec.json.decode(text, type=SecretsAnswer).secrets
+        except HeadRefuses as no:
+            raise NotStarted(f"its secrets: {no}", infra=no.its_code != "not_found") from no
+        except (HeadAway, ValueError) as trouble:
+            raise NotStarted(f"its secrets cannot be had: {trouble}", infra=True) from trouble
+        missing = [name for name in launch.secrets if name not in values]
+        if missing:
+            raise NotStarted(f"there is no secret {', '.join(missing)}", infra=False)
+        found = {name: values[name] for name in launch.secrets}
+        if OWN_TOKEN in found:  # and where it may be shown
+            found["CORRAL_URL"] = self.heads.url()
+        return found
+
+    async def image(self, launch: Launch, account: Account | None) -> ImageRoot | None:
+        """What its ranks run in; None: the node as it is. Raises: NotStarted."""
+        if launch.image is None:
+            return None
+        attempt = self.node_dir / "attempts" / f"{launch.key[0]}.{launch.key[1]}"
+        gpu = bool(launch.seat.gpus)
+        name, work = launch.image, str(attempt / "work")
+
+        def ready() -> ImageRoot:
+            policy = self.accounts.policy()
+            shared = (path for path in self.shared if not policy.refuses_path(path))
+            seen = (str(attempt), *shared)
+            return self.images.ready(
+                name, seen=seen, work=work, gpu=gpu, user=attempt / USED, account=account
+            )
+
+        try:
+            async with self._image_shares[launch.owner]:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._image_threads, ready)
+        except ImageTrouble as trouble:
+            raise NotStarted(f"{trouble}", infra=trouble.infra) from trouble
+        except (CorralError, OSError) as trouble:
+            raise NotStarted(f"the image cannot be kept: {trouble}", infra=True) from trouble
+
+    async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
+        """Those of them that the head has forgotten. Raises: HeadRefuses, HeadAway, ValueError."""
+        text = await self._in_thread(lambda: self._get(f"{FORGOTTEN}{','.join(jobs)}"))
+        return msgspec.json.decode(text, type=ForgottenAnswer)
+
+    def close(self) -> None:
+        for threads in (self._threads, self._image_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _unpack(self, archive: Path, into: Path) -> None:
+        """Unpack what is small at once, what is large in a helper that gives way to others.
+
+        A cached archive that is unsafe is fetched anew by the next attempt: it may be damaged.
+        Raises: SnapshotUnsafe, OSError.
+        """
+        try:
+            try:
+                await self._in_thread(lambda: unpack(archive, into, SMALL))
+            except SnapshotTooLarge:
+                await _unpack_in_helper(archive, into)
+        except SnapshotUnsafe:
+            archive.unlink(missing_ok=True)
+            raise
+
+    async def _number(self, key: AttemptKey) -> int:
+        """The number of the attempt's owner in the cluster. Raises: HeadRefuses, HeadAway."""
+        job, attempt = key
+        text = await self._patiently(lambda: self._get(f"{OWNERS}{job}/{attempt}"))
+        try:
+            return msgspec.json.decode(text, type=OwnerAnswer).number
+        except ValueError as wrong:
+            raise HeadAway(f"the head's answer is not understood: {wrong}") from wrong
+
+    async def _snapshot(self, digest: str) -> Path:
+        """The archive in the node's cache. One that waits for another's fetch may be cancelled."""
+        if digest not in self._fetching:
+            task = asyncio.create_task(self._patiently(lambda: self._fetch(digest)))
+            self._fetching[digest] = task
+            task.add_done_callback(lambda _: self._fetching.pop(digest, None))
+        return await asyncio.shield(self._fetching[digest])
+
+    async def _patiently(self, fetch: Callable[[], T]) -> T:
+        """Try again while the head is away, in case it comes back. Raises: HeadAway at the end."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.tries_seconds
+        delay_seconds = 0.05
+        while True:
+            try:
+                return await self._in_thread(fetch)
+            except HeadAway:
+                if clock() + delay_seconds > deadline:
+                    raise
+            await asyncio.sleep(delay_seconds)
+            delay_seconds = min(delay_seconds * 2, 1.0)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def _fetch(self, digest: str) -> Path:
+        if not _DIGEST.fullmatch(digest):
+            raise HeadRefuses(f"{digest!r} is no digest", its_code="spec_invalid")
+        kept = self.node_dir / "cache" / f"{digest}.tar.gz"
+        if not kept.exists():
+            kept.parent.mkdir(exist_ok=True)
+            _make_room(kept.parent)
+            fresh = kept.with_suffix(f".{os.getpid()}")
+            try:
+                with fresh.open("wb") as target:
+                    found = self._download(f"{SNAPSHOT}{digest}", target)
+                    os.fsync(target.fileno())
+                if found != digest:
+                    raise HeadAway(f"the snapshot {digest[:12]} came damaged")
+                fresh.rename(kept)
+            finally:
+                fresh.unlink(missing_ok=True)
+        os.utime(kept)  # the least used ones go first
+        return kept
+
+    def post(self, path: str, body: bytes) -> bytes:
+        """The answer's body. Raises: HeadRefuses, HeadAway."""
+        whole = io.BytesIO()
+        self._download(path, whole, body)
+        return whole.getvalue()
+
+    def _get(self, path: str) -> bytes:
+        whole = io.BytesIO()
+        self._download(path, whole)
+        return whole.getvalue()
+
+    def _download(self, path: str, target: BinaryIO, body: bytes | None = None) -> str:
+        """Write the answer's body; its SHA-256. Raises: HeadRefuses, HeadAway."""
+        try:
+            token = self.token
+            connection = connection_to(
+                self.heads.url(), token, timeout=_TIMEOUT_SECONDS, trusted=self.trusted
+            )
+            with closing(connection):
+                headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+                connection.request("GET" if body is None else "POST", path, body, headers)
+                answer = connection.getresponse()
+                if answer.status != 200:
+                    raise _refused(path, answer.status, answer.read(65536))
+                digest = hashlib.sha256()
+                while chunk := answer.read(1024 * 1024):
+                    digest.update(chunk)
+                    target.write(chunk)
+                return digest.hexdigest()
+        except (http.client.HTTPException, ConnectionError, TimeoutError, ValueError) as away:
+            raise HeadAway(f"{type(away).__name__}: {away}") from away
+        except FileNotFoundError as away:
+            raise HeadAway(f"no head has written {self.heads.head_file}") from away
+        except (WrongHead, Unauthorised, InsecureHead) as unproven:
+            raise HeadAway(unproven.message) from unproven
+
+
+async def _unpack_in_helper(archive: Path, into: Path) -> None:
+    """Raises: SnapshotUnsafe, OSError."""
+    helper = await asyncio.create_subprocess_exec(
+        *helper_words(archive, into),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(WORKDIR.seconds + _TIMEOUT_SECONDS):
+            _, said = await helper.communicate()
+    except TimeoutError:
+        raise SnapshotUnsafe(f"it takes over {WORKDIR.seconds:g} s to unpack") from None
+    finally:
+        if helper.returncode is None:
+            helper.kill()
+            await helper.wait()
+    why = said.decode(errors="replace").strip() or f"its helper ended with {helper.returncode}"
+    if helper.returncode == EXIT_UNSAFE:
+        raise SnapshotUnsafe(why)
+    if helper.returncode != 0:
+        raise OSError(why)
+
+
+def _refused(path: str, status: int, body: bytes) -> CorralError:
+    """The head's no, or a head that is not well and worth another try."""
+    try:
+        said = msgspec.json.decode(body, type=_ErrorAnswer).error
+    except ValueError:
+        said = _Said()
+    words = said.message or f"HTTP {status} for {path}"
+    if status >= 500 or status == 429:
+        return HeadAway(words)
+    return HeadRefuses(words, its_code=said.code)
+
+
+def _make_room(cache: Path) -> None:
+    """Keep the cache under its size: the least lately used snapshots go."""
+    kept = sorted(cache.glob("*.tar.gz"), key=lambda file: file.stat().st_mtime)
+    size_bytes = sum(file.stat().st_size for file in kept)
+    for file in kept:
+        if size_bytes <= CACHE_BYTES:
+            return
+        size_bytes -= file.stat().st_size
+        file.unlink()

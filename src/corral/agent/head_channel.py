@@ -1,0 +1,175 @@
+"""Beats: the agent says all it sees each second and on any change; the head, what it wants."""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from websockets.asyncio.client import ClientConnection
+
+from corral.agent.connection import first_of
+from corral.agent.heartbeat import encoded
+from corral.domain.desired_state import Version, Wanted
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import Seen
+from corral.domain.resources import Inventory
+from corral.domain.telemetry import NodeSample
+from corral.wire.agent_messages import (
+    AttachNow,
+    Beat,
+    FilesNow,
+    Heard,
+    Hello,
+    SignalNow,
+    WantedNow,
+    encode,
+    from_head,
+)
+
+BEATS: Final = "/v1/agents/beats"
+BEAT_SECONDS: Final = 1.0
+GATHER_SECONDS: Final = 0.005  # changes that come together travel together
+UNHEARD_SECONDS: Final = 5.0  # a head that answers no beat for so long is dialled anew
+log = logging.getLogger(__name__)
+
+
+class Node(Protocol):
+    """What the talk is about."""
+
+    def hello(self) -> Hello: ...
+
+    def seen(self) -> tuple[Seen, ...]: ...
+
+    def version(self) -> Version | None: ...
+
+    def inventory(self) -> Inventory: ...
+
+    def sample(self) -> NodeSample | None:
+        """What the sensors said last."""
+        ...
+
+    def signals(self) -> tuple[Signal, ...]:
+        """What the node has noticed and the head has not recorded."""
+        ...
+
+    def heard(self, sent_at: float) -> None:
+        """The head has taken in what was said at `sent_at`, seconds of the agent's clock."""
+        ...
+
+    def recorded(self, signals: int, wall: float, trip_seconds: float) -> None:
+        """The head has recorded signals up to this number; its clock said `wall` within a round
+        trip of so many seconds that ends now; 0 for one that does not say."""
+        ...
+
+    def named(self, heads: tuple[str, ...]) -> None:
+        """The heads that there are, the one that leads first."""
+        ...
+
+    def users(self, names: tuple[str, ...]) -> None:
+        """The users who may submit jobs."""
+        ...
+
+    def wanted(self, wanted: Wanted) -> None: ...
+
+    def attach(self, wish: AttachNow) -> None: ...
+
+    def signal(self, wish: SignalNow) -> None: ...
+
+    def send_files(self, wish: FilesNow) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Beats:
+    """One talk at a time. `clock` counts seconds also while the machine sleeps."""
+
+    node: Node
+    clock: Callable[[], float]
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _number: int = 0
+    _said: Inventory | None = None
+    _sampled: NodeSample | None = None
+    _sent: OrderedDict[int, float] = field(default_factory=OrderedDict)
+    _heard_at: float = 0.0
+    _left_out: tuple[str, ...] = ()
+
+    def wake(self) -> None:
+        """Something changed: say so at once."""
+        self._changed.set()
+
+    async def talk(self, connection: ClientConnection) -> None:
+        """Until the connection is lost. Raises: OSError, ValueError, WebSocketException."""
+        hello = self.node.hello()
+        await connection.send(encode(hello))
+        self._said, self._sampled = hello.inventory, None
+        self._sent.clear()
+        self._heard_at = self.clock()
+        self._changed.set()
+        await first_of(self._speak(connection), self._listen(connection))
+
+    async def _speak(self, connection: ClientConnection) -> None:
+        while self.clock() - self._heard_at < UNHEARD_SECONDS:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._changed.wait()
+            async with asyncio.timeout(UNHEARD_SECONDS):
+                await self._beat(connection)
+            await asyncio.sleep(GATHER_SECONDS)
+        raise TimeoutError(f"the head has answered no beat for {UNHEARD_SECONDS:g} s")
+
+    async def _beat(self, connection: ClientConnection) -> None:
+        self._changed.clear()
+        self._number += 1
+        inventory, sample = self.node.inventory(), self.node.sample()
+        beat = Beat(
+            number=self._number,
+            version=self.node.version(),
+            seen=self.node.seen(),
+            inventory=None if inventory == self._said else inventory,
+            sample=None if sample is self._sampled else sample,
+            signals=self.node.signals(),
+        )
+        self._sent[beat.number] = self.clock()
+        while len(self._sent) > 4096:
+            self._sent.popitem(last=False)
+        frame, left_out = encoded(beat)
+        self._warn(left_out)
+        await connection.send(frame)
+        self._said, self._sampled = inventory, sample
+
+    def _warn(self, left_out: tuple[str, ...]) -> None:
+        """Write down what could not be sent, once for as long as it stays the same."""
+        if left_out and left_out != self._left_out:
+            log.warning("left out of heartbeats, as it cannot be sent: %s", "; ".join(left_out))
+        self._left_out = left_out
+
+    async def _listen(self, connection: ClientConnection) -> None:
+        async for frame in connection:
+            match from_head(frame if isinstance(frame, bytes) else frame.encode()):
+                case Heard() as heard:
+                    self._hear(heard)
+                    if heard.heads:
+                        self.node.named(heard.heads)
+                    if heard.users:
+                        self.node.users(heard.users)
+                case WantedNow(wanted=wanted):
+                    self.node.wanted(wanted)
+                case AttachNow() as wish:
+                    self.node.attach(wish)
+                case SignalNow() as wish:
+                    self.node.signal(wish)
+                case FilesNow() as wish:
+                    self.node.send_files(wish)
+                case other:
+                    raise ValueError(f"the head sent {type(other).__name__} among the beats")
+
+    def _hear(self, heard: Heard) -> None:
+        self._heard_at = self.clock()
+        sent_at = self._sent.pop(heard.number, None)
+        for older in [known for known in self._sent if known < heard.number]:
+            del self._sent[older]
+        if sent_at is not None:
+            self.node.heard(sent_at)
+            self.node.recorded(heard.signals, heard.wall, self._heard_at - sent_at)

@@ -1,0 +1,93 @@
+"""Making an unpacked image the root of one process, and of all that it starts.
+
+The image lies below, what the rank changes above, in the attempt's own folder: nothing of it is
+seen by another rank, or left in the image. The process stays what it was otherwise: its parent, its
+containment, its user, its network. Links of the image are never followed to get here.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from corral.agent import kernel_mounts
+from corral.agent.image.root import ImageRoot
+
+LIBRARIES: Final = "/usr/local/nvidia/lib64"  # where images of CUDA look for the driver's
+KERNEL: Final = ("/proc", "/sys", "/dev")
+NETWORK: Final = ("/etc/resolv.conf", "/etc/hosts")
+_UPPER_BYTES: Final = "size=50%"
+
+
+def enter_image(image: ImageRoot) -> None:
+    """Called once, in a process with one thread. Raises: OSError."""
+    upper = Path(image.upper)
+    root = upper / "root"
+    upper.mkdir(mode=0o700, parents=True, exist_ok=True)
+    root.mkdir(mode=0o755, exist_ok=True)
+    below = os.stat(image.root)
+    user = kernel_mounts.own_mounts()
+    flags = kernel_mounts.MS_NODEV | kernel_mounts.MS_NOSUID
+    try:
+        kernel_mounts.overlay(image.root, upper, str(root), user=user, flags=flags)
+    except OSError:  # the folder lies on what cannot be an upper layer itself: memory can
+        kernel_mounts.mount("tmpfs", str(upper), "tmpfs", flags, _UPPER_BYTES)
+        root.mkdir(mode=0o755)
+        kernel_mounts.overlay(image.root, upper, str(root), user=user, flags=flags)
+    with suppress(PermissionError):  # the image's own folder is its owner's to write to
+        os.chown(root, below.st_uid, below.st_gid)
+    for path in (*KERNEL, *NETWORK, *image.seen):
+        if os.path.exists(path):
+            _show(str(root), path, path)
+    for library in image.libraries:
+        _show(str(root), library, f"{LIBRARIES}/{os.path.basename(library)}")
+    kernel_mounts.pivot(str(root))
+
+
+def _show(root: str, source: str, at: str) -> None:
+    with _made(root, at, folder=os.path.isdir(source)) as target:
+        kernel_mounts.bind(os.path.realpath(source), target)
+
+
+@contextmanager
+def _made(root: str, path: str, *, folder: bool) -> Iterator[str]:
+    """A name for this place below `root`, made there; a link on the way gives way to a folder."""
+    opened = [os.open(root, os.O_PATH | os.O_DIRECTORY)]
+    try:
+        *parents, last = [part for part in path.split("/") if part]
+        for name in parents:
+            opened.append(_entered(opened[-1], name))
+        opened.append(_entered(opened[-1], last) if folder else _file(opened[-1], last))
+        yield f"/proc/self/fd/{opened[-1]}"
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _entered(parent: int, name: str) -> int:
+    found = _kind(parent, name)
+    if found is not None and not stat.S_ISDIR(found):
+        os.unlink(name, dir_fd=parent)
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=parent)
+    return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+
+
+def _file(parent: int, name: str) -> int:
+    found = _kind(parent, name)
+    if found is not None and not stat.S_ISREG(found):
+        os.unlink(name, dir_fd=parent)
+        found = None
+    if found is None:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+        os.close(os.open(name, flags, 0o644, dir_fd=parent))
+    return os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=parent)
+
+
+def _kind(parent: int, name: str) -> int | None:
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None

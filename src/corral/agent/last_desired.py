@@ -1,0 +1,87 @@
+"""What an agent must not forget: the newest word of the head, and when the head last took note.
+
+A restarted agent still refuses an older word, and counts the silence of the head from where its
+predecessor was.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.domain.desired_state import Version, Wanted
+from corral.domain.ids import ClusterId
+
+RECORD_BYTES: Final = 256  # written in one piece
+
+
+class _Record(msgspec.Struct, frozen=True):
+    cluster: ClusterId
+    version: Version
+
+
+@dataclass(slots=True)
+class Known:
+    """Kept in `wanted.json` before it is obeyed, and `heard`, good until a reboot.
+
+    Raises: OSError when the node's folder cannot be read or written; ValueError when wanted.json
+    is not as this class writes it, for then nothing may be obeyed on trust.
+    """
+
+    node_dir: Path
+    now: float  # seconds since the boot: an agent without a past counts the silence from here
+    _newest: _Record | None = None
+    _heard: Path = field(init=False)
+    _file: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._heard = self.node_dir / "heard"
+        if not self._heard.exists() or self.heard_at() > self.now:  # of an earlier boot
+            self._heard.touch(mode=0o600)
+            self.hear(self.now)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._file = os.open(self.node_dir / "wanted.json", flags, 0o600)
+        if text := os.pread(self._file, RECORD_BYTES, 0):
+            self._newest = msgspec.json.decode(text, type=_Record)
+
+    @property
+    def version(self) -> Version | None:
+        return self._newest.version if self._newest else None
+
+    def why_not(self, wanted: Wanted) -> str:
+        """Why this word must not be obeyed; "" when it may, repeated or new."""
+        if self._newest is None:
+            return ""
+        if wanted.cluster != self._newest.cluster:
+            return f"it is of cluster {wanted.cluster}; this node is of {self._newest.cluster}"
+        if wanted.version < self._newest.version:
+            return f"version {wanted.version} is older than {self._newest.version}"
+        return ""
+
+    def keep(self, wanted: Wanted) -> None:
+        """Safe from this process's death when it returns; a new term also from a power cut.
+
+        A head never says an older counter of its own term again, so a counter that a power cut
+        takes back does no harm, and a job's start does not wait for the disk.
+        """
+        record = _Record(cluster=wanted.cluster, version=wanted.version)
+        if record == self._newest:
+            return
+        text = msgspec.json.encode(record)
+        os.pwrite(self._file, text.ljust(RECORD_BYTES - 1) + b"\n", 0)
+        if self._newest is None or record.version.term != self._newest.version.term:
+            os.fsync(self._file)
+        self._newest = record
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def heard_at(self) -> float:
+        """When the newest word that the head took in was said, in seconds since the boot."""
+        return self._heard.stat().st_mtime_ns / 1e9
+
+    def hear(self, sent_at: float) -> None:
+        nanoseconds = int(sent_at * 1e9)
+        os.utime(self._heard, ns=(nanoseconds, nanoseconds))

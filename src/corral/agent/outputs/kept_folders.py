@@ -1,0 +1,81 @@
+"""Keeping work folders after the end of their attempts, within the limits of the cluster."""
+
+import asyncio
+import logging
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent import journal
+from corral.agent.clocks import wall
+from corral.agent.outputs.folder_walk import has_files, sift
+from corral.agent.outputs.work_record import WORK, kept_work_of, read_record, write_record
+from corral.domain.ids import UserName
+from corral.domain.kept_work import DiskRoom, WorkLimits, folders_to_remove
+
+LOOK_SECONDS: Final = 60.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class KeptWorks:
+    """Kept work folders of one node. `limits` are those that the head has given last."""
+
+    attempts: Path
+    limits: WorkLimits = field(default_factory=WorkLimits)
+
+    async def keep(self) -> None:
+        """Hold the limits, for ever."""
+        while True:
+            try:
+                await asyncio.to_thread(self.hold_limits)
+            except (OSError, ValueError) as trouble:
+                log.warning("kept work folders are looked at later: %s", trouble)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def settle(self, folder: Path, owner: UserName, *, has_saves: bool) -> bool:
+        """Record that the attempt is over. Returns: whether its work folder may hold anything."""
+        try:
+            if not has_saves and not has_files(folder / WORK):
+                return False
+            record = msgspec.structs.replace(
+                read_record(folder), owner=owner, ended_at=wall(), has_saves=has_saves
+            )
+            write_record(folder, record)
+        except OSError as trouble:  # a disk that takes no record needs the room of the folder
+            log.warning("%s is not kept: %s", folder.name, trouble)
+            return has_saves
+        return True
+
+    def sift(self, folder: Path) -> None:
+        """Leave what was written in a settled folder; remove one in which nothing was."""
+        record = read_record(folder)
+        with suppress(OSError):
+            left = sift(folder / WORK, record.since_ns)
+            if left is None and not record.has_saves:
+                shutil.rmtree(folder, ignore_errors=True)
+                return
+            write_record(folder, msgspec.structs.replace(record, bytes=left or 0, is_kept=True))
+
+    def hold_limits(self) -> None:
+        """Remove folders that must go. Raises: OSError."""
+        folders = [one for one in self.attempts.iterdir() if one.name[:1] != "."]
+        for folder in folders:
+            record = read_record(folder)
+            settled = record.ended_at is not None and not (folder / journal.FILE).exists()
+            if settled and not record.is_kept:
+                self.sift(folder)  # an agent was ended before it had done so
+        kept = [one for folder in folders if (one := kept_work_of(folder)) is not None]
+        disk = os.statvfs(self.attempts)
+        room = DiskRoom(
+            total_bytes=disk.f_blocks * disk.f_frsize,
+            used_bytes=(disk.f_blocks - disk.f_bavail) * disk.f_frsize,
+        )
+        for one in folders_to_remove(kept, self.limits, room, wall()):
+            log.info("the work folder of %s is removed: %d bytes", one.name, one.bytes)
+            shutil.rmtree(self.attempts / one.name, ignore_errors=True)

@@ -1,0 +1,168 @@
+"""A short-lived helper that sends a part of a work folder, as the account that owns it.
+
+`python -m corral.agent.outputs.send_helper WORK PATH` prints the file or folder as a tar stream. It
+opens the folder, takes the account of its owner and follows no link that leads out: whatever ranks
+have put there, no more is read than they could read. A refusal is a sentence on stderr and exit
+code 3, or 4 where there is no such file. A folder begins with a member for itself."""
+
+import errno
+import os
+import stat
+import sys
+import tarfile
+from typing import IO, Final
+
+from corral.agent.low_priority import take_low_priority
+from corral.agent.outputs.folder_walk import FOLDER, Entry, walk
+
+REFUSED: Final = 3
+ABSENT: Final = 4
+CHUNK_BYTES: Final = 256 * 1024
+MOST_LINKS: Final = 40  # as the kernel follows
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class NotSent(Exception):
+    """The path cannot be sent; the text is a sentence for its user."""
+
+    code = REFUSED
+
+
+class NotThere(NotSent):
+    """The work folder has no such file."""
+
+    code = ABSENT
+
+
+def send(folder: int, path: str, output: IO[bytes]) -> None:
+    """Write the file or folder below the open folder to the stream. Raises: NotSent, OSError."""
+    parts = resolved(folder, path)
+    opened = [os.dup(folder)]
+    try:
+        for part in parts[:-1]:
+            opened.append(os.open(part, FOLDER, dir_fd=opened[-1]))
+        status = os.stat(parts[-1] if parts else ".", dir_fd=opened[-1], follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            if parts:
+                opened.append(os.open(parts[-1], FOLDER, dir_fd=opened[-1]))
+            send_folder(opened[-1], output)
+        elif stat.S_ISREG(status.st_mode):
+            name = path.rstrip("/").rpartition("/")[2]
+            send_file(Entry(name, parts[-1], opened[-1], status), output)
+        else:
+            raise NotSent(f"{path[:200]} is neither a file nor a folder")
+    except OSError as trouble:
+        if trouble.errno not in _ABSENT:
+            raise
+        raise NotThere(f"there is no {path[:200]} in the work folder") from None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def resolved(folder: int, path: str) -> list[str]:
+    """Return the parts of the path, with links followed that stay inside.
+
+    Raises: NotSent where it leads out of the folder.
+    """
+    out = NotSent(f"{path[:200]} leads out of the work folder")
+    found: list[str] = []
+    todo = path.split("/")
+    if path.startswith("/") or "\0" in path or ".." in todo:
+        raise out
+    links = 0
+    while todo:
+        part = todo.pop(0)
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not found:
+                raise out
+            found.pop()
+            continue
+        target = _link(folder, "/".join([*found, part]))
+        links += target is not None
+        if target is None:
+            found.append(part)
+        elif target.startswith("/") or links > MOST_LINKS:
+            raise out
+        else:
+            todo = [*target.split("/"), *todo]
+    return found
+
+
+def _link(folder: int, path: str) -> str | None:
+    """Return where a link leads; None for what is not a link."""
+    try:
+        return os.readlink(path, dir_fd=folder)
+    except OSError:
+        return None
+
+
+def send_folder(folder: int, output: IO[bytes]) -> None:
+    """Send all below the open folder but links, which may lead anywhere where they land.
+
+    Raises: OSError.
+    """
+    with tarfile.open(fileobj=output, mode="w|", bufsize=CHUNK_BYTES) as archive:
+        itself = tarfile.TarInfo(".")
+        itself.type, itself.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(itself)
+        for entry in walk(folder):
+            member = _member(entry)
+            if entry.is_folder:
+                member.type = tarfile.DIRTYPE
+                archive.addfile(member)
+            elif entry.is_file:
+                try:
+                    content = os.open(entry.name, _FILE, dir_fd=entry.parent)
+                except FileNotFoundError:
+                    continue  # a running job has removed it
+                _add(archive, member, content)
+
+
+def send_file(entry: Entry, output: IO[bytes]) -> None:
+    """Send one file. Raises: OSError."""
+    content = os.open(entry.name, _FILE, dir_fd=entry.parent)
+    with tarfile.open(fileobj=output, mode="w|", bufsize=CHUNK_BYTES) as archive:
+        _add(archive, _member(entry), content)
+
+
+def _member(entry: Entry) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(entry.path)
+    member.mtime = int(entry.status.st_mtime)
+    member.mode = entry.status.st_mode & 0o755 | 0o600
+    return member
+
+
+def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: int) -> None:
+    """Add the open file as long as it is now. Raises: OSError, also where it shrinks meanwhile."""
+    with os.fdopen(content, "rb") as file:
+        member.size = os.fstat(content).st_size
+        archive.addfile(member, file)
+
+
+def take_account_of(folder: int) -> None:
+    """Become the owner of the open folder, where this process is root's. Raises: OSError."""
+    found = os.fstat(folder)
+    if os.geteuid() == 0 and found.st_uid != 0:
+        os.setgroups([])
+        os.setgid(found.st_gid)
+        os.setuid(found.st_uid)
+
+
+def main(words: list[str]) -> None:
+    work, path = words
+    take_low_priority()
+    try:
+        folder = os.open(work, FOLDER)
+        take_account_of(folder)
+        send(folder, path, sys.stdout.buffer)
+    except (NotSent, OSError) as refused:
+        print(f"{refused}", file=sys.stderr)
+        sys.exit(refused.code if isinstance(refused, NotSent) else REFUSED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The agent of one attempt, brought to a lent node by a batch step or a pod."""

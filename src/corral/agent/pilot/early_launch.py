@@ -1,0 +1,114 @@
+"""The shim's spec in a part's folder, made whole on the node: ranks wait for no agent or head."""
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from corral.agent.host_environment import interface, interpreter, passed_on, with_active_environment
+from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE, Early, decode_early
+
+GRANTED: Final = "CUDA_VISIBLE_DEVICES"
+LAUNCH: Final = "launch.json"
+BEGIN_SECONDS: Final = 0.5  # so long the ranks have the node to themselves, at most
+STARTING: Final = b'"phase":"starting"'
+
+
+def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
+    """What the part may begin with; None: all is to be asked of the head. `host` is the step's
+    environment. Raises: OSError, ValueError for one that cannot be read."""
+    try:
+        text = (source / EARLY_FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    early = decode_early(text)
+    gpus = granted_gpus(host.get(GRANTED))
+    if early.counts_gpus and gpus is None:
+        return None
+    spec = early.spec
+    own = dict(early.launch["env"])
+    env = with_active_environment({**passed_on(host), **spec.env, **interpreter()}, own)
+    env |= interface(early.launch["nodes"], early.launch["node_rank"], spec.env)
+    if early.counts_gpus and gpus is not None:
+        env[GRANTED] = ",".join(str(gpus[int(at)]) for at in spec.env[GRANTED].split(","))
+    hidden = [*early.hidden, str(source)]
+    return replace(early, spec=replace(spec, env=env), hidden=hidden)
+
+
+def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
+    """With the attempt's own folder, and its workdir in it; None where that cannot be read, or no
+    account is there for its ranks, which its agent then reports.
+
+    Raises: OSError when nothing can be written here.
+    """
+    account = _account(early)
+    if isinstance(account, str):
+        return None
+    folder = node_dir / "attempts" / f"{early.spec.job}.{early.spec.attempt}"
+    work = folder / "work"
+    folder.mkdir(mode=0o700)
+    if early.launch["workdir"] is None:
+        work.mkdir()
+    elif not _unpacked(source / WORKDIR_FILE, work):
+        shutil.rmtree(folder)
+        return None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(folder / LAUNCH, flags, 0o600), "w") as opened:
+        json.dump(early.launch, opened)
+    spec = replace(
+        early.spec, folder=str(folder), work=str(work), group=folder.name, account=account
+    )
+    return replace(early, spec=spec)
+
+
+def _account(early: Early) -> dict[str, Any] | None | str:
+    """The account of the ranks; a text where the agent has to say why they have none."""
+    if os.geteuid() != 0:
+        return None
+    from corral.agent.user_accounts import early_account  # only root changes the account
+
+    return early_account(early.launch["owner"], is_container=early.isolation == "none")
+
+
+def _unpacked(archive: Path, into: Path) -> bool:
+    from corral.agent.unpack_workdir import (  # only a job with a workdir waits for it
+        UNREADABLE,
+        unpack,
+    )
+
+    try:
+        unpack(archive, into)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def send(early: Early, shim: socket.socket) -> None:
+    """Give the new shim its spec, and see its ranks begin, or not: the agent will find either."""
+    with suppress(OSError):
+        shim.settimeout(BEGIN_SECONDS)
+        shim.sendall(early.spec.encode())
+        _until_begun(shim)
+
+
+def _until_begun(shim: socket.socket) -> None:
+    """Raises: TimeoutError; OSError when the shim is gone."""
+    said = b""
+    while data := shim.recv(65536):
+        said += data
+        lines = said.splitlines()
+        if said.endswith(b"\n") and STARTING not in lines[-1]:
+            return
+
+
+def granted_gpus(visible: str | None) -> tuple[int, ...] | None:
+    """Indices of the machine's GPUs; None where the variable is unset or names them otherwise."""
+    if visible is None:
+        return None
+    words = [word for word in visible.split(",") if word]
+    return tuple(map(int, words)) if all(word.isdigit() for word in words) else None

@@ -1,0 +1,163 @@
+"""The agent of one attempt, brought by a batch step or a pod; it goes when its attempt is settled.
+
+The batch system ends it as it ends all of its jobs, with SIGTERM first: then the attempt is stopped
+as for a preemption, with a save where there is time, and its end is the batch system's doing.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from corral.agent.agent import Agent
+from corral.agent.daemon import agent_of, sole_agent
+from corral.agent.discovery.helper import pretend_gpus
+from corral.agent.pilot.token import close_memory, exchange
+from corral.agent.processes import ENDINGS, myself
+from corral.agent.settings import TOKEN, load_settings, load_token
+from corral.agent.supervisor.supervisor import Supervisor
+from corral.domain.desired_state import Stop
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.pilot import LEAVING, node_of
+from corral.domain.resources import Gpu, Inventory
+from corral.wire.node import NodeSettings
+
+LOOK_SECONDS: Final = 1.0  # whether anything is wanted of it yet; what is settled tells so itself
+UNWANTED_SECONDS: Final = 60.0  # nothing has been wanted of it for so long: it came too late
+log = logging.getLogger(__name__)
+
+
+class PartSupervisor(Supervisor):
+    """Says of what ended after the batch system asked for it that this was why."""
+
+    leaving = False
+    had = False  # anything of an attempt, ever
+    over: frozenset[AttemptKey] = frozenset()  # what had ended when the part was asked to leave
+
+    def __init__(
+        self, node_dir: Path, *, settings: NodeSettings, on_change: Callable[[], None]
+    ) -> None:
+        super().__init__(node_dir, settings=settings, on_change=on_change)
+        self.settled = asyncio.Event()
+
+    def settle(self, key: AttemptKey) -> None:
+        super().settle(key)
+        self.settled.set()
+
+    def seen(self) -> tuple[Seen, ...]:
+        seen = super().seen()
+        self.had = self.had or bool(seen)
+        if not self.leaving:
+            return seen
+        return tuple(one if one.key in self.over else _explained(one) for one in seen)
+
+    def leave(self) -> None:
+        """Stop what runs, each with its own grace."""
+        if not self.leaving:
+            self.over = frozenset(one.key for one in super().seen() if one.phase == Phase.ENDED)
+        self.leaving = True
+        for key, launch in self.launches.items():
+            self.stop(Stop(key=key, grace_seconds=launch.grace_seconds, save=True, why=LEAVING))
+
+
+def serve(node_dir: Path) -> None:
+    """Be the agent of the part in its own folder, until its attempt is settled.
+
+    Raises: Refusal when the folder cannot be used.
+    """
+    with sole_agent(node_dir):
+        settings, token = load_settings(node_dir), load_token(node_dir)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("websockets").setLevel(logging.WARNING)
+        myself().record(node_dir / "agent.pid")
+        asyncio.run(_serve(node_dir, settings, token))
+
+
+async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
+    asked = asyncio.Event()
+    for number in ENDINGS:
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+    async with agent_of(node_dir, settings, token, PartSupervisor) as (agent, supervisor):
+        assert isinstance(supervisor, PartSupervisor)
+        if (told := inventory_of(settings)) is not None:
+            agent.look = partial(_as_told, told)
+        running = asyncio.create_task(_run(agent, settings))
+        leaving = asyncio.create_task(_leave_when(asked, supervisor))
+        settled = asyncio.create_task(_until_settled(agent, supervisor))
+        try:
+            done, _ = await asyncio.wait((running, settled), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (running, leaving, settled):
+                task.cancel()
+            await asyncio.gather(running, leaving, settled, return_exceptions=True)
+    log.info("the part on node %s is over", node_of(settings.node))
+
+
+async def _run(agent: Agent, settings: NodeSettings) -> None:
+    """Run the agent. Where nothing hides the part's folder from its ranks, take another token
+    first, so that the one in the folder is of no use to them."""
+    if settings.isolation == "none":
+        close_memory()
+        await exchange(agent.prepare.post, agent.use_token)
+        (agent.node_dir / TOKEN).unlink(missing_ok=True)
+    await agent.run()
+
+
+def inventory_of(settings: NodeSettings) -> Inventory | None:
+    """What the part has been granted, as far as its ranks are told of it; None where the machine
+    must be asked. To ask takes a process, and the head knows the node without it."""
+    if settings.pretend_gpus is not None:
+        return Inventory(gpus=pretend_gpus(settings))
+    if settings.real_gpus is None:
+        return None
+    types = enumerate([settings.gpu_type] * len(settings.real_gpus))
+    gpus = (Gpu(index=at, uuid=f"{at}", type=kind, memory_bytes=0) for at, kind in types)
+    return Inventory(gpus=tuple(gpus))
+
+
+async def _as_told(told: Inventory, _: frozenset[int]) -> Inventory:
+    return told
+
+
+async def _leave_when(asked: asyncio.Event, supervisor: PartSupervisor) -> None:
+    await asked.wait()
+    log.warning(LEAVING)
+    supervisor.leave()
+
+
+async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
+    """Until what was here has been recorded by the head, or nothing has been wanted for long. What
+    was here may have come and gone between two looks."""
+    clock = asyncio.get_running_loop().time
+    idle_since = clock()
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await supervisor.settled.wait()
+        supervisor.settled.clear()
+        unwanted = agent.version() is not None and clock() - idle_since > UNWANTED_SECONDS
+        if agent.seen():
+            idle_since = clock()
+        elif supervisor.had or unwanted:
+            return
+
+
+def _explained(seen: Seen) -> Seen:
+    """Return an end as one that the batch system asked for.
+
+    An exit 0 after SIGTERM is how programs answer that have saved. It is the end of the job only
+    where the training loop has made its last step.
+    """
+    clean = bool(seen.exits) and all(end.clean for _, end in seen.exits)
+    is_complete = clean and seen.progress is not None and seen.progress.is_complete
+    if seen.phase != Phase.ENDED or is_complete or seen.trouble:
+        return seen
+    return replace(seen, trouble=LEAVING, trouble_is_infra=True)

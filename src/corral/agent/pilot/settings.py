@@ -1,0 +1,40 @@
+"""A part's own copy of what the head has said to it, with what its step was granted."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent.pilot.early_launch import GRANTED, granted_gpus
+from corral.agent.settings import FILE, TOKEN, load_settings, load_token
+from corral.wire.node import NodeSettings, encode_settings
+
+IMAGES: Final = (
+    "corral-images-"  # beside the folders of parts: what one has unpacked the next finds
+)
+
+
+def copied(source: Path, node_dir: Path) -> NodeSettings:
+    """Its GPUs are those that the batch system has granted to this step; its images are kept on the
+    node, for the account's next attempts there.
+
+    Raises: SettingsInvalid; OSError when they cannot be kept.
+    """
+    settings, token = load_settings(source), load_token(source)
+    granted = granted_gpus(os.environ.get(GRANTED))
+    if settings.pretend_gpus is None and granted is not None:
+        settings = msgspec.structs.replace(settings, real_gpus=granted)
+    settings = msgspec.structs.replace(
+        settings,
+        hidden=(*settings.hidden, str(source)),
+        images=settings.images or str(node_dir.with_name(f"{IMAGES}{os.geteuid()}")),
+    )
+    _keep(node_dir / FILE, encode_settings(settings))
+    _keep(node_dir / TOKEN, token.encode() + b"\n")
+    return settings
+
+
+def _keep(file: Path, content: bytes) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        opened.write(content)

@@ -1,0 +1,108 @@
+"""What a part does first: its folder, its ranks, its launcher; the agent is read after them.
+
+To start an interpreter and to read a program is most of what the start of an attempt takes here.
+So the launcher is a fork of the part and no program of its own, and where the shim's spec lies in
+the part's folder the ranks begin at once; the agent finds them, as it finds what an earlier agent
+has started (0039). Nothing heavy is imported above.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from corral.agent import launcher
+from corral.agent.pilot.early_launch import early_in, laid_out, send
+from corral.agent.private_root import Sight
+from corral.agent.processes import ENDINGS, Process
+from corral.wire.shim_spec import Early
+
+PREFIX: Final = "corral-part-"
+LOST_SECONDS: Final = 60.0
+
+
+def serve_part(source: Path) -> None:
+    """Be the agent of the part that `source` describes, until its attempt is settled.
+
+    Raises: Refusal when the folder cannot be used.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # until there is somebody to stop the ranks
+    with private_folder() as node_dir:
+        early = early_in(source, os.environ)
+        early = None if early is None else laid_out(early, source, node_dir)
+        helper = None if early is None else begin_early(early, node_dir)
+        from corral.agent.pilot.settings import copied
+
+        settings = copied(source, node_dir)
+        helper = begin_launcher(node_dir, settings) if helper is None else helper
+        from corral.agent.pilot.pilot import serve
+
+        os.waitpid(helper, 0)  # it is ready, or has failed: then the agent starts one as any does
+        serve(node_dir)
+
+
+def begin_early(early: Early, node_dir: Path) -> int:
+    """Begin the ranks, by a launcher as `begin_launcher` forks it. Returns: the same."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            helper = begin_launcher(node_dir, early, theirs)
+        send(early, ours)
+    return helper
+
+
+def begin_launcher(node_dir: Path, sight: Sight, first: socket.socket | None = None) -> int:
+    """Fork the node's launcher. Returns: the process that ends when the launcher is ready."""
+    helper = os.fork()
+    if helper:
+        return helper
+    code = 1
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+        launcher.begin(node_dir, sight, first=first)
+    except SystemExit as over:
+        code = int(over.code or 0)
+    finally:
+        os._exit(code)  # nothing of the part's is this process's to clean up
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """The part's folder on this machine's own disk: what others share has no sockets and locks."""
+    node_dir = Path(tempfile.mkdtemp(prefix=PREFIX))  # mode 0700
+    try:
+        for name in ("attempts", "cache", "disk"):
+            (node_dir / name).mkdir(mode=0o700)
+        if os.geteuid() == 0:  # ranks have another account, and name their own files by path
+            for folder in (node_dir, node_dir / "attempts"):
+                folder.chmod(0o711)
+        os.chdir(node_dir)
+        yield node_dir
+    finally:
+        os.chdir("/")
+        if (left := Process.recorded(node_dir / launcher.PID_FILE)) is not None:
+            left.signal(signal.SIGKILL)  # nobody could find it once the folder is gone
+        _sweep_lost(node_dir)
+        shutil.rmtree(node_dir, ignore_errors=True)
+
+
+def _sweep_lost(own: Path) -> None:
+    """Remove what older parts have left in which nothing lives: a batch system that kills gives no
+    time to clean up."""
+    mine = own.stat()
+    for folder in own.parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            there = folder.stat()
+            is_old = there.st_mtime < mine.st_mtime - LOST_SECONDS
+            if is_old and there.st_uid == mine.st_uid and not _is_alive(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(folder: Path) -> bool:
+    records = (*folder.glob("*.pid"), *folder.glob("attempts/*/*.pid"))
+    return any(Process.recorded(file) for file in records)

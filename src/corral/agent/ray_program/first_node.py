@@ -1,0 +1,170 @@
+"""The first node of the gang: Ray's head, who of the others is here, and the program's true end."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from corral.agent.batch.frames import Frames, Signature, Stranger
+from corral.agent.ray_program.member import Member
+from corral.agent.ray_program.other_node import FIRST, OTHER
+from corral.agent.ray_program.ray_node import LocalRay, check_ray, how_ended, starting
+from corral.agent.ray_program.refusals import CannotRun, CannotStart
+
+LOOK_SECONDS: Final = 0.05
+HEAD_SECONDS: Final = 120.0  # for Ray on this node
+SHELL: Final = "/bin/sh"
+
+
+def run_program(member: Member) -> int:
+    """Run it once all nodes are here. The exit code, 128 and more after a signal.
+
+    Raises: CannotStart when they do not come in time, or Ray does not start; CannotRun when it
+    ends before the program does.
+    """
+    check_ray()
+    wait_seconds = member.wait_seconds
+    with starting(member):
+        others = Others(member)
+        ray = LocalRay(member)
+    try:
+        with starting(member):
+            address = _whole(member, ray, others, wait_seconds)
+        others.begun()
+        return _run(member, ray, address)
+    finally:
+        others.over()
+
+
+class Others:
+    """Who of the other nodes is here."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._changed = threading.Condition()
+        self._here: dict[int, Frames] = {}
+        self._address = ""
+        self._is_over = False
+        if len(member.addresses) > 1:
+            server = socket.create_server(("", member.first[1]), backlog=1024)
+            threading.Thread(target=self._accept, args=(server,), daemon=True).start()
+
+    @property
+    def missing(self) -> list[str]:
+        """Addresses of the nodes that have not come."""
+        with self._changed:
+            places = range(1, len(self._member.addresses))
+            return [self._member.addresses[place] for place in places if place not in self._here]
+
+    def join(self, address: str) -> None:
+        """Let all join this Ray, also who comes later."""
+        self._say({"type": "join", "address": address})
+        self._address = address
+
+    def begun(self) -> None:
+        """All are in, and the program runs."""
+        self._say({"type": "begun"})
+
+    def over(self) -> None:
+        self._is_over = True
+        self._say({"type": "over"})
+
+    def _say(self, message: dict[str, str]) -> None:
+        with self._changed:
+            for frames in self._here.values():
+                with suppress(OSError):
+                    frames.send(message)
+
+    def _accept(self, server: socket.socket) -> None:
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=self._serve, args=(Frames(connection),), daemon=True).start()
+
+    def _serve(self, frames: Frames) -> None:
+        try:
+            frames.greet(self._member.key, own=FIRST, other=OTHER, seal=Signature)
+            heard = frames.receive()
+        except (OSError, EOFError, ValueError, Stranger):
+            heard = None
+        if heard is None or not 0 < heard[0].get("place", 0) < len(self._member.addresses):
+            frames.close()
+            return
+        with self._changed:
+            self._here[int(heard[0]["place"])] = frames
+            with suppress(OSError):
+                if self._is_over:
+                    frames.send({"type": "over"})
+                elif self._address:
+                    frames.send({"type": "join", "address": self._address})
+
+
+def _whole(member: Member, ray: LocalRay, others: Others, wait_seconds: float) -> str:
+    """The address of the cluster, once all nodes are in it. Raises: CannotStart, OSError."""
+    needed = len(member.addresses)
+    counter = subprocess.Popen(
+        [sys.executable, str(member.starter), str(needed)],
+        env=member.environment,
+        cwd=member.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=(member.folder / "count.log").open("wb"),
+        text=True,
+    )
+    try:
+        up = time.monotonic() + HEAD_SECONDS
+        _until(lambda: bool(ray.address), up, ray, lambda: f"Ray's head is not up: {ray}")
+        others.join(ray.address)
+        assert counter.stdin is not None
+        with suppress(OSError), counter.stdin as said:
+            said.write(f"{ray.address}\n")
+        deadline = time.monotonic() + wait_seconds
+        _until(
+            lambda: counter.poll() is not None, deadline, ray, lambda: _late(needed, others.missing)
+        )
+    finally:
+        if counter.poll() is None:
+            counter.kill()
+            counter.wait()
+    if counter.returncode != 0:
+        told = (member.folder / "count.log").read_text(errors="replace").strip().splitlines()
+        raise CannotStart(f"Ray does not answer the job: {(told or ['it said nothing'])[-1]}")
+    return ray.address
+
+
+def _late(needed: int, missing: list[str]) -> str:
+    if missing:
+        who = ", ".join(missing[:10])
+        return f"{len(missing)} of {needed} nodes have not come to the Ray cluster: {who}"
+    return f"all {needed} nodes are up, and not all of them are in the Ray cluster"
+
+
+def _until(
+    done: Callable[[], bool], deadline: float, ray: LocalRay, why: Callable[[], str]
+) -> None:
+    """Raises: CannotStart past the deadline, or when Ray has ended."""
+    while not done():
+        ray.check(starts=True)
+        if time.monotonic() > deadline:
+            raise CannotStart(why())
+        time.sleep(LOOK_SECONDS)
+
+
+def _run(member: Member, ray: LocalRay, address: str) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda _, __: None)  # the program is told by itself, and waited for
+    program = subprocess.Popen(
+        [SHELL, "-c", member.run],
+        env={**member.environment, "RAY_ADDRESS": address},
+        cwd=member.work,
+    )
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            code = program.wait(LOOK_SECONDS * 4)
+            return code if code >= 0 else 128 - code
+        if (ended := ray.process.poll()) is not None and program.poll() is None:
+            raise CannotRun(f"Ray's head has ended under the program ({how_ended(ended)}): {ray}")

@@ -1,0 +1,64 @@
+"""Every node of the gang but the first: its Ray joins the first one's."""
+
+import socket
+import threading
+import time
+from typing import Final
+
+from corral.agent.batch.frames import Frames, Signature, Stranger
+from corral.agent.ray_program.member import Member
+from corral.agent.ray_program.ray_node import LocalRay, check_ray, starting
+from corral.agent.ray_program.refusals import CannotRun
+
+FIRST: Final = b"first node, signed"
+OTHER: Final = b"other node, signed"
+TRY_SECONDS: Final = 0.1
+SLOWEST_TRY_SECONDS: Final = 2.0
+LOOK_SECONDS: Final = 0.2
+CONNECT_SECONDS: Final = 10.0
+
+
+def help_program(member: Member) -> int:
+    """Be a node of the Ray cluster until the first says that the program has ended. The exit code.
+
+    Raises: CannotStart when this node's Ray does not start; CannotRun when it ends before the
+    program does, or the first node is gone.
+    """
+    check_ray()
+    frames = _joined(member)
+    frames.send({"type": "here", "place": member.place, "node": member.node})
+    heard = frames.receive()
+    if heard is None:
+        raise CannotRun("the first node has gone")
+    if heard[0]["type"] == "over":
+        return 0
+    with starting(member):
+        ray = LocalRay(member, str(heard[0]["address"]))
+    said: set[str] = set()
+    listener = threading.Thread(target=_listen, args=(frames, said), daemon=True)
+    listener.start()
+    while listener.is_alive():
+        listener.join(LOOK_SECONDS)
+        if "over" not in said:
+            ray.check(starts="begun" not in said)
+    if "over" not in said:
+        raise CannotRun("the first node has gone")
+    return 0
+
+
+def _listen(frames: Frames, said: set[str]) -> None:
+    while "over" not in said and (heard := frames.receive()) is not None:
+        said.add(heard[0]["type"])
+
+
+def _joined(member: Member) -> Frames:
+    """The first node may come up later: it is tried for as long as this attempt lives."""
+    pause_seconds = TRY_SECONDS
+    while True:
+        try:
+            frames = Frames(socket.create_connection(member.first, timeout=CONNECT_SECONDS))
+            frames.greet(member.key, own=OTHER, other=FIRST, seal=Signature)
+            return frames
+        except (OSError, EOFError, Stranger):
+            time.sleep(pause_seconds)
+            pause_seconds = min(pause_seconds * 1.5, SLOWEST_TRY_SECONDS)

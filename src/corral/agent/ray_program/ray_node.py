@@ -1,0 +1,146 @@
+"""Ray on this node: `ray start`, as a child of the rank, which ends with the attempt."""
+
+import importlib.util
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from corral.agent.ray_program.member import Member
+from corral.agent.ray_program.refusals import CannotRun, CannotStart
+
+OLDEST: Final = (2, 52)  # the first that knows tokens
+STORE_SHARE: Final = 0.3  # of the memory, for objects: Ray's own share
+_LEAST_STORE_BYTES: Final = 80_000_000  # below this Ray does not start
+_TAIL_BYTES: Final = 2000
+SILENT: Final = "it said nothing"
+
+
+def check_ray() -> None:
+    """Raises: CannotRun where this Python has no Ray, or one that lets in everybody."""
+    try:
+        found = version("ray") if importlib.util.find_spec("ray") else ""
+    except (PackageNotFoundError, ValueError):
+        found = ""
+    if not found:
+        raise CannotRun(
+            "kind: ray needs ray in the job's environment, and no Python on its PATH (nor "
+            ".venv/bin/python3 in its workdir) has it: use an image that has, or add "
+            "setup: pip install ray"
+        )
+    number = tuple(int(one) for one in re.findall(r"\d+", found)[:2])
+    if number < OLDEST:
+        raise CannotRun(
+            f"ray {found} of the job's environment has no token authentication, so everybody in "
+            "the network could use its cluster: it must be 2.52 or newer"
+        )
+
+
+@contextmanager
+def starting(member: Member) -> Iterator[None]:
+    """Raises: CannotStart for what this node does not give to Ray: a port, a place on its disk."""
+    try:
+        yield
+    except OSError as trouble:
+        raise CannotStart(f"Ray cannot be started on node {member.node}: {trouble}") from trouble
+
+
+class LocalRay:
+    """This node's Ray. It joins the cluster at `address`; "" begins one."""
+
+    def __init__(self, member: Member, address: str = "") -> None:
+        self._member = member
+        self._log = member.folder / "ray.log"
+        (member.folder / "session").mkdir(mode=0o700, exist_ok=True)
+        self.process = _start(member, words(member, address), self._log)
+
+    @property
+    def address(self) -> str:
+        """Of its cluster, once that is up; "" before."""
+        with suppress(OSError):
+            return (self._member.folder / "session" / "ray_current_cluster").read_text().strip()
+        return ""
+
+    def check(self, *, starts: bool) -> None:
+        """Raises: CannotRun when it has ended; CannotStart where nothing runs in it yet, and what
+        ended it is not the job's own bound of memory."""
+        code = self.process.poll()
+        if code is None:
+            return
+        bounded = code == -signal.SIGKILL and self._member.memory_bytes > 0
+        kind = CannotStart if starts and not bounded else CannotRun
+        raise kind(f"Ray on node {self._member.node} has ended ({how_ended(code)}): {self}")
+
+    def __str__(self) -> str:
+        """What it said last, on one line."""
+        with suppress(OSError):
+            text = self._log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+            lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
+            return " / ".join(lines[-3:]) or SILENT
+        return SILENT
+
+
+def how_ended(code: int) -> str:
+    """What its exit code tells; it is negative where a signal ended it."""
+    if code == -signal.SIGKILL:
+        return "signal 9, likely out of memory: ask for more, as resources: {memory: 32GB} does"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def words(member: Member, address: str) -> list[str]:
+    """`ray start` for this node. Ports are the kernel's choice: two nodes of Ray may share a
+    machine, and those which Ray prefers would meet. The path of a socket has at most 107 bytes."""
+    if address:
+        begin = [f"--address={address}"]
+    else:
+        begin = ["--head", "--port=0", "--include-dashboard=false", *_client_port()]
+    return [
+        sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *begin,
+        f"--node-ip-address={member.addresses[member.place]}",
+        f"--node-name={member.node}",
+        f"--num-cpus={member.cpus}",
+        f"--num-gpus={member.gpus}",
+        *memory_words(member.memory_bytes),
+        f"--temp-dir={member.folder / 'session'}",
+        "--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0",
+        "--disable-usage-stats",
+    ]  # fmt: skip
+
+
+def memory_words(memory_bytes: int) -> list[str]:
+    """Objects have their part of what the node grants, programs the rest."""
+    if not memory_bytes:
+        return []
+    store = max(_LEAST_STORE_BYTES, int(memory_bytes * STORE_SHARE))
+    return [f"--memory={max(1, memory_bytes - store)}", f"--object-store-memory={store}"]
+
+
+def _client_port() -> list[str]:
+    """Where grpc is installed Ray serves its clients too, and all heads at one port."""
+    if importlib.util.find_spec("grpc") is None:
+        return []
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return [f"--ray-client-server-port={probe.getsockname()[1]}"]
+
+
+def _start(member: Member, command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+    token = member.folder / "token"
+    with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(member.ray_token)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            env=member.environment,
+            cwd=member.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )

@@ -1,0 +1,114 @@
+"""A copy of this interpreter, of Corral and of all that both need, which runs from any folder.
+
+An init container puts it beside an image that holds neither: python -m corral.agent.self_contained
+FOLDER. The copy brings its own C library and loader, so that the image may have another one, or
+none."""
+
+import compileall
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+import corral
+
+NATIVE: Final = "native"  # shared libraries and their loader
+REAL: Final = "python-real"
+# What the agent and the library of jobs import; the rest of what Corral needs is the head's.
+ROOTS: Final = ("cryptography", "msgspec", "nvidia-ml-py", "pydantic", "pyyaml", "websockets")
+ELF: Final = b"\x7fELF"
+# https://man7.org/linux/man-pages/man8/ld.so.8.html
+WRAPPER: Final = f"""#!/bin/sh
+at=${{0%/*}}
+exec "$at/../{NATIVE}/ld.so" --argv0 "$0" --library-path "$at/../{NATIVE}" "$at/{REAL}" "$@"
+"""
+UNCHECKED: Final = py_compile.PycInvalidationMode.UNCHECKED_HASH
+LEFT_OUT: Final = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3",
+                   "site-packages", "static", "_tkinter*", "pip", "setuptools",
+                   "__pycache__")  # fmt: skip
+_NEEDS: Final = re.compile(r"(?:=>\s*|^\s*)(/\S+)", re.MULTILINE)
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+
+
+def bundle(into: Path) -> None:
+    """Write the copy. Raises: OSError, subprocess.CalledProcessError."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    library = into / "lib" / version
+    packages = library / "site-packages"
+    binaries, native = into / "bin", into / NATIVE
+    for folder in (binaries, native):
+        folder.mkdir(parents=True)
+    _copy_tree(Path(sysconfig.get_path("stdlib")), library)
+    for found in sorted({one for name in ROOTS for one in (name, *_needed(name))}):
+        _copy_distribution(found, packages)
+    _copy_tree(Path(corral.__file__).parent, packages / "corral")
+    shutil.copy(os.path.realpath(getattr(sys, "_base_executable", sys.executable)), binaries / REAL)
+    for file in [binaries / REAL, *_binaries(library)]:
+        _copy_needed(file, native)
+    # The folder is for reading alone where it is used.
+    compileall.compile_dir(library, quiet=2, invalidation_mode=UNCHECKED)
+    wrapper = binaries / "python3"
+    wrapper.write_text(WRAPPER)
+    wrapper.chmod(0o755)
+
+
+def _needed(name: str, known: set[str] | None = None) -> set[str]:
+    """Distributions that this one needs without its extras, and those that they need."""
+    known = set() if known is None else known
+    try:
+        requirements = distribution(name).requires or []
+    except PackageNotFoundError:
+        return known
+    for one in requirements:
+        found = _NAME.match(one)
+        if "extra ==" not in one and found and found[0] not in known:
+            known.add(found[0])
+            _needed(found[0], known)
+    return known
+
+
+def _copy_distribution(name: str, into: Path) -> None:
+    """Its files below site-packages; none where it is for another system."""
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return
+    for file in found.files or ():
+        if ".." not in file.parts and Path(str(found.locate_file(file))).is_file():
+            target = into / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(found.locate_file(file)), target)
+
+
+def _copy_tree(source: Path, into: Path) -> None:
+    ignored = shutil.ignore_patterns(*LEFT_OUT, "config-*")
+    shutil.copytree(source, into, ignore=ignored, dirs_exist_ok=True)
+
+
+def _binaries(folder: Path) -> Iterator[Path]:
+    for file in folder.rglob("*.so*"):
+        with file.open("rb") as opened:
+            if opened.read(4) == ELF:
+                yield file
+
+
+def _copy_needed(file: Path, native: Path) -> None:
+    """The shared libraries that it is linked with, by the names under which they are looked for."""
+    done = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=False)
+    for at in _NEEDS.findall(done.stdout):
+        name = Path(at).name
+        target = native / ("ld.so" if name.startswith("ld-") else name)
+        if not target.exists():
+            shutil.copy(os.path.realpath(at), target)
+            target.chmod(0o755)
+
+
+if __name__ == "__main__":
+    bundle(Path(sys.argv[1]))

@@ -1,0 +1,400 @@
+"""The life of one attempt on a node: setup, ranks, their ends, and nothing left after them."""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from corral.agent import containment
+from corral.agent.clocks import since_boot, wall
+from corral.agent.job_account import Account
+from corral.agent.journal import Journal
+from corral.agent.output_capture import RankLog
+from corral.agent.processes import catches, send
+from corral.agent.shim import attach, signal_targets
+from corral.agent.shim.attempt_record import Ledger, reserve_bytes
+from corral.agent.shim.connection import Line, Message
+from corral.agent.shim.connections import Lines
+from corral.agent.shim.dropped_messages import Drops
+from corral.agent.shim.event_loop import Loop
+from corral.agent.shim.exit_record import Exits
+from corral.agent.shim.filesystem_view import Inside
+from corral.agent.shim.rank_process import Rank, tell_end
+from corral.agent.shim.spawn import Child
+from corral.agent.shim.state import Record, State, save_record
+from corral.agent.shim.termination import SHELL, Grace
+from corral.domain import bounds
+from corral.domain.culprits import OWN_PROGRAM
+from corral.wire.shim_spec import ShimSpec
+
+PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or all have ended
+GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
+LONGEST_GRACE: Final = 1e9  # seconds
+WINDOW: Final = ("rows", "columns")  # of a terminal
+MOST_CELLS: Final = 1_000  # in either direction
+
+
+class Life:
+    """Made when the journal and the containment are there; over when `loop` has stopped."""
+
+    def __init__(
+        self,
+        spec: ShimSpec,
+        loop: Loop,
+        journal: Journal,
+        group: containment.Containment,
+        logs: dict[int, RankLog],
+        account: Account | None,
+        inside: Inside,
+    ) -> None:
+        self.spec = spec
+        self._inside = inside
+        self.account = account
+        self._loop = loop
+        self._group = group
+        self._logs = logs
+        self._ledger = Ledger(
+            loop, journal, reserve_bytes(len(spec.ranks)), self._written, self._warn
+        )
+        self._grace = Grace(loop, group, self._look)
+        self._setup: Rank | None = None
+        self._ranks: list[Rank] = []
+        self._shells: dict[int, socket.socket] = {}  # who hears of the end of each
+        self._stop: Message | None = None
+        self._warned = False
+        self._gathers = False
+        self._finishing = False
+        self._exits = Exits(group, logs, spec.run)
+        self._drops = Drops(loop, self._say_dropped)
+        self._lines = Lines(loop, self._heard, self._drops.note)
+        self._trouble = ""
+        self._infra = True
+        self._trouble_of = ""
+
+    @property
+    def state(self) -> State:
+        return self._ledger.state
+
+    @property
+    def containment_kind(self) -> str:
+        return self._group.kind
+
+    # --- starting
+
+    def begin(self) -> None:
+        for warning in self._group.warnings:
+            self._first_log.say(warning)
+        if self.spec.setup is None:
+            self._start_ranks()
+            return
+        self._setup = Rank(self._loop, self.spec.ranks[0], self._first_log)
+        self._start(self._setup, self.spec.setup, {})
+        self._look()
+
+    def _start_ranks(self) -> None:
+        for number, own in zip(self.spec.ranks, self.spec.rank_env, strict=True):
+            rank = Rank(self._loop, number, self._logs[number], self._input_changed)
+            self._ranks.append(rank)
+            if not self._start(rank, self.spec.run, own):
+                break
+        self._look()
+
+    def _start(self, rank: Rank, command: str, own_env: dict[str, str]) -> bool:
+        words = [self._inside.shell(SHELL), "-c", command]
+        try:
+            rank.start(self._child_on(words, own_env), lambda: self._ran(rank))
+        except OSError as trouble:
+            rank.status = 0
+            rank.exec_failed = str(trouble)
+            self._ran(rank)
+            return False
+        return True
+
+    def _child_on(
+        self, words: list[str], own_env: dict[str, str], *, terminal: bool = False
+    ) -> Callable[[tuple[int, int, int]], Child]:
+        env = {**self.spec.env, **own_env, "CORRAL_SOCKET": f"{self.spec.folder}/shim.sock"}
+        account = self.account.env if self.account is not None else {}
+        env = self._inside.env({**env, **account}, self.spec.work)
+
+        def child(stdio: tuple[int, int, int]) -> Child:
+            return Child(
+                words=self._inside.words(words),
+                env=env,
+                work=self.spec.work,
+                stdio=stdio,
+                account=self.account,
+                containment=self._group,
+                inside=self._inside,
+                terminal=terminal,
+            )
+
+        return child
+
+    def _ran(self, rank: Rank) -> None:
+        """A program runs, or could not be started."""
+        if rank.exec_failed:
+            what = "setup" if rank is self._setup else f"rank {rank.number}"
+            self._fail(
+                f"{what} could not be started: {rank.exec_failed}", infra=not self._inside.is_image
+            )
+        elif self._grace.runs:
+            self._grace.tell_again(rank.pid)
+        started = len(self._ranks) == len(self.spec.ranks)
+        if started and all(rank.runs for rank in self._ranks) and self.state.started_at is None:
+            self._ledger.record({"type": "started", "at": wall(), "since_boot": since_boot()})
+
+    def _input_changed(self) -> None:
+        """A rank waits for input, or does so no more."""
+        waiting = (rank.number for rank in self._ranks if rank.waits_for_input)
+        self.state.waits_for_input = min(waiting, default=None)
+        self._gather()
+
+    # --- ends
+
+    def reap(self) -> None:
+        """Take in what has ended: ranks, and orphans that came to us."""
+        ended: list[Rank] = []
+        with suppress(ChildProcessError):
+            while (child := os.waitpid(-1, os.WNOHANG))[0]:
+                if child[0] in self._shells:
+                    tell_end(self._shells.pop(child[0]), child[1])
+                for rank in self._started:
+                    if rank.pid == child[0] and not rank.is_over:
+                        rank.end(child[1])
+                        ended.append(rank)
+        self._take_ends(ended)
+        self._look()
+
+    @property
+    def _started(self) -> list[Rank]:
+        return [*self._ranks, *([self._setup] if self._setup else [])]
+
+    def _take_ends(self, ended: list[Rank]) -> None:
+        """Write down together what has ended together, also the attempt's own end."""
+        ranks = [rank for rank in ended if rank is not self._setup and not rank.exec_failed]
+        stops = self._grace.runs
+        records = [self._with_trouble(self._exits.record(rank, stops=stops)) for rank in ranks]
+        if records and self._is_empty():
+            self._finish(records)
+            return
+        if records:
+            self._ledger.record(*records)
+        failed = next((one["rank"] for one in records if one["code"] != 0), None)
+        if failed is not None and not self._grace.runs:
+            self._end(PEER_GRACE_SECONDS, f"rank {failed} has failed", save=False)
+        if self._setup in ended and not self._setup.exec_failed:
+            self._take_setup(self._setup)
+
+    def _is_empty(self) -> bool:
+        """Whether all ranks were started and are over, and nothing is left of them."""
+        started = len(self._ranks) == len(self.spec.ranks)
+        return started and all(one.is_over for one in self._ranks) and not self._group.pids()
+
+    def _take_setup(self, setup: Rank) -> None:
+        record = self._exits.record(setup, stops=self._grace.runs)
+        if self._grace.runs:
+            return
+        if record["code"] == 0:
+            self._setup_is_over(setup)
+            self._start_ranks()
+            return
+        code, number = record["code"], record["signal"]
+        end = f"exit code {code}" if code is not None else f"signal {number}"
+        self._logs[setup.number].say(f"setup has failed with {end}: the command is not run")
+        self._trouble, self._infra = f"setup has failed with {end}", False
+        self._ledger.record(self._with_trouble(record))
+        self._end(PEER_GRACE_SECONDS, self._trouble, save=False)
+
+    def _setup_is_over(self, setup: Rank) -> None:
+        """Its descriptors go; what it left in the background stays, the ranks may need it."""
+        setup.close()
+
+    def _with_trouble(self, record: Record) -> Record:
+        """An end and why are told at once: nobody may take the exit code for the whole of it."""
+        if not self._trouble or self.state.trouble:
+            return record
+        return {
+            **record,
+            "trouble": self._trouble,
+            "infra": self._infra,
+            "trouble_of": self._trouble_of,
+        }
+
+    def _fail(self, trouble: str, *, infra: bool, by: str = "") -> None:
+        """End the attempt. `by`: who reports the trouble, where that is not Corral itself."""
+        if not self._trouble:
+            self._trouble, self._infra, self._trouble_of = trouble, infra, by
+        self._end(PEER_GRACE_SECONDS, trouble, save=False)
+
+    def _end(self, grace_seconds: float, why: str, *, save: bool) -> None:
+        """Let all of it end, within the grace. A shorter grace cuts a running one short."""
+        first = not self._grace.runs
+        self._grace.begin(grace_seconds)
+        self._written()  # SIGTERM goes first: who is told and ends at once still knows how to end
+        if first:
+            self._stop = {
+                "type": "stop", "save": save, "grace_seconds": grace_seconds, "why": why,
+            }  # fmt: skip
+            self._lines.tell_ranks(self._stop)
+
+    def _look(self) -> None:
+        """See what is left, and do what its time has come for."""
+        started = self._started
+        over = all(rank.is_over for rank in started)
+        if self._finishing or (not over and not self._grace.runs):
+            return
+        left = self._group.pids()
+        if over and not left:
+            self._finish()
+        elif not self._grace.runs:
+            self._end(PEER_GRACE_SECONDS, "all ranks have ended", save=False)
+        else:
+            self._grace.act(left, {rank.pid for rank in started}, self._shells)
+
+    def _finish(self, exits: Sequence[Record] = ()) -> None:
+        """End the attempt. `exits` are not written down yet."""
+        if not self._ledger.only_saves_wait:
+            if exits:
+                self._ledger.record(*exits)
+            return
+        self._finishing = True
+        for rank in self._ranks:
+            rank.close()
+        for log in self._logs.values():
+            log.close()
+        self._group.remove()
+        self._ledger.end(
+            *exits,
+            {
+                "type": "ended",
+                "at": wall(),
+                "trouble": self._trouble,
+                "infra": self._infra,
+                "trouble_of": self._trouble_of,
+                "progress": self.state.progress,
+            },
+        )
+
+    # --- who hears of it
+
+    def _written(self) -> None:
+        """Something more is known, and durable."""
+        if self._grace.runs and self.state.phase in ("starting", "up"):
+            self.state.phase = "stopping"
+        self._publish()
+        if self.state.phase == "ended":
+            self._loop.stop()
+        else:
+            self._look()
+
+    def _warn(self, sentence: str) -> None:
+        os.write(2, f"{self.spec.job}.{self.spec.attempt}: {sentence}\n".encode())
+        self._lines.tell_agents({"type": "warning", "text": sentence})
+
+    def _publish(self) -> None:
+        self.state.dropped = self._drops.count
+        self._lines.renew(self.state.message)
+
+    def connect(self, connection: socket.socket, *, watches: bool = False) -> None:
+        line = self._lines.connect(connection)
+        if watches and line is not None:
+            self._watched(line)
+
+    def _watched(self, line: Line) -> None:
+        line.watches = True
+        line.renew(self.state.message)
+
+    def _heard(self, line: Line, message: Message) -> None:
+        kind = message["type"]
+        if kind == "watch":
+            self._watched(line)
+        elif kind == "hello":
+            line.is_rank = True
+            if self._stop is not None:
+                line.send(self._stop)
+        elif kind == "progress":
+            self.state.take_progress(message, wall(), self.spec.ranks)
+            self._gather()
+        elif kind == "save":
+            self._ledger.save(save_record(message, self.spec.attempt, wall()))
+        elif kind == "refuse":
+            infra = message.get("infra") is True
+            why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
+            self._fail(why, infra=infra, by=OWN_PROGRAM)
+        elif kind == "committed":
+            self._committed(message)
+        elif kind == "stop":
+            grace_seconds = bounds.number(
+                "grace_seconds", message["grace_seconds"], most=LONGEST_GRACE
+            )
+            why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
+            self._end(grace_seconds, why, save=bool(message["save"]))
+        elif kind == "warn":
+            self._warn_ranks(message)
+        elif kind == "signal":
+            signal_targets.signal(message, self._group.pids(), self._ranks, self._shells)
+        elif kind == "attach":
+            self._attach(line, message)
+
+    def _warn_ranks(self, message: Message) -> None:
+        """Once: a signal to those that wait for it, which would end all others, and a save."""
+        if self._warned or self._grace.runs:
+            return
+        self._warned = True
+        if (number := message["signal"]) is not None:
+            for pid in self._group.pids():
+                if catches(pid, int(number)):
+                    send(pid, int(number))
+        if message["save"]:
+            self._lines.tell_ranks({"type": "save"})
+
+    def _say_dropped(self, sentence: str) -> None:
+        self._first_log.say(sentence)
+        self._gather()
+
+    def _gather(self) -> None:
+        if not self._gathers:
+            self._gathers = True
+            self._loop.later(GATHER_SECONDS, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathers = False
+        self._publish()
+
+    def _committed(self, message: Message) -> None:
+        steps = [bounds.integer("step", step) for step in message["steps"]]
+        self.state.acknowledge(self.spec.attempt, steps)
+        self._lines.tell_ranks({"type": "committed", "steps": steps})
+        self._publish()
+
+    def _attach(self, line: Line, message: Message) -> None:
+        connection = line.take_over()
+        number = int(message["rank"])
+        at = next((at for at, rank in enumerate(self._ranks) if rank.number == number), None)
+        if at is None or self._grace.runs:
+            attach.refuse(connection, f"rank {number} does not run on node {self.spec.node}")
+        elif message["shell"]:
+            self._open_shell(connection, self.spec.rank_env[at], message)
+        else:
+            attach.listen(self._ranks[at], connection)
+
+    def _open_shell(
+        self, connection: socket.socket, own_env: dict[str, str], message: Message
+    ) -> None:
+        shell = self.account.shell if self.account else os.environ.get("SHELL", SHELL)
+        words = [self._inside.shell(shell if os.access(shell, os.X_OK) else SHELL), "-i"]
+        if command := message.get("command"):
+            words = [self._inside.shell(SHELL), "-c", str(command)]
+        env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
+        child = self._child_on(words, env, terminal=True)
+        try:
+            rows, columns = (min(max(1, int(message[one])), MOST_CELLS) for one in WINDOW)
+            self._shells[attach.open_shell(child, connection, rows, columns)] = connection
+        except OSError as trouble:
+            self._warn(f"no shell could be opened: {trouble}")
+
+    @property
+    def _first_log(self) -> RankLog:
+        return self._logs[self.spec.ranks[0]]

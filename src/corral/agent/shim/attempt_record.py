@@ -1,0 +1,97 @@
+"""What is durable of an attempt, and so may be told: every record first goes to the journal."""
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Final
+
+from corral.agent.journal import Journal
+from corral.agent.shim.event_loop import Loop
+from corral.agent.shim.state import Record, State
+from corral.domain.bounds import MOST_SAVES, OutOfBounds
+from corral.domain.refill_budget import Budget
+
+SAVES_PER_SECOND: Final = 2  # of all ranks together
+BURST_SAVES: Final = 200
+RETRY_SECONDS: Final = 0.5  # a full disk
+RESERVE_BYTES: Final = 8192  # of the journal, for what must be written on a full disk
+RESERVE_RANK_BYTES: Final = 512
+
+
+def reserve_bytes(ranks: int) -> int:
+    """Room for the start, the end, and the exits of so many ranks."""
+    return RESERVE_BYTES + RESERVE_RANK_BYTES * ranks
+
+
+def _is_save(record: Record) -> bool:
+    return bool(record["type"] == "save")
+
+
+class Ledger:
+    """`state` holds what is on the disk; `changed` is called when it does more of it."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        journal: Journal,
+        reserve: int,
+        changed: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """`reserve`: so many bytes of the journal's space no save may take."""
+        self.state = State()
+        self._loop = loop
+        self._journal = journal
+        self._reserve = reserve
+        self._changed = changed
+        self._warn = warn
+        self._unwritten: list[Record] = []
+        self._retries = False
+        self._saves = Budget(SAVES_PER_SECOND, BURST_SAVES)
+
+    def record(self, *records: Record) -> None:
+        """Nobody hears of them before they are on the disk."""
+        self._unwritten += records
+        self._write()
+
+    def save(self, record: Record) -> None:
+        """Record a save, as far as the bounds allow. Raises: OutOfBounds."""
+        if not (self.state.has_room and self._saves.take(1, self._loop.now())):
+            most = f"{MOST_SAVES} that the head has not recorded"
+            raise OutOfBounds(f"more than {SAVES_PER_SECOND} saves a second, or {most}")
+        self.record(record)
+
+    @property
+    def only_saves_wait(self) -> bool:
+        return all(map(_is_save, self._unwritten))
+
+    def end(self, *records: Record) -> None:
+        """Write the last records. A save that was never told of is no save."""
+        self._unwritten = []
+        self.record(*records)
+
+    def _write(self) -> None:
+        """What finds no room is tried again; saves leave room for what is more than they are."""
+        records, self._unwritten = self._unwritten, []
+        for is_save, group in groupby(records, key=_is_save):
+            together = list(group)
+            for some in [[one] for one in together] if is_save else [together]:
+                try:
+                    self._journal.append(*some, keep_bytes=self._reserve if is_save else 0)
+                except OSError as trouble:
+                    self._unwritten += some
+                    self._retry(trouble)
+                    continue
+                for record in some:
+                    self.state.take(record)
+        self._changed()
+
+    def _retry(self, trouble: OSError) -> None:
+        if not self._retries:
+            self._retries = True
+            self._warn(f"the journal cannot be written, what is new waits: {trouble}")
+            self._loop.later(RETRY_SECONDS, self._retried)
+
+    def _retried(self) -> None:
+        self._retries = False
+        if self.state.phase != "ended":
+            self._write()

@@ -1,0 +1,130 @@
+"""A connection to the shim: JSON objects, one a line, in both directions, in bounded memory."""
+
+import json
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from corral.agent.shim.event_loop import Loop
+from corral.domain.refill_budget import Budget
+
+LINE_BYTES: Final = 1024 * 1024  # a longer line is no message
+UNSENT_BYTES: Final = 4 * 1024 * 1024  # who reads so slowly is hung up on
+BYTES_PER_SECOND: Final = 256 * 1024  # of one connection; what is beyond is dropped
+BURST_BYTES: Final = 8 * LINE_BYTES
+MESSAGES_PER_SECOND: Final = 100
+BURST_MESSAGES: Final = 2_000
+Message = dict[str, Any]
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
+
+
+class Line:
+    """Belongs to an agent, a rank, or nobody yet. `newest` is sent when there is room for it."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        connection: socket.socket,
+        heard: Callable[["Line", Message], None],
+        closed: Callable[["Line"], None],
+        dropped: Callable[[str], None] = lambda why: None,
+    ) -> None:
+        """`dropped` is called for each message that is not taken, with the reason."""
+        connection.setblocking(False)
+        self.connection = connection
+        self.is_open = True
+        self.watches = False  # an agent's
+        self.is_rank = False
+        self._loop = loop
+        self._heard = heard
+        self._closed = closed
+        self._dropped = dropped
+        self._bytes = Budget(BYTES_PER_SECOND, BURST_BYTES)
+        self._messages = Budget(MESSAGES_PER_SECOND, BURST_MESSAGES)
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._newest: bytes | None = None
+        loop.watch(connection.fileno(), self._read)
+
+    def send(self, message: Message) -> None:
+        """Never waits."""
+        self._unsent += _encode(message)
+        self._write()
+
+    def renew(self, state: Message) -> None:
+        """Send this, or in its place what is newer by then."""
+        self._newest = _encode(state)
+        self._write()
+
+    def take_over(self) -> socket.socket:
+        """The bare connection, for bytes that are no messages."""
+        self._loop.watch(self.connection.fileno(), None)
+        self.is_open = False
+        self._closed(self)
+        return self.connection
+
+    def close(self) -> None:
+        if self.is_open:
+            self.take_over().close()
+
+    def _read(self) -> None:
+        try:
+            data = self.connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        *whole, rest = (bytes(self._received) + data).split(b"\n")
+        self._received = bytearray(rest)
+        for text in whole:
+            if not self.is_open:
+                return
+            self._take(text)
+        if len(self._received) > LINE_BYTES:
+            self._dropped(f"a line is longer than {LINE_BYTES:,} bytes")
+            self.close()
+
+    def _take(self, text: bytes) -> None:
+        """Take one message; whatever a rank sends, the shim goes on."""
+        now = self._loop.now()
+        if not (self._bytes.take(len(text) + 1, now) and self._messages.take(1, now)):
+            self._dropped(f"more than {MESSAGES_PER_SECOND} messages a second")
+            return
+        try:
+            message = json.loads(text)
+            if not isinstance(message, dict):
+                raise ValueError("a message is a JSON object")
+            self._heard(self, message)
+        except RecursionError:
+            self._dropped("it is nested too deeply")
+        except KeyError as missing:
+            self._dropped(f"{missing.args[0]!r} is missing")
+        except Exception as error:
+            self._dropped(str(error))
+
+    def _write(self) -> None:
+        if not self.is_open:
+            return
+        if not self._unsent and self._newest is not None:
+            self._unsent += self._newest
+            self._newest = None
+        try:
+            sent = self.connection.send(self._unsent) if self._unsent else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        del self._unsent[:sent]
+        if len(self._unsent) > UNSENT_BYTES:
+            self.close()
+            return
+        waiting = bool(self._unsent) or self._newest is not None
+        self._loop.watch(self.connection.fileno(), self._read, self._write if waiting else None)
+
+
+def _encode(message: Message) -> bytes:
+    return _JSON.encode(message).encode() + b"\n"

@@ -1,0 +1,50 @@
+"""All connections to a shim: its agent's, its ranks', and those that have said nothing yet."""
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from corral.agent.shim.connection import Line, Message
+from corral.agent.shim.event_loop import Loop
+
+MOST_LINES: Final = 512  # well below the descriptors that a process may have
+
+
+class Lines:
+    """`heard` and `dropped` are called as those of a line."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        heard: Callable[[Line, Message], None],
+        dropped: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._heard = heard
+        self._dropped = dropped
+        self._lines: list[Line] = []
+
+    def connect(self, connection: socket.socket) -> Line | None:
+        """Return the new line; None where there are too many."""
+        if len(self._lines) >= MOST_LINES:
+            connection.close()
+            return None
+        line = Line(self._loop, connection, self._heard, self._lines.remove, self._dropped)
+        self._lines.append(line)
+        return line
+
+    def tell_ranks(self, message: Message) -> None:
+        for line in list(self._lines):
+            if line.is_rank:
+                line.send(message)
+
+    def tell_agents(self, message: Message) -> None:
+        for line in list(self._lines):
+            if line.watches:
+                line.send(message)
+
+    def renew(self, state: Message) -> None:
+        """Let each agent have this state, or in its place what is newer by then."""
+        for line in list(self._lines):
+            if line.watches:
+                line.renew(state)

@@ -1,0 +1,41 @@
+"""Messages of ranks that are not taken: counted, and reported in the log now and then."""
+
+from collections.abc import Callable
+from typing import Final
+
+from corral.agent.shim.event_loop import Loop
+from corral.domain.bounds import cut
+
+SECONDS: Final = 60.0  # between two lines in the log
+WHY_LETTERS: Final = 200
+
+
+class Drops:
+    """Of one attempt. `say` is called with a sentence, at most once in a while."""
+
+    def __init__(self, loop: Loop, say: Callable[[str], None]) -> None:
+        self.count = 0
+        self._loop = loop
+        self._say = say
+        self._told = 0
+        self._why = ""
+        self._waits = False
+        self._told_at = float("-inf")
+
+    def note(self, why: str) -> None:
+        """Count a message that was not taken."""
+        self.count += 1
+        self._why = cut(why, WHY_LETTERS)
+        left = self._told_at + SECONDS - self._loop.now()
+        if left <= 0:
+            self._tell()
+        elif not self._waits:
+            self._waits = True
+            self._loop.later(left, self._tell)
+
+    def _tell(self) -> None:
+        new, self._told = self.count - self._told, self.count
+        self._waits, self._told_at = False, self._loop.now()
+        if new:
+            many = "a message" if new == 1 else f"{new} messages"
+            self._say(f"{many} to CORRAL_SOCKET dropped: {self._why}")

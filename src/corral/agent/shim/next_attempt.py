@@ -1,0 +1,57 @@
+"""A shim's next attempt: it waits for one when its last has ended, and leaves nothing of that.
+
+A fork of the launcher touches most of an interpreter's memory anew, which is two thirds of what a
+short job costs a node. One shim still has one attempt at a time.
+"""
+
+import ctypes
+import gc
+import os
+import signal
+import socket
+from contextlib import suppress
+from typing import Final
+
+from corral.agent.containment import CGROUP
+from corral.agent.shim.attempt_life import Life
+
+IDLE: Final = b"i"  # from a shim to the launcher: it waits
+NAME: Final = b"corral-shim"  # as ps shows it
+IDLE_NAME: Final = b"corral-idle"
+_PR_SET_NAME: Final = 15
+_FIRST: Final = 3  # descriptor that is not standard
+_MOST: Final = 65536
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def leaves_nothing(life: Life) -> bool:
+    """Return whether the attempt has changed nothing of the shim itself: no namespace, no image."""
+    spec = life.spec
+    return life.containment_kind == CGROUP and spec.apart is None and spec.image is None
+
+
+def next_attempt(launcher: socket.socket) -> socket.socket | None:
+    """Wait for the launcher to hand over an agent's socket; None when it ends, or wants no more."""
+    _forget(launcher.fileno())
+    with suppress(OSError):
+        launcher.send(IDLE)
+        call_myself(IDLE_NAME)
+        _, received, _, _ = socket.recv_fds(launcher, 16, 1)
+        if received:
+            call_myself(NAME)
+            return socket.socket(fileno=received[0])
+    return None
+
+
+def call_myself(name: bytes) -> None:
+    _libc.prctl(_PR_SET_NAME, name, 0, 0, 0)
+
+
+def _forget(kept: int) -> None:
+    """Close every descriptor of the last attempt, and free its memory first: an object that is
+    freed later would close a descriptor of the next one."""
+    signal.set_wakeup_fd(-1)
+    gc.collect()  # what the launcher froze is not looked at
+    gc.freeze()  # nor, next time, what is left: caches and modules
+    os.closerange(_FIRST, kept)
+    os.closerange(kept + 1, _MOST)

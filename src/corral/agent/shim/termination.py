@@ -1,0 +1,134 @@
+"""Ending what is left: SIGTERM once to each, a grace, then SIGKILL until nothing is.
+
+What is started in answer to SIGTERM, to save or to clean up, has the grace to be done. A shell that
+somebody was let into is hung up on instead: at a terminal it is deaf to SIGTERM.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Collection
+from typing import Final
+
+from corral.agent.containment import Containment
+from corral.agent.processes import catches, children, parent_of, send, words_of
+from corral.agent.shim import filesystem_view
+from corral.agent.shim.event_loop import Loop
+
+LOOK_SECONDS: Final = 0.05  # between looks at what is left, while it may end by itself
+KILL_SECONDS: Final = 0.01  # between rounds of SIGKILL, at first
+SLOWEST_KILL_SECONDS: Final = 0.2
+HANG_UP_SECONDS: Final = 1.0  # between two SIGHUP to a shell that is still there
+SHELL: Final = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+_SHELLS: Final = (
+    SHELL.encode(),
+    filesystem_view.SHELL.encode(),
+)  # a node's own, and that of images
+
+
+def is_of_command(pid: int) -> bool:
+    """Whether it is a shell that a command was given to."""
+    words = words_of(pid)[:2]
+    return words[1:] == [b"-c"] and words[0] in _SHELLS
+
+
+class Grace:
+    """`look` is called again whenever there is something to be done or to be seen."""
+
+    def __init__(self, loop: Loop, group: Containment, look: Callable[[], None]) -> None:
+        self._loop = loop
+        self._group = group
+        self._look = look
+        self._deadline: float | None = None  # what is left then is killed
+        self._first: frozenset[int] | None = None  # what ran when the grace began
+        self._told: set[int] = set()
+        self._told_at: dict[int, float] = {}
+        self._has_told = False
+        self._spared: set[int] = set()  # what those who were told have started since
+        self._childless: set[int] = set()
+        self._kill_seconds = KILL_SECONDS
+        self._looks = False
+
+    @property
+    def runs(self) -> bool:
+        return self._deadline is not None
+
+    def begin(self, seconds: float) -> None:
+        """Again: a shorter grace cuts a running one short, a longer one changes nothing."""
+        deadline = self._loop.now() + max(0.0, seconds)
+        if self._deadline is None or deadline < self._deadline:
+            self._deadline = deadline
+            self._loop.later(max(0.0, seconds), self._look)
+
+    def tell_again(self, pid: int) -> None:
+        """SIGTERM may have met it before it could act on it."""
+        self._told.discard(pid)
+
+    def act(
+        self, left: Collection[int], shells: Collection[int], attached: Collection[int]
+    ) -> None:
+        """Do to these processes what its time has come for. `shells` run the ranks' commands;
+        `attached` are those of people."""
+        assert self._deadline is not None
+        if self._loop.now() < self._deadline:
+            self._terminate(left, shells, attached)
+            self._look_again(LOOK_SECONDS)
+        else:
+            self._group.kill()
+            self._look_again(self._kill_seconds)
+            self._kill_seconds = min(self._kill_seconds * 1.3, SLOWEST_KILL_SECONDS)
+
+    def _look_again(self, seconds: float) -> None:
+        if not self._looks:
+            self._looks = True
+            self._loop.later(seconds, self._looked)
+
+    def _looked(self) -> None:
+        self._looks = False
+        self._look()
+
+    def _terminate(
+        self, left: Collection[int], shells: Collection[int], attached: Collection[int]
+    ) -> None:
+        if self._first is None:
+            self._first = frozenset(left)
+        self._told.intersection_update(left)
+        self._hang_up_again(attached)
+        self._spared.intersection_update(left)
+        known = self._told | self._spared
+        commands = [pid for pid in left if pid in shells and pid not in known]
+        waiting = {pid for pid in commands if self._waits(pid)}
+        for pid in sorted(left, key=lambda pid: pid not in shells):  # before what they began since
+            if pid in known or pid in waiting:
+                continue
+            parent = parent_of(pid)
+            if parent in known:
+                self._spared.add(pid)
+            elif parent not in waiting or pid in self._first:
+                send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)
+                self._told_at[pid] = self._loop.now()
+                self._told.add(pid)
+                self._has_told = True
+
+    def _hang_up_again(self, attached: Collection[int]) -> None:
+        """Let attached shells that outlive a SIGHUP get another one. Bash can receive it just
+        before it reads the next command, and then ends only after that command."""
+        now = self._loop.now()
+        for pid in attached:
+            if pid in self._told and now - self._told_at[pid] >= HANG_UP_SECONDS:
+                self._told.discard(pid)
+
+    def _waits(self, shell: int) -> bool:
+        """The shell of a command is told when that has ended: it would be gone before what it waits
+        for, and the exit code with it. One that traps SIGTERM waits by itself."""
+        if not is_of_command(shell) or catches(shell, signal.SIGTERM):
+            return False
+        if any(child in (self._first or ()) for child in children(shell)):
+            self._childless.discard(shell)
+            return True
+        return self._may_be_ending(shell)
+
+    def _may_be_ending(self, shell: int) -> bool:
+        """A shell whose command has just ended has until the next look to end with its code."""
+        fresh = shell not in self._childless and self._has_told
+        self._childless.add(shell)
+        return fresh

@@ -1,0 +1,83 @@
+"""What keeps an attempt's ranks apart from those of other users on a machine: a pid namespace with
+its own /proc, and own /tmp, /var/tmp and /dev/shm. Prepared once for each attempt, by root."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import corral
+from corral.agent import kernel_mounts
+
+TMP: Final = "tmp"  # in the attempt's folder: what its ranks write to their /tmp
+_FOLDERS: Final = {"/tmp": "tmp", "/var/tmp": "var-tmp"}
+_SHM: Final = "/dev/shm"
+_FLAGS: Final = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """How an attempt is kept apart. It travels in the shim's spec.
+
+    Args:
+        shm: whether /dev/shm is the attempt's own.
+        tmp: whether /tmp and /var/tmp are.
+        folder: the attempt's folder, where the files of its /tmp lie.
+        seen: folders that ranks see although they lie below /tmp.
+    """
+
+    shm: bool
+    tmp: bool
+    folder: str
+    seen: Sequence[str] = ()
+
+    def furnish(self) -> None:
+        """Mount what is the attempt's own. Called in a mount namespace that is not shared.
+
+        Raises: OSError.
+        """
+        if self.shm and os.path.isdir(_SHM):
+            kernel_mounts.mount("tmpfs", _SHM, "tmpfs", _FLAGS, "mode=1777")
+        if not self.tmp:
+            return
+        with ExitStack() as stack:
+            sources = {at: _opened(stack, self._source(name)) for at, name in _FOLDERS.items()}
+            seen = {path: _opened(stack, Path(path)) for path in _below_tmp(self.seen)}
+            for at, source in sources.items():
+                if os.path.isdir(at):
+                    kernel_mounts.bind(source, at)
+            for path, source in seen.items():
+                os.makedirs(path, mode=0o755, exist_ok=True)
+                kernel_mounts.bind(source, path)
+
+    def _source(self, name: str) -> Path:
+        """The folder behind a mount, in which each account may write its own files."""
+        parent = Path(self.folder) / TMP
+        parent.mkdir(mode=0o700, exist_ok=True)
+        source = parent / name
+        source.mkdir(exist_ok=True)
+        source.chmod(0o1777)
+        return source
+
+
+def own_code() -> tuple[str, ...]:
+    """Folders of the interpreter and of Corral, which ranks may start."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(corral.__file__)))
+    return (sys.prefix, sys.base_prefix, package)
+
+
+def _below_tmp(paths: Iterable[str]) -> list[str]:
+    """Those that a mount on a temporary folder would hide, parents first."""
+    whole = {os.path.realpath(path) for path in paths}
+    hidden = (path for path in whole if path.startswith(tuple(f"{at}/" for at in _FOLDERS)))
+    return sorted((path for path in hidden if os.path.isdir(path)), key=len)
+
+
+def _opened(stack: ExitStack, path: Path) -> str:
+    """A name that leads to the folder whatever is mounted over its path. Raises: OSError."""
+    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return f"/proc/self/fd/{descriptor}"

@@ -1,0 +1,1 @@
+"""The agent's side of attempts: launch, stop, adopt and report."""

@@ -1,0 +1,163 @@
+"""A terminal into a running attempt: the shim hands over descriptors, the agent pumps bytes."""
+
+import asyncio
+import io
+import json
+import os
+import socket
+from contextlib import suppress
+from typing import Final
+
+from corral.agent.shim.attach import ANSWER
+from corral.agent.shim.rank_process import END_OF_INPUT
+from corral.domain.errors import Refusal
+
+ANSWER_SECONDS: Final = 30.0
+AGAIN_SECONDS: Final = 0.5
+END_SECONDS: Final = 2.0  # a shell lets go of its terminal a moment before it is reaped
+
+
+class AttachRefused(Refusal):
+    """There is nothing to attach to."""
+
+    code = "attach_refused"
+
+
+class Output(asyncio.StreamReader):
+    """What a shell's terminal shows, or what a rank prints. `exit_code` is known when it has come
+    to its end, and None when the shim says nothing: it is gone, or somebody left first."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self.exit_code: int | None = None
+        self._connection = connection
+        self._source: asyncio.BaseTransport | None = None
+        self._hearing: asyncio.Task[None] | None = None
+
+    def set_transport(self, transport: asyncio.BaseTransport) -> None:
+        super().set_transport(transport)
+        self._source = transport
+
+    def feed_eof(self) -> None:
+        """No more comes: the end comes with the word of how the shell or the rank has ended."""
+        if self._hearing is None:
+            self._hearing = asyncio.get_running_loop().create_task(self._hear())
+
+    async def _hear(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            with self._connection as connection:
+                async with asyncio.timeout(END_SECONDS):
+                    said = await loop.sock_recv(connection, 16)
+                self.exit_code = int(said)
+        except (OSError, ValueError, TimeoutError):
+            self.exit_code = None
+        finally:
+            super().feed_eof()
+
+    def leave(self) -> None:
+        """Hear no more of it: a shell that nobody holds the terminal of is hung up on."""
+        if self._source is not None:
+            self._source.close()
+        if self._hearing is None:
+            self._connection.close()
+
+
+class Input(asyncio.StreamWriter):
+    """What is typed into a shell, or a rank's standard input."""
+
+    listens: socket.socket | None = None  # where a rank's output comes from; a shell has none
+
+    def end(self) -> None:
+        """No more will be typed: a shell leaves, and a rank reads an end once all is read."""
+        if self.listens is None:
+            self._type_end()
+            return
+        self.close()
+        with suppress(OSError):
+            self.listens.send(END_OF_INPUT)
+
+    def _type_end(self) -> None:
+        """Again and again until the shell has left: one that is between two prompts may miss it."""
+        if not self.is_closing():
+            self.write(END_OF_INPUT)
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._type_end)
+
+
+class _Ended(asyncio.StreamReaderProtocol):
+    """A terminal whose shell has ended reads as an end, not as an error of input."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(None if isinstance(exc, OSError) else exc)
+
+
+async def open_terminal(
+    connection: socket.socket, rank: int, *, shell: bool, rows: int, columns: int, command: str = ""
+) -> tuple[asyncio.StreamReader, Input]:
+    """Raises: AttachRefused with the shim's words."""
+    wish = {
+        "type": "attach",
+        "rank": rank,
+        "shell": shell,
+        "rows": rows,
+        "columns": columns,
+        "command": command,
+    }
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            descriptor, *end = await _ask(connection, wish)
+    except TimeoutError as silence:
+        connection.close()
+        raise AttachRefused("the attempt does not answer") from silence
+    except OSError as hung_up:
+        connection.close()
+        raise AttachRefused("the attempt has ended") from hung_up
+    except AttachRefused:
+        connection.close()
+        raise
+    if not shell:
+        reader = Output(_told(end[0])) if end else asyncio.StreamReader()  # an older shim's
+        writer = await _writer(descriptor)
+        writer.listens = connection
+        return await _reader(connection, reader), writer
+    source = os.fdopen(os.dup(descriptor), "rb", 0)
+    return await _reader(source, Output(connection)), await _writer(descriptor)
+
+
+def _told(descriptor: int) -> socket.socket:
+    end = socket.socket(fileno=descriptor)
+    end.setblocking(False)
+    return end
+
+
+async def _ask(connection: socket.socket, wish: dict[str, object]) -> list[int]:
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(connection, json.dumps(wish).encode() + b"\n")
+    ready = asyncio.Event()
+    loop.add_reader(connection.fileno(), ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(connection.fileno())
+    words, received, _, _ = socket.recv_fds(connection, len(ANSWER), 2)
+    if received:
+        return received
+    more = connection.recv(4096) if words else b""
+    raise AttachRefused((words + more).decode("utf-8", "replace") or "the attempt has ended")
+
+
+async def _reader(
+    source: socket.socket | io.FileIO, reader: asyncio.StreamReader
+) -> asyncio.StreamReader:
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: _Ended(reader), source)
+    return reader
+
+
+async def _writer(descriptor: int) -> Input:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "wb", 0)
+    )
+    return Input(transport, protocol, reader, loop)

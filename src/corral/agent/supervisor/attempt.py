@@ -1,0 +1,372 @@
+"""One attempt as the agent knows it: its shim's word, or its journal when there is no shim."""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from corral.agent import containment, journal
+from corral.agent.clocks import since_boot
+from corral.agent.failure_output import tails_of
+from corral.agent.image.image_cache import digest_in_use
+from corral.agent.processes import Process
+from corral.agent.shim.file_names import SOCKET
+from corral.agent.shim.state import Record, State, is_within, of_journal, progress_within
+from corral.domain.attempt import Exit, Save
+from corral.domain.bounds import MOST_SAVES, SENTENCE_LETTERS, cut
+from corral.domain.desired_state import Notice, Stop
+from corral.domain.observed_state import AttemptKey, Pace, Phase, Progress, Scalar, Seen
+from corral.wire.shim_spec import ShimSpec
+from corral.wire.signals import To
+
+BIRTH_LOOKS: Final = 200  # 2 s
+LINE_BYTES: Final = 64 * 1024 * 1024
+GONE_SECONDS: Final = 60.0  # how long what a killed shim left is killed before that is said
+log = logging.getLogger(__name__)
+
+
+def connect_shim(folder: Path) -> socket.socket | None:
+    """A connection to the attempt's shim; None when nobody serves there."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+        finally:
+            os.close(directory)
+    except OSError:
+        connection.close()
+        return None
+    connection.setblocking(False)
+    return connection
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervised:
+    """`on_change` is called whenever `seen` may answer differently."""
+
+    key: AttemptKey
+    folder: Path
+    on_change: Callable[[], None]
+    wall: Callable[[], float]
+    refusal: str = ""
+    refusal_is_infra: bool = True
+    refusal_of: str = ""
+    known: bool = False  # its state has been heard or read at least once
+    _image: str | None = None  # its digest, once it has been looked for
+    _state: Record = field(default_factory=lambda: State().message)
+    _writer: asyncio.StreamWriter | None = None
+    _following: asyncio.Task[None] | None = None
+    _stop: Record | None = None
+    _stop_until: float = float("inf")
+    _notice: Record | None = None
+    _committed: frozenset[int] = frozenset()
+    _seen: Seen | None = None  # made once for each change: every beat asks for all of them
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.refusal) or self._state["phase"] == "ended"
+
+    @property
+    def seen(self) -> Seen:
+        if self._seen is None:
+            self._seen = self._look()
+        if self._seen.phase not in (Phase.UP, Phase.STOPPING):
+            return self._seen
+        return replace(self._seen, ran_seconds=_ran_seconds(self._state["started_since_boot"]))
+
+    def _look(self) -> Seen:
+        if self.refusal:
+            return Seen(
+                key=self.key,
+                phase=Phase.REFUSED,
+                trouble=cut(self.refusal, SENTENCE_LETTERS),
+                trouble_is_infra=self.refusal_is_infra,
+                trouble_of=self.refusal_of,
+            )
+        state = self._state
+        phase = Phase(state["phase"])
+        if phase in (Phase.STARTING, Phase.UP) and self._stop is not None:
+            phase = Phase.STOPPING
+        exits = tuple(_exit_of(one) for one in state["exits"])
+        if self._image is None and phase != Phase.STARTING:
+            self._image = digest_in_use(self.folder)
+        return Seen(
+            key=self.key,
+            phase=phase,
+            exits=exits,
+            started_at=state["started_at"],
+            ran_seconds=_ran_seconds(state["started_since_boot"]),
+            progress=_progress_of(state["progress"]),
+            saves=tuple(self._saves()),
+            trouble=cut(state["trouble"], SENTENCE_LETTERS),
+            trouble_is_infra=state["infra"],
+            trouble_of=state.get("trouble_of", ""),  # a shim of an older version does not say
+            dropped=state.get("dropped", 0),
+            waits_for_input=state.get("waits_for_input"),
+            tails=tails_of(self.folder / "logs", exits),
+            image=self._image or "",
+        )
+
+    def _changed(self) -> None:
+        self._seen = None
+        self.on_change()
+
+    def _saves(self) -> list[Save]:
+        """The shim may be an older one, which checks no bounds."""
+        job, attempt = self.key
+        return [
+            Save(job=job, **save)
+            for save in self._state["saves"][:MOST_SAVES]
+            if is_within(save)
+            and (
+                save["quarantined"]
+                or save["attempt"] != attempt
+                or save["step"] not in self._committed
+            )
+        ]
+
+    # --- its life
+
+    async def start(self, fork: Callable[[], Awaitable[socket.socket]], spec: ShimSpec) -> None:
+        """Give a new shim its spec and hear its first word. Raises: NoLauncher, OSError."""
+        for _ in range(3):
+            connection = await fork()
+            reader, writer = await _streams(connection)
+            writer.write(spec.encode())
+            if await self._hear_first(reader, writer):
+                return
+        self.refuse("its shim ends as soon as it is started: see launcher.log", infra=True)
+
+    async def adopt(self) -> None:
+        """Find the shim that an earlier agent started, or read how it ended. Raises: OSError."""
+        state = of_journal(await self._begun_journal())
+        if state.phase == "ended":
+            self._take(state.message)
+            return
+        state.progress = self._state["progress"]
+        self._state, self._seen = state.message, None
+        connection = connect_shim(self.folder)
+        if connection is None:
+            await self._bereaved()
+            return
+        reader, writer = await _streams(connection)
+        writer.write(b'{"type":"watch"}\n')
+        if not await self._hear_first(reader, writer):
+            await self._bereaved()
+
+    async def _begun_journal(self) -> list[Record]:
+        """The journal's records; a shim that is being born has not yet written the first one."""
+        for _ in range(BIRTH_LOOKS):
+            if records := journal.read(self.folder / journal.FILE):
+                return records
+            await asyncio.sleep(0.01)
+        return []
+
+    async def _hear_first(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether the shim said anything at all; if so, go on listening."""
+        line = b""
+        try:
+            with suppress(OSError, ValueError):
+                line = await reader.readline()
+        except asyncio.CancelledError:  # the agent ends before the shim has said anything
+            writer.close()
+            raise
+        if not line:
+            writer.close()
+            return (self.folder / journal.FILE).exists() and await self._adopted()
+        message = json.loads(line)
+        if message["type"] == "taken":
+            writer.close()
+            return await self._adopted()
+        if message["type"] == "refused":
+            writer.close()
+            self.refuse(message["why"], infra=True)
+            return True
+        self._writer = writer
+        for wish in (self._notice, self._stop, self._committed_message()):
+            self._tell(wish)
+        self._heard(message)
+        self._following = asyncio.create_task(self._follow(reader))
+        return True
+
+    async def _adopted(self) -> bool:
+        """An earlier request for the same attempt came first: that one counts."""
+        await self.adopt()
+        return True
+
+    async def _follow(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while line := await reader.readline():
+                self._heard(json.loads(line))
+        except (OSError, ValueError) as trouble:
+            log.warning("the shim of %s.%s is not understood: %s", *self.key, trouble)
+        self._hang_up()
+        if self._state["phase"] == "ended":
+            return
+        try:
+            await self.adopt()
+        except OSError as trouble:
+            log.exception("the end of %s.%s cannot be read", *self.key)
+            self._take({**self._state, "phase": "ended", "trouble": str(trouble), "infra": True})
+
+    def _heard(self, message: Record) -> None:
+        if message["type"] == "state":
+            self._take(message)
+        elif message["type"] == "warning":
+            log.warning("%s.%s: %s", *self.key, message["text"])
+
+    def _take(self, state: Record) -> None:
+        self.known = True
+        self._state = state
+        self._changed()
+
+    async def _bereaved(self) -> None:
+        """Its shim is dead: end what it left, then say so, durably where the disk allows."""
+        records = journal.read(self.folder / journal.FILE) or []
+        state = of_journal(records)
+        if state.phase != "ended":
+            launch = next((one for one in records if one["type"] == "launch"), None)
+            log.error("the shim of %s.%s was killed: its ranks are killed too", *self.key)
+            if launch is not None:
+                await self._wait_for(Process(*launch["shim"]))
+                group = containment.recorded(launch["containment"])
+                await asyncio.to_thread(kill_all, group, GONE_SECONDS)
+            record = {
+                "type": "ended",
+                "at": self.wall(),
+                "trouble": "its shim was killed, so its ranks were killed too",
+                "infra": True,
+                "progress": self._state["progress"],
+            }
+            _append(self.folder / journal.FILE, record)
+            state.take(record)
+        self._take(state.message)
+
+    async def _wait_for(self, shim: Process) -> None:
+        """It hangs up a moment before it is gone."""
+        for _ in range(200):
+            if not shim.lives:
+                return
+            await asyncio.sleep(0.005)
+        shim.signal(9)
+
+    # --- wishes
+
+    def refuse(self, why: str, *, infra: bool, of: str = "") -> None:
+        self.refusal, self.refusal_is_infra = why or "it cannot be started here", infra
+        self.refusal_of = of
+        self.known = True
+        self._changed()
+
+    def stop(self, stop: Stop, now: float) -> None:
+        """Repeats are harmless; a smaller grace cuts a running one short."""
+        until = now + stop.grace_seconds
+        if self.is_over or until > self._stop_until - 0.01:
+            return
+        self._stop_until = until
+        self._stop = {
+            "type": "stop",
+            "grace_seconds": stop.grace_seconds,
+            "save": stop.save,
+            "why": stop.why,
+        }
+        self._tell(self._stop)
+        self._changed()
+
+    def warn(self, notice: Notice) -> None:
+        if self._notice is None:
+            self._notice = {"type": "warn", "signal": notice.signal, "save": notice.save}
+            self._tell(self._notice)
+
+    def overrun(self, why: str) -> None:
+        """The shim takes it as a program's own word that it cannot go on."""
+        if not self.is_over:
+            self._tell({"type": "refuse", "why": why, "infra": False})
+
+    def signal(self, number: int, to: To) -> None:
+        self._tell({"type": "signal", "number": number, "to": to})
+
+    def committed(self, steps: tuple[int, ...]) -> None:
+        if frozenset(steps) != self._committed:
+            self._committed, self._seen = frozenset(steps), None
+            self._tell(self._committed_message())
+
+    def _committed_message(self) -> Record | None:
+        steps = sorted(self._committed)
+        return {"type": "committed", "steps": steps} if steps else None
+
+    def _tell(self, message: Record | None) -> None:
+        if message is not None and self._writer is not None:
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def close(self) -> None:
+        """Let go of the shim, which goes on."""
+        if self._following is not None:
+            self._following.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._following
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def kill_all(group: containment.Containment, seconds: float) -> bool:
+    """Kill until nothing is left, for so long at most; whether nothing is."""
+    deadline = time.monotonic() + seconds
+    pause_seconds = 0.002
+    while group.pids():
+        if time.monotonic() > deadline:
+            return False
+        group.kill()
+        time.sleep(pause_seconds)
+        pause_seconds = min(pause_seconds * 1.5, 0.1)
+    group.remove()
+    return True
+
+
+async def _streams(
+    connection: socket.socket,
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_unix_connection(sock=connection, limit=LINE_BYTES)
+
+
+def _append(file: Path, record: Record) -> None:
+    """A full disk loses nothing here: the next agent finds the same again."""
+    with suppress(OSError):
+        book = journal.Journal.reopen(file)
+        try:
+            book.append(record)
+        finally:
+            book.close()
+
+
+def _ran_seconds(started_since_boot: float | None) -> float | None:
+    if started_since_boot is None:
+        return None
+    return since_boot() - started_since_boot
+
+
+def _progress_of(told: Record | None) -> Progress | None:
+    """The shim may be an older one, which checks no bounds."""
+    record = progress_within(told)
+    if record is None:
+        return None
+    paces = tuple(Pace(*pace) for pace in record["ranks"])
+    scalars = tuple(Scalar(*one) for one in record["scalars"])
+    return Progress(**{**record, "ranks": paces, "scalars": scalars})
+
+
+def _exit_of(record: Record) -> tuple[int, Exit]:
+    fields = {name: value for name, value in record.items() if name != "rank"}
+    return int(record["rank"]), Exit(**fields)

@@ -1,0 +1,56 @@
+"""The node's power loss: everything of one pretend node ends at once, told by files, not names."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from corral.agent import containment, journal
+from corral.agent.launcher import PID_FILE as LAUNCHER
+from corral.agent.processes import Process, children
+from corral.agent.shim.file_names import PID_FILE as SHIM
+from corral.agent.supervisor.attempt import kill_all
+
+SECONDS: Final = 5.0
+
+
+def kill_node(node_dir: Path) -> None:
+    """SIGKILL the node's launcher, shims, ranks and agent. Nobody of them can note what happens.
+
+    All is halted first, so that no shim journals the deaths of its ranks and no agent replaces a
+    launcher: what is on the disk afterwards is what a loss of power would have left.
+    """
+    halted = _halt(node_dir)
+    for file in node_dir.glob(f"attempts/*/{journal.FILE}"):
+        with suppress(OSError, ValueError, KeyError):
+            records = journal.read(file) or []
+            launch = next((one for one in records if one["type"] == "launch"), None)
+            if launch is not None and records[-1]["type"] != "ended":
+                kill_all(containment.recorded(launch["containment"]), SECONDS)
+    for process in halted:
+        process.signal(signal.SIGKILL)
+    deadline = time.monotonic() + SECONDS
+    while any(process.lives for process in halted) and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def _halt(node_dir: Path) -> list[Process]:
+    """Stop the agent, the launcher, then all shims, also one that is being born."""
+    halted: dict[int, Process] = {}
+    for name in ("agent.pid", LAUNCHER):
+        _stop(Process.recorded(node_dir / name), halted)
+    launcher = Process.recorded(node_dir / LAUNCHER)
+    if launcher is not None:
+        for pid in children(launcher.pid):
+            _stop(Process.find(pid), halted)
+    for file in node_dir.glob(f"attempts/*/{SHIM}"):
+        _stop(Process.recorded(file), halted)
+    return list(halted.values())
+
+
+def _stop(process: Process | None, halted: dict[int, Process]) -> None:
+    if process is not None and process.pid not in halted and process.pid != os.getpid():
+        process.signal(signal.SIGSTOP)
+        halted[process.pid] = process

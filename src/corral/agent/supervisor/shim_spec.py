@@ -1,0 +1,138 @@
+"""From what the head wants to what a shim is told."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from corral.agent.containment import CGROUP
+from corral.agent.devices import gpu_devices
+from corral.agent.discovery.client import cpu_millis, memory_bytes
+from corral.agent.host_environment import interpreter, passed_on, with_active_environment
+from corral.agent.image.root import ImageRoot
+from corral.agent.job_account import Account
+from corral.agent.mig import MigPart, read_parts
+from corral.agent.ray_program import launch_files
+from corral.agent.shim.user_isolation import Apart, own_code
+from corral.domain.desired_state import Launch
+from corral.domain.node_policy import NodePolicy
+from corral.domain.observed_state import AttemptKey
+from corral.domain.units import MILLIS_PER_GPU
+from corral.wire.node import NodeSettings
+from corral.wire.shim_launch import shim_spec_of
+from corral.wire.shim_spec import ShimSpec
+
+NO_POLICY: Final = NodePolicy()
+OURS: Final = ("CORRAL_", "SLURM_", "CUDA_", "MASTER_")  # variables that no image sets
+_PID_MAX: Final = Path("/proc/sys/kernel/pid_max")
+
+
+def folder_of(node_dir: Path, key: AttemptKey) -> Path:
+    return node_dir / "attempts" / f"{key[0]}.{key[1]}"
+
+
+def group_prefix(node_dir: Path, node: str) -> str:
+    """Begins the names of the node's groups, and of no other node's on this machine."""
+    return f"{node}-{hashlib.sha256(os.fsencode(node_dir)).hexdigest()[:8]}"
+
+
+def shim_spec_on(
+    launch: Launch,
+    *,
+    node_dir: Path,
+    work: Path,
+    env: Mapping[str, str],
+    settings: NodeSettings,
+    containment: str,
+    image: ImageRoot | None = None,
+    account: Account | None = None,
+    policy: NodePolicy = NO_POLICY,
+) -> ShimSpec:
+    """`env` is what only the node knows, and the secrets; it wins over what the launch says, and
+    that over what the image says."""
+    job, attempt = launch.key
+    shares = account is not None and containment == CGROUP and policy.memory == "share"
+    spec = shim_spec_of(launch, settings)
+    ray = folder_of(node_dir, launch.key) / launch_files.FOLDER
+    return replace(
+        spec,
+        folder=str(folder_of(node_dir, launch.key)),
+        work=str(work),
+        run=launch_files.command() if launch.ray else launch.run,
+        env={**_environment(spec, launch, image), **env},
+        containment=containment,
+        group=f"{group_prefix(node_dir, settings.node)}.{job}.{attempt}",
+        pids=_pids(spec.pids),
+        memory_bytes=spec.memory_bytes or (_memory_share(launch, settings) if shares else 0),
+        account=None if account is None else asdict(account),
+        apart=_apart(folder_of(node_dir, launch.key), account, settings, policy, image),
+        devices=gpu_devices(launch, settings, parts=_mig_parts(launch, node_dir)),
+        image=_image(image, folder_of(node_dir, launch.key)),
+        beside=str(ray) if launch.ray else None,
+    )
+
+
+def _mig_parts(launch: Launch, node_dir: Path) -> Mapping[str, MigPart]:
+    return read_parts(node_dir) if launch.seat.slices else {}
+
+
+def _environment(spec: ShimSpec, launch: Launch, image: ImageRoot | None) -> dict[str, str]:
+    """An image brings its own PATH and the like; the job's own words win."""
+    own = dict(launch.env)
+    given = {**passed_on(os.environ), **spec.env, **interpreter()}
+    given = with_active_environment(given, own, image is not None)
+    from_image = image.env if image is not None else {}
+    fresh = {name: one for name, one in from_image.items() if name not in own}
+    return given | {name: one for name, one in fresh.items() if not name.startswith(OURS)}
+
+
+def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
+    """What its ranks change in it lies in the attempt's own folder, and goes with it."""
+    if image is None:
+        return None
+    upper = str(folder / "image") if image.root else ""
+    return replace(image, upper=upper).as_json()
+
+
+def _apart(
+    folder: Path,
+    account: Account | None,
+    settings: NodeSettings,
+    policy: NodePolicy,
+    image: ImageRoot | None,
+) -> dict[str, Any] | None:
+    """How ranks of an account of their own are kept apart; an image has a /tmp of its own."""
+    if account is None:
+        return None
+    seen = (str(folder), account.home, *settings.shared, *own_code())
+    private = policy.tmp == "private"
+    tmp = private and (image is None or not image.root)
+    return asdict(Apart(shm=private, tmp=tmp, folder=str(folder), seen=seen))
+
+
+def _memory_share(launch: Launch, settings: NodeSettings) -> int:
+    """The memory of a job that asks for none, on a node of several users: its part of the node's by
+    the CPUs or GPUs that it has, whichever is more; all of it where it has neither."""
+    gpus = gpu_count(settings) * MILLIS_PER_GPU
+    cpus = settings.cpu_millis or cpu_millis()
+    parts = (launch.seat.gpu_millis / gpus if gpus else 0.0, launch.seat.cpu_millis / cpus)
+    return int((settings.memory_bytes or memory_bytes()) * min(1.0, max(parts) or 1.0))
+
+
+def gpu_count(settings: NodeSettings) -> int:
+    """GPUs of the node, as far as that is known without asking a driver."""
+    if settings.pretend_gpus is not None:
+        return settings.pretend_gpus
+    if settings.real_gpus is not None:
+        return len(settings.real_gpus)
+    return settings.amd_gpus or len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def _pids(asked: int) -> int:
+    """Never more than a quarter of what the machine has."""
+    try:
+        return min(asked, int(_PID_MAX.read_text()) // 4)
+    except (OSError, ValueError):
+        return asked

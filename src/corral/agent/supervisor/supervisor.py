@@ -1,0 +1,272 @@
+"""What the agent does with attempts: launch, stop, adopt, report. The shims do the rest.
+
+The agent may die at any moment: launcher, shims and ranks go on, and the next agent's supervisor
+finds them by their folders.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent import containment, journal
+from corral.agent.clocks import wall
+from corral.agent.image.root import ImageRoot
+from corral.agent.job_account import Account
+from corral.agent.launcher_client import LauncherClient
+from corral.agent.outputs.kept_folders import KeptWorks
+from corral.agent.outputs.work_record import WORK
+from corral.agent.processes import Process
+from corral.agent.ray_program import launch_files
+from corral.agent.shim.file_names import PID_FILE, SOCKET
+from corral.agent.shim.user_isolation import TMP
+from corral.agent.supervisor.attach import AttachRefused, Input, open_terminal
+from corral.agent.supervisor.attempt import Supervised, connect_shim
+from corral.agent.supervisor.kill_node import kill_node
+from corral.agent.supervisor.shim_spec import folder_of, shim_spec_on
+from corral.agent.user_accounts import load_policy
+from corral.domain.desired_state import Launch, Notice, Stop
+from corral.domain.errors import Trouble
+from corral.domain.ids import AttemptNumber, JobId, UserName
+from corral.domain.node_policy import NodePolicy
+from corral.domain.observed_state import AttemptKey, Seen
+from corral.domain.pilot import is_part
+from corral.wire.node import NodeSettings
+from corral.wire.signals import To
+
+__all__ = ["AttachRefused", "Supervisor", "kill_node"]
+
+LAUNCH: Final = "launch.json"
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """All attempts of one node. Used in one event loop; `on_change` is called in it."""
+
+    def __init__(
+        self, node_dir: Path, *, settings: NodeSettings, on_change: Callable[[], None]
+    ) -> None:
+        self.containment = containment.probe(settings.containment)
+        self._node_dir = node_dir.absolute()
+        self._settings = settings
+        self._on_change = on_change
+        self._attempts: dict[AttemptKey, Supervised] = {}
+        self._launches: dict[AttemptKey, Launch] = {}
+        self._launcher = LauncherClient(self._node_dir, self._living_shim)
+        self._background: set[asyncio.Task[None]] = set()
+        self.kept_works = KeptWorks(attempts=self._node_dir / "attempts")
+
+    async def start(self) -> None:
+        """Reach or start the launcher, adopt what runs, read how the rest ended.
+
+        Raises: NoLauncher.
+        """
+        if self.containment.kind != containment.CGROUP:
+            log.warning("attempts are kept in a %s: %s", *self.containment)
+        await self._launcher.start()
+        found = (self._node_dir / "attempts").glob(f"*/{journal.FILE}")
+        await asyncio.gather(*(self._adopt(file.parent) for file in found))
+
+    @property
+    def launcher_pid(self) -> int | None:
+        """The launcher, which is inside the node's private root."""
+        return self._launcher.pid
+
+    @property
+    def launches(self) -> Mapping[AttemptKey, Launch]:
+        """What was asked for each attempt that is here, also by an earlier agent."""
+        return self._launches
+
+    async def launch(
+        self,
+        launch: Launch,
+        work: Path,
+        env: Mapping[str, str],
+        image: ImageRoot | None = None,
+        account: Account | None = None,
+    ) -> None:
+        """Start the attempt, once however often this is called.
+
+        `env` is what only the node knows of it, and its secrets; `image` what its ranks run in;
+        `account` what they run as, None for that of the agent.
+        What cannot be started is REFUSED.
+        """
+        if launch.key in self._attempts:
+            return
+        attempt = self._new(launch.key)
+        attempt.known = True
+        self._launches[launch.key] = launch
+        try:
+            attempt.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_private(attempt.folder / LAUNCH, msgspec.json.encode(launch))
+            if launch.ray:
+                launch_files.lay_out(attempt.folder, launch)
+            spec = shim_spec_on(
+                launch,
+                node_dir=self._node_dir,
+                work=work,
+                env=env,
+                settings=self._settings,
+                containment=self.containment.kind,
+                image=image,
+                account=account,
+                policy=load_policy(self._node_dir) if account is not None else NodePolicy(),
+            )
+            await attempt.start(self._launcher.fork, spec)
+        except (OSError, Trouble) as trouble:
+            attempt.refuse(f"it cannot be started here: {trouble}", infra=True)
+
+    def stop(self, stop: Stop) -> None:
+        """TERM, grace, KILL, until nothing is left. A smaller grace cuts a running one short."""
+        attempt = self._attempts.get(stop.key)
+        if attempt is not None:
+            attempt.stop(stop, time.monotonic())
+
+    def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None:
+        """These saves of the attempt are recorded by the head: its ranks are told."""
+        if key in self._attempts:
+            self._attempts[key].committed(steps)
+
+    def warn(self, notice: Notice) -> None:
+        """The attempt's time is nearly over: its ranks are told, once however often it is said."""
+        if notice.key in self._attempts:
+            self._attempts[notice.key].warn(notice)
+
+    def overrun(self, key: AttemptKey, why: str) -> None:
+        """End the attempt, which takes more than the node allows, by its own fault."""
+        if key in self._attempts:
+            self._attempts[key].overrun(why)
+
+    def signal(self, key: AttemptKey, number: int, to: To) -> None:
+        """Send it to the attempt's processes, as somebody has asked for by name."""
+        if key in self._attempts:
+            self._attempts[key].signal(number, to)
+
+    def settle(self, key: AttemptKey) -> None:
+        """The head has recorded the end and keeps the logs: the attempt's folder is removed.
+
+        What still runs, stays. So does what was written into the work folder, within limits, and
+        a save that lies in it: it is all that the next attempt has. A part keeps saves alone.
+        """
+        attempt = self._attempts.get(key)
+        if attempt is None or not attempt.is_over:
+            return
+        del self._attempts[key]
+        launch = self._launches.pop(key, None)
+        self._in_background(attempt.close())
+        work = attempt.folder / WORK
+        saves = [Path(save.path) for save in attempt.seen.saves if not save.quarantined]
+        has_saves = any(path.is_relative_to(work) for path in saves)
+        stays = has_saves
+        if launch is not None and not is_part(self._settings.node):
+            stays = self.kept_works.settle(
+                attempt.folder, UserName(launch.owner), has_saves=has_saves
+            )
+        if not stays:
+            self._remove(attempt.folder)
+            return
+        for name in (journal.FILE, LAUNCH, SOCKET, PID_FILE):
+            with suppress(OSError):
+                (attempt.folder / name).unlink(missing_ok=True)
+        for name in ("logs", TMP, launch_files.FOLDER):
+            self._remove(attempt.folder / name)
+        if not is_part(self._settings.node):
+            self._in_background(asyncio.to_thread(self.kept_works.sift, attempt.folder))
+
+    def refuse(self, key: AttemptKey, why: str, infra: bool, of: str = "") -> None:
+        """Say that the attempt could not be started here, until it is settled.
+
+        Args:
+            of: what is to blame where that is not the node.
+        """
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            self._new(key).refuse(why, infra=infra, of=of)
+
+    def seen(self) -> tuple[Seen, ...]:
+        """Every attempt that is here, wanted or not, whole."""
+        return tuple(attempt.seen for attempt in self._attempts.values() if attempt.known)
+
+    async def attach(
+        self,
+        key: AttemptKey,
+        rank: int,
+        shell: bool,
+        rows: int = 24,
+        columns: int = 80,
+        command: str = "",
+    ) -> tuple[asyncio.StreamReader, Input]:
+        """The terminal of a shell beside the rank, or of a command instead; or what the rank
+        prints from now on, and its input.
+
+        Raises: AttachRefused when there is nothing to attach to.
+        """
+        connection = connect_shim(folder_of(self._node_dir, key))
+        if connection is None:
+            raise AttachRefused(
+                f"attempt {key[1]} of {key[0]} does not run on node {self._settings.node}",
+                hint=f"run: corral show {key[0]}",
+            )
+        return await open_terminal(
+            connection, rank, shell=shell, rows=rows, columns=columns, command=command
+        )
+
+    async def close(self) -> None:
+        """Let go; launcher, shims and ranks go on."""
+        self._launcher.close()
+        await asyncio.gather(*(attempt.close() for attempt in self._attempts.values()))
+        await asyncio.gather(*self._background)
+
+    def _new(self, key: AttemptKey) -> Supervised:
+        attempt = Supervised(
+            key=key,
+            folder=folder_of(self._node_dir, key),
+            on_change=self._on_change,
+            wall=wall,
+        )
+        self._attempts[key] = attempt
+        return attempt
+
+    async def _adopt(self, folder: Path) -> None:
+        job, _, number = folder.name.rpartition(".")
+        if not number.isdecimal():
+            return
+        key = (JobId(job), AttemptNumber(int(number)))
+        attempt = self._new(key)
+        with suppress(OSError, ValueError):
+            launch = msgspec.json.decode((folder / LAUNCH).read_bytes(), type=Launch)
+            self._launches[key] = launch
+        try:
+            await attempt.adopt()
+        except (OSError, ValueError) as trouble:
+            attempt.refuse(f"its journal cannot be read: {trouble}", infra=True)
+
+    def _living_shim(self) -> int | None:
+        files = (self._node_dir / "attempts").glob(f"*/{PID_FILE}")
+        living = (Process.recorded(file) for file in files)
+        return next((shim.pid for shim in living if shim is not None), None)
+
+    def _remove(self, folder: Path) -> None:
+        """In the background: a folder may hold very many files."""
+        gone = folder.with_name(f".{folder.name}.gone")
+        with suppress(OSError):
+            folder.rename(gone)
+            self._in_background(asyncio.to_thread(shutil.rmtree, gone, True))
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _write_private(file: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags, 0o600), "wb") as opened:
+        opened.write(content)

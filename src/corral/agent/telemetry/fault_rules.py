@@ -1,0 +1,147 @@
+"""What a node notices of itself: two samples of its sensors, and what its drivers told, make
+signals. Pure.
+
+A counter that has risen is told at once. What holds (a link that is down) is told when it has
+lasted for as long as its limit says, and again each few minutes for as long as it holds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from corral.agent.telemetry.gpu_rules import gpu_holding, gpu_risen
+from corral.agent.telemetry.kernel_confirmation import confirmed_by
+from corral.agent.telemetry.machine_rules import machine_holding, port_risen, silences
+from corral.agent.telemetry.messages import Happening
+from corral.agent.telemetry.rule_state import NO_GPU, Holding, Past, signal
+from corral.agent.telemetry.thresholds import LIMITS, Limits
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.telemetry import GPUS, SENSORS, GpuSample, NodeSample
+
+MOST_WAITING: Final = 64  # lines of the kernel's log that wait for the driver; the oldest go
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What must be known of the past. `since`: since when each thing holds; `told`: when it was
+    told last; `words`: when each word of a driver came last. By the node's wall clock.
+    `log_read_to`: how far the kernel's log has been read. `waiting`: signals of that log which the
+    GPUs' driver has not confirmed, by the keys of their words."""
+
+    past: Past = field(default_factory=Past)
+    since: Mapping[str, float] = field(default_factory=dict)
+    told: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, float] = field(default_factory=dict)
+    log_read_to: int | None = None
+    waiting: Mapping[str, Signal] = field(default_factory=dict)
+
+
+def notice(
+    memory: Memory, sample: NodeSample, limits: Limits = LIMITS
+) -> tuple[Memory, tuple[Signal, ...]]:
+    """What the newest sample says that is worth telling; their numbers are still 0."""
+    found = list(_risen(memory.past, sample, limits))
+    since: dict[str, float] = {}
+    told: dict[str, float] = {}
+    holding = list(_holding(memory.past, sample, limits))
+    for one in holding:
+        since[one.key] = memory.since.get(one.key, sample.at)
+        last = memory.told.get(one.key)
+        if last is not None and sample.at - last < limits.again_seconds:
+            told[one.key] = last
+        elif sample.at - since[one.key] >= one.lasting_seconds:
+            found.append(replace(one.signal, lasting=True))
+            told[one.key] = sample.at
+    for key in memory.since:
+        if key not in since and _is_unknown(key, sample):  # neither holds nor is over
+            since[key] = memory.since[key]
+            told |= {key: memory.told[key]} if key in memory.told else {}
+    shown = [*found, *(one.signal for one in holding)]
+    confirmed = confirmed_by(memory.waiting, sample, shown)
+    waiting = {
+        key: signal
+        for key, signal in memory.waiting.items()
+        if key not in confirmed and abs(sample.at - signal.at) < limits.confirm_seconds
+    }
+    past = memory.past.after(sample)
+    memory = replace(memory, past=past, since=since, told=told, waiting=waiting)
+    return memory, (*found, *confirmed.values())
+
+
+def hear(
+    memory: Memory, happening: Happening, limits: Limits = LIMITS
+) -> tuple[Memory, tuple[Signal, ...]]:
+    """Take in a report of a driver or of the kernel; the same one by another way is not reported
+    again, unless it confirms what the kernel's log alone had said."""
+    key = f"{happening.kind}/{happening.code}/{happening.gpu}/{happening.device}"
+    key += f"/{happening.recovery}"
+    last, waiting = memory.words.get(key), dict(memory.waiting)
+    if happening.confirmed and (unsure := waiting.pop(key, None)) is not None:
+        return replace(memory, waiting=waiting), (replace(unsure, confirmed=True),)
+    if last is not None and abs(happening.at - last) < limits.twice_seconds:
+        return memory, ()
+    recent = {
+        word: at
+        for word, at in memory.words.items()
+        if abs(happening.at - at) < limits.twice_seconds
+    }
+    found = signal(
+        happening.at,
+        happening.kind,
+        happening.text,
+        code=happening.code,
+        gpu=happening.gpu,
+        device=happening.device,
+        recovery=happening.recovery,
+        confirmed=happening.confirmed,
+    )
+    if not happening.confirmed:
+        waiting = dict(list({**waiting, key: found}.items())[-MOST_WAITING:])
+    words = {**recent, key: happening.at}
+    return replace(memory, words=words, waiting=waiting), (found,)
+
+
+def _risen(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Signal]:
+    before = past.sample
+    if before is None or sample.at <= before.at:
+        return
+    seconds = sample.at - before.at
+    for gpu in sample.gpus:
+        old = _gpu_of(before.gpus, gpu)
+        if old is not None and not gpu.silent:
+            yield from gpu_risen(old, gpu, sample.at, seconds, limits)
+    ports = {port.name: port for port in before.ports}
+    for port in sample.ports:
+        if port.name in ports:
+            yield from port_risen(ports[port.name], port, sample.at, seconds, limits)
+
+
+def _holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Holding]:
+    for gpu in sample.gpus if SENSORS not in sample.silent else ():  # else nobody asked them
+        yield from gpu_holding(past, gpu, sample.at, limits)
+    there = {gpu.uuid for gpu in sample.gpus}
+    if not NO_GPU & set(sample.silent):
+        for uuid, index in past.gpus.items():
+            if uuid not in there:
+                yield _gone(uuid, index, sample.at)
+    yield from machine_holding(past, sample, limits)
+    yield from silences(sample)
+
+
+def _gone(uuid: str, index: int, at: float) -> Holding:
+    text = f"GPU {index} ({uuid}) is there no more"
+    return Holding(key=f"gpu/{uuid}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=index))
+
+
+def _gpu_of(gpus: Sequence[GpuSample], like: GpuSample) -> GpuSample | None:
+    return next((one for one in gpus if one.uuid == like.uuid and not one.silent), None)
+
+
+def _is_unknown(key: str, sample: NodeSample) -> bool:
+    """Whether what it is about does not answer."""
+    if SENSORS in sample.silent:
+        return not key.endswith("/silent")
+    silent = {f"gpu/{gpu.uuid}/" for gpu in sample.gpus if gpu.silent}
+    silent |= {"gpu/" if one == GPUS else f"{one}/" for one in sample.silent}
+    silent |= {f"disk/{one.path}/" for one in sample.disks if one.silent}
+    return any(key.startswith(start) for start in silent) and not key.endswith("/silent")

@@ -1,0 +1,133 @@
+"""What is noticed of one GPU. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from corral.agent.telemetry.rule_state import Holding, Past, signal
+from corral.agent.telemetry.thresholds import HOT, Limits
+from corral.domain.node_signal import CORRECTED, FAILED, PENDING, UNCORRECTED, Signal, SignalKind
+from corral.domain.telemetry import GpuSample, NvLink
+
+_MINUTE_SECONDS: Final = 60.0
+
+
+def gpu_risen(
+    before: GpuSample, now: GpuSample, at: float, seconds: float, limits: Limits
+) -> Iterator[Signal]:
+    """Its counters that have risen."""
+    gpu, name = now.index, f"GPU {now.index}"
+    worse = max(
+        rise(before.ecc_volatile_uncorrected, now.ecc_volatile_uncorrected),
+        rise(before.ecc_aggregate_uncorrected, now.ecc_aggregate_uncorrected),
+    )
+    if worse:
+        text = f"{name}: {worse} more uncorrected memory errors"
+        yield signal(at, SignalKind.ECC, text, code=UNCORRECTED, gpu=gpu, value=float(worse))
+    corrected = rise(before.ecc_volatile_corrected, now.ecc_volatile_corrected)
+    if corrected >= limits.ecc_corrected:
+        text = f"{name}: {corrected} corrected memory errors in {seconds:.0f} s"
+        yield signal(
+            at, SignalKind.ECC, text, code=CORRECTED, gpu=gpu, value=float(corrected),
+            limit=float(limits.ecc_corrected),
+        )  # fmt: skip
+    replays = rise(before.pcie_replays, now.pcie_replays) * _MINUTE_SECONDS / seconds
+    if replays > limits.pcie_replays_per_minute:
+        text = f"{name}: {replays:.0f} PCIe replays a minute"
+        most = limits.pcie_replays_per_minute
+        yield signal(at, SignalKind.PCIE, text, gpu=gpu, value=replays, limit=most)
+    links = {link.link: link for link in before.nvlinks}
+    for link in now.nvlinks:
+        if link.link in links:
+            yield from _link_risen(name, gpu, links[link.link], link, at, seconds, limits)
+
+
+def _link_risen(
+    name: str, gpu: int, before: NvLink, now: NvLink, at: float, seconds: float, limits: Limits
+) -> Iterator[Signal]:
+    device = f"NVLink {now.link}"
+    for word, count in (
+        ("replays", rise(before.replays, now.replays)),
+        ("recoveries", rise(before.recoveries, now.recoveries)),
+    ):
+        if count:
+            text = f"{name}, {device}: {count} more {word}"
+            yield signal(at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=float(count))
+    rate = rise(before.crc_errors, now.crc_errors) / seconds
+    if rate > limits.nvlink_crc_per_second:
+        text = f"{name}, {device}: {rate:.0f} checksum errors a second"
+        most = limits.nvlink_crc_per_second
+        yield signal(at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=rate, limit=most)
+
+
+def gpu_holding(past: Past, now: GpuSample, at: float, limits: Limits) -> Iterator[Holding]:
+    """What holds of it now."""
+    gpu, name, key = now.index, f"GPU {now.index}", f"gpu/{now.uuid}"
+    if now.silent:
+        text = f"{name} ({now.uuid}): its driver does not answer"
+        yield Holding(key=f"{key}/silent", signal=signal(at, SignalKind.SILENT, text, gpu=gpu))
+        return
+    if now.lost:
+        text = f"{name} ({now.uuid}) is lost: off the bus, or of no use before a reset"
+        yield Holding(key=f"{key}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=gpu))
+        return
+    if now.remap_failed:
+        text = f"{name}: a memory row could not be remapped"
+        yield Holding(
+            key=f"{key}/remap-failed",
+            signal=signal(at, SignalKind.REMAP, text, code=FAILED, gpu=gpu),
+        )
+    if now.remap_pending:
+        text = f"{name}: a memory row is to be remapped at the next reset"
+        yield Holding(
+            key=f"{key}/remap-pending",
+            signal=signal(at, SignalKind.REMAP, text, code=PENDING, gpu=gpu),
+        )
+    if hot := sorted(HOT & set(now.throttle)):
+        text = f"{name} is slowed down: {', '.join(hot)}" + _degrees(now)
+        yield Holding(
+            key=f"{key}/throttle",
+            signal=signal(at, SignalKind.THROTTLE, text, gpu=gpu, value=now.temperature_celsius),
+            lasting_seconds=limits.throttle_seconds,
+        )
+    if narrow := _narrow(now, limits):
+        yield Holding(
+            key=f"{key}/pcie",
+            signal=signal(at, SignalKind.PCIE, f"{name}: {narrow}", gpu=gpu),
+            lasting_seconds=limits.pcie_seconds,
+        )
+    yield from _links_down(past, now, at)
+
+
+def _links_down(past: Past, now: GpuSample, at: float) -> Iterator[Holding]:
+    """Those that were up when they were seen first; others have nothing at their other end."""
+    for link in now.nvlinks:
+        if not link.up and f"{now.uuid}/{link.link}" in past.links:
+            device = f"NVLink {link.link}"
+            text = f"GPU {now.index}: {device} is down"
+            yield Holding(
+                key=f"gpu/{now.uuid}/nvlink-{link.link}",
+                signal=signal(at, SignalKind.NVLINK, text, gpu=now.index, device=device),
+            )
+
+
+def _degrees(now: GpuSample) -> str:
+    heat = now.temperature_celsius
+    return "" if heat is None else f", at {heat:.0f} degrees"
+
+
+def _narrow(now: GpuSample, limits: Limits) -> str:
+    """How its PCIe link is less than it could be, while it works; "" when it is not."""
+    if now.utilisation is None or now.utilisation < limits.pcie_load:
+        return ""
+    width, most = now.pcie_width, now.pcie_width_most
+    if width is not None and most is not None and width < most:
+        return f"its PCIe link has {width} lanes of {most}"
+    pace, fastest = now.pcie_generation, now.pcie_generation_most
+    if pace is not None and fastest is not None and pace < fastest:
+        return f"its PCIe link runs as generation {pace}, and could as {fastest}"
+    return ""
+
+
+def rise(before: int | None, now: int | None) -> int:
+    """How far a counter has risen; 0 for one that has begun anew."""
+    return 0 if before is None or now is None else max(0, now - before)

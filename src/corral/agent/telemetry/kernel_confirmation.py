@@ -1,0 +1,37 @@
+"""Confirmation of the kernel's log by the GPUs' driver.
+
+A line of the log alone never ends a job: users can influence what a kernel prints, and not what
+NVML answers. A line is confirmed by an event of the driver with the same code, or by a sample in
+which the GPU is lost, silent or hurt.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from corral.domain.node_signal import UNCORRECTED, Signal, SignalKind
+from corral.domain.telemetry import NodeSample
+
+_HURT = frozenset({SignalKind.GPU_LOST, SignalKind.SILENT, SignalKind.REMAP, SignalKind.NVLINK})
+
+
+def confirmed_by(
+    waiting: Mapping[str, Signal], sample: NodeSample, found: Iterable[Signal]
+) -> dict[str, Signal]:
+    """Return the waiting signals that the sample confirms, by their keys.
+
+    Args:
+        waiting: signals of the kernel's log that the driver has not confirmed.
+        found: what this sample and the one before it showed.
+    """
+    hurt = {one.gpu for one in found if _is_hurt(one)} - {None}
+    hurt |= {gpu.index for gpu in sample.gpus if gpu.lost or gpu.silent or gpu.needs_recovery}
+    return {
+        key: replace(signal, confirmed=True)
+        for key, signal in waiting.items()
+        if signal.gpu in hurt or (signal.gpu is None and hurt)
+    }
+
+
+def _is_hurt(signal: Signal) -> bool:
+    is_ecc = signal.kind == SignalKind.ECC and signal.code == UNCORRECTED
+    return is_ecc or signal.kind in _HURT

@@ -1,0 +1,106 @@
+"""What is noticed of the machine: ports, disks, the clock, and what does not answer. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from corral.agent.telemetry.gpu_rules import rise
+from corral.agent.telemetry.rule_state import NO_GPU, Holding, Past, signal
+from corral.agent.telemetry.thresholds import Limits
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.telemetry import GPUS, PORTS, SENSORS, DiskSample, NodeSample, PortSample
+from corral.domain.units import share_text
+
+_NAMES: Final = {GPUS: "the GPUs' driver does", PORTS: "the network ports do",
+                 SENSORS: "its sensors do"}  # fmt: skip
+
+
+def port_risen(
+    before: PortSample, now: PortSample, at: float, seconds: float, limits: Limits
+) -> Iterator[Signal]:
+    """Its counters that have risen. A link that fell and is up again was down, too."""
+    falls = rise(before.downs, now.downs)
+    if falls and before.up and now.up:
+        text = f"port {now.name}: its link fell {times(falls)} and is up again"
+        yield signal(at, SignalKind.PORT_DOWN, text, device=now.name, value=float(falls))
+    rate = rise(before.errors, now.errors) / seconds
+    if rate > limits.port_errors_per_second:
+        text = f"port {now.name}: {rate:.1f} errors a second"
+        most = limits.port_errors_per_second
+        yield signal(at, SignalKind.PORT_ERRORS, text, device=now.name, value=rate, limit=most)
+
+
+def machine_holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Holding]:
+    """What holds of it now."""
+    for port in sample.ports:
+        yield from _port(past, port, sample.at, limits)
+    for disk in sample.disks:
+        yield from _disk(past, disk, sample.at, limits)
+    offset = sample.clock_offset_seconds
+    if offset is not None and abs(offset) > limits.clock_seconds:
+        text = (
+            f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the head's"
+        )
+        yield Holding(
+            key="clock",
+            signal=signal(
+                sample.at, SignalKind.CLOCK, text, value=offset, limit=limits.clock_seconds
+            ),
+            lasting_seconds=limits.clock_lasting_seconds,
+        )
+
+
+def _port(past: Past, port: PortSample, at: float, limits: Limits) -> Iterator[Holding]:
+    """One that never was up has no cable."""
+    best = past.ports.get(port.name)
+    if best is None:
+        return
+    if not port.up:
+        yield Holding(
+            key=f"ports/{port.name}/down",
+            signal=signal(at, SignalKind.PORT_DOWN, f"port {port.name} is down", device=port.name),
+        )
+        return
+    pace = port.bits_per_second
+    if pace is not None and pace < best:
+        text = f"port {port.name} runs at {pace / 1e9:g} Gbit/s; it ran at {best / 1e9:g}"
+        yield Holding(
+            key=f"ports/{port.name}/slow",
+            signal=signal(at, SignalKind.PORT_SLOW, text, device=port.name, value=pace, limit=best),
+            lasting_seconds=limits.port_slow_seconds,
+        )
+
+
+def _disk(past: Past, disk: DiskSample, at: float, limits: Limits) -> Iterator[Holding]:
+    if disk.read_only and disk.path in past.written:
+        text = f"{disk.path} can only be read now"
+        yield Holding(
+            key=f"disk/{disk.path}/read-only",
+            signal=signal(at, SignalKind.DISK_ERRORS, text, device=disk.path),
+        )
+    used = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
+    if used > limits.disk_used:
+        text = f"the disk of {disk.path} is {share_text(used)} full"
+        yield Holding(
+            key=f"disk/{disk.path}/full",
+            signal=signal(
+                at, SignalKind.DISK_FULL, text, device=disk.path, value=used,
+                limit=limits.disk_used,
+            ),
+        )  # fmt: skip
+
+
+def silences(sample: NodeSample) -> Iterator[Holding]:
+    """What does not answer at all; a GPU of which that is said itself has its own signal."""
+    each = SENSORS not in sample.silent and any(gpu.silent for gpu in sample.gpus)
+    for name in sample.silent:
+        if each and name in NO_GPU:
+            continue
+        text = f"{_NAMES.get(name, name + ' does')} not answer"
+        yield Holding(
+            key=f"{name}/silent",
+            signal=signal(sample.at, SignalKind.SILENT, text, device=name),
+        )
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

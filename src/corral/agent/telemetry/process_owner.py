@@ -1,0 +1,55 @@
+"""Whose a process is: the attempt whose shim is above it, as every process of one is below it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from corral.agent.processes import Process, parent_of
+from corral.agent.shim.file_names import PID_FILE
+from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.observed_state import AttemptKey
+from corral.domain.telemetry import GpuProcess
+
+DEEPEST: Final = 256  # generations below a shim
+
+
+def shims(attempts: Path) -> dict[int, AttemptKey]:
+    """The living shims of the node's attempts, by their process id."""
+    found = {}
+    for file in attempts.glob(f"*/{PID_FILE}"):
+        job, _, number = file.parent.name.rpartition(".")
+        shim = Process.recorded(file)
+        if shim is not None and number.isdecimal():
+            found[shim.pid] = (JobId(job), AttemptNumber(int(number)))
+    return found
+
+
+def owner(pid: int, known: Mapping[int, AttemptKey]) -> AttemptKey | None:
+    """None: no attempt of this node has it."""
+    at: int | None = pid
+    for _ in range(DEEPEST):
+        if at is None or at <= 1:
+            return None
+        if at in known:
+            return known[at]
+        at = parent_of(at)
+    return None
+
+
+def attributed(
+    processes: Iterable[GpuProcess],
+    known: Mapping[int, AttemptKey],
+    granted: AttemptKey | None = None,
+) -> tuple[GpuProcess, ...]:
+    """The same, each with the attempt that it is of. `granted`: whose GPU it is alone, which counts
+    for a process that cannot be looked up here: a driver counts as its machine does, not as a
+    container."""
+    found = []
+    for process in processes:
+        whose = owner(process.pid, known)
+        if whose is None and granted is not None and parent_of(process.pid) is None:
+            whose = granted
+        job, attempt = whose or (None, None)
+        found.append(replace(process, job=job, attempt=attempt))
+    return tuple(found)

@@ -1,0 +1,60 @@
+"""What the rules of noticing speak of: what holds now, and what must be known of the past. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from corral.domain.node_signal import Signal, SignalKind
+from corral.domain.telemetry import GPUS, SENSORS, GpuSample, NodeSample
+
+NO_GPU: Final = frozenset({GPUS, SENSORS})  # then nothing is known of any GPU
+
+
+def signal(at: float, kind: SignalKind, text: str, **more: Any) -> Signal:
+    """One that has no number yet."""
+    return Signal(number=0, at=at, kind=kind, text=text, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Something that holds now. `key` names it, from one sample to the next."""
+
+    key: str
+    signal: Signal
+    lasting_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """`sample`: the last one, with the last that each GPU said in place of silence. `gpus`: the
+    index of each that was ever seen, by uuid; `links`: NVLinks that were ever up, as uuid/link;
+    `ports`: the most bit/s of each that was ever up; `written`: paths that were not read-only."""
+
+    sample: NodeSample | None = None
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    links: frozenset[str] = frozenset()
+    ports: Mapping[str, float] = field(default_factory=dict)
+    written: frozenset[str] = frozenset()
+
+    def after(self, sample: NodeSample) -> "Past":
+        """With what this sample says."""
+        before = {gpu.uuid: gpu for gpu in self.sample.gpus} if self.sample else {}
+        gpus = tuple(_said(gpu, before.get(gpu.uuid)) for gpu in sample.gpus)
+        ports = dict(self.ports)
+        for port in sample.ports:
+            if port.up:
+                ports[port.name] = max(ports.get(port.name, 0.0), port.bits_per_second or 0.0)
+        written = {one.path for one in sample.disks if one.total_bytes and not one.read_only}
+        return Past(
+            sample=replace(sample, gpus=gpus),
+            gpus={**self.gpus, **{gpu.uuid: gpu.index for gpu in sample.gpus if gpu.uuid}},
+            links=self.links
+            | {f"{gpu.uuid}/{one.link}" for gpu in sample.gpus for one in gpu.nvlinks if one.up},
+            ports=ports,
+            written=self.written | written,
+        )
+
+
+def _said(gpu: GpuSample, before: GpuSample | None) -> GpuSample:
+    """What it says, or the last that it did say."""
+    return before if (gpu.silent or gpu.lost) and before is not None else gpu

@@ -1,0 +1,205 @@
+"""The agent's senses: a sample of all sensors now and again, and the signals that follow."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from corral.agent.clocks import wall
+from corral.agent.telemetry.fault_rules import Memory, hear, notice
+from corral.agent.telemetry.helper import Helper
+from corral.agent.telemetry.messages import Ask, Happening, Held
+from corral.agent.telemetry.pretend import MEMORY, USE
+from corral.agent.telemetry.signal_journal import FILE, Notebook
+from corral.domain.desired_state import Launch
+from corral.domain.ids import BootId
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.pilot import is_part, may_tell
+from corral.domain.telemetry import SENSORS, GpuSample, NodeSample
+from corral.wire.node import NodeSettings
+
+SOON_SECONDS: Final = 0.2  # ranks that fail together are looked for together
+FIRST_SECONDS: Final = 1.0  # what an agent begins with goes first
+RUNNING: Final = (Phase.UP, Phase.STOPPING)
+
+
+class Attempts(Protocol):
+    """What runs on the node."""
+
+    @property
+    def launches(self) -> Mapping[AttemptKey, Launch]: ...
+
+    def seen(self) -> tuple[Seen, ...]: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Senses:
+    """`attempts` is what runs on the node, `sample` what the sensors said last, `signals` what the
+    head has not recorded."""
+
+    node_dir: Path
+    settings: NodeSettings
+    boot: BootId
+    attempts: Attempts | None = None
+    sample: NodeSample | None = None
+    helper: Helper = field(init=False)
+    notebook: Notebook = field(init=False)
+    _wake: Callable[[], None] = lambda: None
+    _soon: asyncio.Event = field(default_factory=asyncio.Event)
+    _offset: float | None = None  # the node's clock less the head's
+    _offset_trip: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self.helper = Helper(node_dir=self.node_dir, happened=self._happened)
+        self.notebook = Notebook(self.node_dir / FILE, self.boot)
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        return self.notebook.to_tell
+
+    @property
+    def offset_seconds(self) -> float | None:
+        """The node's clock less the head's."""
+        return self._offset
+
+    def tell(self, signals: tuple[Signal, ...]) -> None:
+        """What something else than a sensor has found."""
+        self.notebook.take(self.notebook.memory, signals)
+        self._wake()
+
+    async def keep(self, attempts: Attempts, wake: Callable[[], None]) -> None:
+        """Read the sensors for ever; `wake` is called when there is something to tell at once."""
+        self.attempts, self._wake = attempts, wake
+        if self.settings.sample_seconds <= 0:
+            return
+        clock = asyncio.get_running_loop().time
+        try:
+            await asyncio.sleep(FIRST_SECONDS)
+            while True:
+                began = clock()
+                self._soon.clear()
+                await self.look()
+                left = self.settings.sample_seconds - (clock() - began)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, left)):
+                        await self._soon.wait()
+                    await asyncio.sleep(SOON_SECONDS)
+        finally:
+            await self.helper.close()
+
+    def look_soon(self) -> None:
+        """Read the sensors at once: a rank has failed here, or a line of the kernel's log waits for
+        the driver to confirm it."""
+        self._soon.set()
+
+    async def look(self) -> None:
+        """Read the sensors once."""
+        reading = await self.helper.ask(
+            Ask(held=tuple(self._held()), after=self.notebook.memory.log_read_to)
+        )
+        sample = self._silent() if reading is None else reading.sample
+        sample = replace(sample, clock_offset_seconds=self._offset)
+        self._offset_trip = float("inf")
+        self.sample = sample
+        memory, signals = notice(self.notebook.memory, sample)
+        if reading is not None and reading.place is not None:
+            memory = replace(memory, log_read_to=reading.place)
+        self._keep(memory, signals)
+
+    def recorded(self, signals: int, head_wall: float, trip_seconds: float) -> None:
+        """The head has recorded so many signals, and said what its clock shows. Of the round trips
+        since the last sample the quickest counts; its error is half of it at most."""
+        self.notebook.recorded(signals)
+        if head_wall and trip_seconds <= self._offset_trip:
+            self._offset = wall() - trip_seconds / 2 - head_wall
+            self._offset_trip = trip_seconds
+
+    def _happened(self, happening: Happening) -> None:
+        memory, signals = hear(self.notebook.memory, happening)
+        self._keep(memory, signals)
+        if memory.waiting:
+            self.look_soon()
+
+    def _keep(self, memory: Memory, signals: Iterable[Signal]) -> None:
+        """Remember it, and tell what is to be told."""
+        part, uuids = is_part(self.settings.node), {}
+        if part:
+            signals = [one for one in signals if may_tell(one)]
+            uuids = {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
+        told = tuple(self._with_attempts(_named(one, uuids)) for one in signals)
+        waiting = {key: self._with_attempts(one) for key, one in memory.waiting.items()}
+        self.notebook.take(replace(memory, waiting=waiting), told)
+        if told:
+            self._wake()
+
+    def _held(self) -> Iterator[Held]:
+        if self.attempts is None:
+            return
+        launches = self.attempts.launches
+        for seen in self.attempts.seen():
+            launch = launches.get(seen.key)
+            if launch is not None and seen.phase in RUNNING:
+                env = dict(launch.env)
+                yield Held(
+                    job=seen.key[0],
+                    attempt=seen.key[1],
+                    gpus=self._gpus(launch),
+                    since=seen.started_at or 0.0,
+                    use=_share(env.get(USE)),
+                    memory=_share(env.get(MEMORY)),
+                )
+
+    def _with_attempts(self, signal: Signal) -> Signal:
+        """With those that run on the device now; else those that have ended there and are not yet
+        settled, which the same fault may have ended."""
+        if self.attempts is None or signal.attempts:
+            return signal
+        launches = self.attempts.launches
+        phases = {one.key: one.phase for one in self.attempts.seen()}
+        there = [
+            key
+            for key, launch in launches.items()
+            if signal.gpu is None or signal.gpu in self._gpus(launch)
+        ]
+        running = [key for key in there if phases.get(key) in RUNNING]
+        return replace(signal, attempts=tuple(running or there))
+
+    def _gpus(self, launch: Launch) -> tuple[int, ...]:
+        """As the sensors call them."""
+        numbers, gpus = self.settings.gpu_numbers, launch.seat.gpus
+        return gpus if numbers is None else tuple(numbers[at] for at in gpus if at < len(numbers))
+
+    def _silent(self) -> NodeSample:
+        """Nothing is known but which GPUs there were."""
+        gpus = self.sample.gpus if self.sample is not None else ()
+        return NodeSample(
+            at=wall(),
+            seconds=self.settings.sample_seconds,
+            gpus=tuple(
+                GpuSample(
+                    index=one.index, uuid=one.uuid, type=one.type, pretend=one.pretend, silent=True
+                )
+                for one in gpus
+            ),
+            silent=(SENSORS,),
+        )
+
+
+def _named(signal: Signal, uuids: Mapping[int, str]) -> Signal:
+    """With the GPU's own name, where its index is not its own for good."""
+    uuid = uuids.get(signal.gpu, "") if signal.gpu is not None else ""
+    if not uuid:
+        return signal
+    text = signal.text if uuid in signal.text else f"{signal.text} ({uuid})"
+    return replace(signal, uuid=uuid, text=text)
+
+
+def _share(text: str | None) -> float | None:
+    """What a job says that its pretend GPUs shall show; None for nothing that is a share."""
+    try:
+        return None if text is None else min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return None

@@ -1,0 +1,104 @@
+"""On the node's disk: signals that the head has not recorded yet, and what noticing remembers."""
+
+import logging
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent.telemetry.fault_rules import Memory
+from corral.domain.ids import BootId
+from corral.domain.node_signal import Signal
+
+FILE: Final = "signals.json"
+MOST_KEPT: Final = 256  # when more wait for the head, the oldest go
+MOST_AT_ONCE: Final = 64  # in one beat
+log = logging.getLogger(__name__)
+
+
+class _Page(msgspec.Struct, frozen=True, kw_only=True):
+    boot: BootId
+    number: int
+    waiting: tuple[Signal, ...] = ()
+    memory: Memory = msgspec.field(default_factory=Memory)
+
+
+@dataclass(slots=True)
+class Notebook:
+    """Numbers rise over restarts of the agent. A node without a file asks the head first how far it
+    has recorded: a node that was set up anew under its old name must not begin at 1 again."""
+
+    file: Path
+    boot: BootId
+    memory: Memory = field(default_factory=Memory)
+    waiting: tuple[Signal, ...] = ()
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            page = msgspec.json.decode(self.file.read_bytes(), type=_Page)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as trouble:
+            log.warning("%s does not read, and is written anew: %s", self.file, trouble)
+            return
+        self.number, self.waiting = page.number, page.waiting
+        if page.boot == self.boot:  # a machine that has started anew begins with a clean sheet
+            past = replace(page.memory.past, gpus={})  # fewer may be its own from now on
+            self.memory = replace(page.memory, past=past)
+
+    @property
+    def to_tell(self) -> tuple[Signal, ...]:
+        """The oldest first."""
+        return self.waiting[:MOST_AT_ONCE] if self.number is not None else ()
+
+    def take(self, memory: Memory, signals: tuple[Signal, ...]) -> None:
+        """Number the signals and keep them until the head has recorded them."""
+        changed = bool(signals) or memory.told.keys() != self.memory.told.keys()
+        self.memory = memory
+        self.waiting = (*self.waiting, *signals)
+        if len(self.waiting) > MOST_KEPT:
+            log.warning("%d signals are dropped untold", len(self.waiting) - MOST_KEPT)
+            self.waiting = self.waiting[-MOST_KEPT:]
+        if self.number is not None:
+            self._count()
+            if changed:
+                self._write()
+
+    def recorded(self, number: int) -> None:
+        """The head has recorded signals up to this number."""
+        if self.number is None:
+            self.number = number
+            self._count()
+            self._write()
+        elif self.waiting and self.waiting[0].number <= number:
+            self.waiting = tuple(one for one in self.waiting if one.number > number)
+            self._write()
+        self.number = max(self.number, number)
+
+    def _count(self) -> None:
+        assert self.number is not None
+        counted = []
+        for one in self.waiting:
+            if one.number == 0:
+                self.number += 1
+            counted.append(one if one.number else replace(one, number=self.number))
+        self.waiting = tuple(counted)
+
+    def _write(self) -> None:
+        """A disk that is full loses nothing but the memory of another agent's life."""
+        assert self.number is not None
+        page = _Page(boot=self.boot, number=self.number, waiting=self.waiting, memory=self.memory)
+        fresh = self.file.with_name(f".{self.file.name}")
+        try:
+            with os.fdopen(
+                os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+            ) as to:
+                to.write(msgspec.json.encode(page))
+                to.flush()
+                os.fsync(to.fileno())
+            fresh.rename(self.file)
+        except OSError as trouble:
+            log.warning("%s cannot be written: %s", self.file, trouble)

@@ -1,0 +1,47 @@
+"""Carrying bytes between a person's terminal, which the head bridges, and what runs on the node."""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection
+
+from corral.agent.connection import first_of
+from corral.agent.supervisor.attach import Input, Output
+from corral.wire.agent_messages import ENDED
+
+READ_BYTES: Final = 64 * 1024
+
+
+async def carry(connection: ClientConnection, reader: asyncio.StreamReader, writer: Input) -> None:
+    """Until either side ends; then both are closed, with the exit code of what has ended.
+
+    Raises: OSError, WebSocketException.
+    """
+    try:
+        await first_of(_to_person(reader, connection), _from_person(connection, writer))
+        if isinstance(reader, Output) and reader.exit_code is not None:
+            await connection.close(ENDED + reader.exit_code)
+    finally:
+        if isinstance(reader, Output):
+            reader.leave()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _to_person(reader: asyncio.StreamReader, connection: ClientConnection) -> None:
+    while data := await reader.read(READ_BYTES):
+        await connection.send(data)
+
+
+async def _from_person(connection: ClientConnection, writer: Input) -> None:
+    """An empty frame ends the input. What nobody reads any more is dropped: the end is told by the
+    output."""
+    async for frame in connection:
+        if not frame:
+            writer.end()
+            continue
+        with contextlib.suppress(OSError):
+            writer.write(frame if isinstance(frame, bytes) else frame.encode())
+            await writer.drain()

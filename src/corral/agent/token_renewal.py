@@ -1,0 +1,124 @@
+"""Renewal of the node's own token, by the agent and well before its end."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from corral.agent.clocks import wall
+from corral.agent.fetch_inputs import HeadAway, HeadRefuses
+from corral.agent.settings import TOKEN, SettingsInvalid, load_token
+from corral.domain.units import DAY_SECONDS
+from corral.domain.users import RENEW_SECONDS
+from corral.wire.agent_routes import RENEW
+
+LOOK_SECONDS: Final = 600.0
+AGAIN_SECONDS: Final = 30.0
+UNSUPPORTED: Final = "unsupported"
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Renewal:
+    """Replaces the token in the node's folder.
+
+    Args:
+        post: Sends a body to a route of the head with the token that is in use.
+        use: Hands a token to everything that shows it to the head.
+        refused: Set when the head does not take the token that is in use.
+    """
+
+    node_dir: Path
+    token: str
+    post: Callable[[str, bytes], bytes]
+    use: Callable[[str], None]
+    refused: asyncio.Event
+    chance: Random = field(default_factory=Random)
+
+    async def keep(self) -> None:
+        """Look every ten minutes, and soon when the head refuses the token."""
+        spread = self.chance.uniform(0.9, 1.1)  # nodes that joined together renew apart
+        while True:
+            wait_seconds = await self.look(RENEW_SECONDS * spread)
+            if wait_seconds > AGAIN_SECONDS:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_seconds):
+                        await self.refused.wait()
+            else:
+                await asyncio.sleep(wait_seconds)
+
+    async def look(self, renew_after_seconds: float) -> float:
+        """Renew the token if it is old or refused. Returns: seconds until the next look."""
+        refused = self.refused.is_set()
+        self.refused.clear()
+        if self._replaced():
+            return LOOK_SECONDS
+        if not refused and self._age_seconds() < renew_after_seconds:
+            return LOOK_SECONDS
+        try:
+            await self._renew()
+        except HeadRefuses as no:
+            if no.its_code == UNSUPPORTED:  # its engine hands out its tokens
+                return DAY_SECONDS
+            log.warning("the node's token is not renewed: %s", no)
+        except (HeadAway, OSError, ValueError) as trouble:
+            log.info("the node's token is not renewed yet: %s", trouble)
+        else:
+            return LOOK_SECONDS
+        return AGAIN_SECONDS
+
+    def _replaced(self) -> bool:
+        """Whether another token lies in the folder than the one in use: then that is used."""
+        try:
+            there = load_token(self.node_dir)
+        except SettingsInvalid as missing:
+            log.warning("%s", missing)
+            return False
+        if there == self.token:
+            return False
+        self._take(there)
+        return True
+
+    def _age_seconds(self) -> float:
+        try:
+            return wall() - (self.node_dir / TOKEN).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    async def _renew(self) -> None:
+        """The head records the fresh token first. Until it lies in the folder the earlier one
+        counts, and can be renewed again. Raises: HeadRefuses, HeadAway, OSError."""
+        fresh = secrets.token_urlsafe(32)
+        body = json.dumps({"sha256": hashlib.sha256(fresh.encode()).hexdigest()}).encode()
+        await asyncio.to_thread(self.post, RENEW, body)
+        _write(self.node_dir / TOKEN, fresh)
+        self._take(fresh)
+        log.info("the node's token is renewed")
+
+    def _take(self, token: str) -> None:
+        self.token = token
+        self.use(token)
+
+
+def _write(path: Path, token: str) -> None:
+    """Replace the file as a whole, durably, readable by its owner alone."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

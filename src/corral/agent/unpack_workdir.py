@@ -1,0 +1,200 @@
+"""Unpacking a workdir snapshot so that nothing in it can reach outside its folder.
+
+`python -P -m corral.agent.unpack_workdir ARCHIVE FOLDER` does it with a low priority: what is large
+must not hold up the starts of others."""
+
+import gzip
+import os
+import shutil
+import stat
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from corral.agent.bounded_tar import (
+    BadArchive,
+    Bounds,
+    BoundsExceeded,
+    Content,
+    path_parts,
+    unpack_members,
+)
+from corral.agent.low_priority import take_low_priority
+from corral.domain.errors import Refusal
+
+WORKDIR: Final = Bounds(members=1_000_000, bytes=64 * 1024**3, seconds=1800.0)
+SMALL: Final = Bounds(members=2_000, bytes=64 * 1024**2, seconds=2.0)  # done at once, in a thread
+EXIT_UNSAFE: Final = 3  # of the helper; what it writes to stderr says why
+EXIT_TROUBLE: Final = 4
+
+
+class SnapshotUnsafe(Refusal):
+    """The archive holds what no snapshot of a workdir holds."""
+
+    code = "snapshot_unsafe"
+
+
+class SnapshotTooLarge(SnapshotUnsafe):
+    """The archive unpacks to more than its bounds allow."""
+
+
+UNREADABLE: Final = (SnapshotUnsafe, OSError)
+
+
+def unpack(archive: Path, into: Path, bounds: Bounds = WORKDIR) -> None:
+    """Unpack a .tar.gz into the folder, which is made anew: files, folders, links that stay inside.
+
+    Every folder on the way to a member is opened without following links, so that a link that
+    the archive itself brought leads nowhere.
+    Raises: SnapshotUnsafe; OSError when it cannot be read or written.
+    """
+    if into.exists():
+        shutil.rmtree(into)
+    into.mkdir(parents=True, mode=0o755)
+    root = os.open(into, os.O_RDONLY | os.O_DIRECTORY)
+    place = _Workdir(root, bounds)
+    try:
+        with gzip.open(archive) as stream:
+            unpack_members(stream, bounds, place.place, disk=root)
+    except BoundsExceeded as wrong:
+        raise SnapshotTooLarge(f"{archive.name}: {wrong}, more than a workdir may hold") from wrong
+    except BadArchive as wrong:
+        raise SnapshotUnsafe(f"{archive.name}: {wrong}") from wrong
+    finally:
+        os.close(root)
+
+
+class _Workdir:
+    """The folder that is filled."""
+
+    def __init__(self, root: int, bounds: Bounds) -> None:
+        self._root = root
+        self._bounds = bounds
+
+    def place(self, member: tarfile.TarInfo, content: Content) -> None:
+        """Raises: BadArchive, OSError."""
+        if member.name.startswith("/") or member.linkname.startswith("/"):
+            raise BadArchive(f"{member.name[:200]!r} leads out of the workdir")
+        *folders, name = path_parts(member.name, self._bounds) or [""]
+        if not name:
+            return  # the folder itself
+        parent = _descend(self._root, folders, member)
+        try:
+            self._place_in(parent, folders, name, member, content)
+        finally:
+            os.close(parent)
+
+    def _place_in(
+        self,
+        parent: int,
+        folders: Sequence[str],
+        name: str,
+        member: tarfile.TarInfo,
+        content: Content,
+    ) -> None:
+        if member.isdir():
+            _make_folder(name, parent)
+            os.close(_descend(parent, [name], member))
+        elif member.isreg():
+            _write(member, content, name, parent)
+        elif member.issym():
+            _check_link(member, folders)
+            os.symlink(member.linkname, name, dir_fd=parent)
+        elif member.islnk():
+            self._link(member, name, parent)
+        else:
+            raise BadArchive(f"{member.name[:200]!r} is neither a file, a folder nor a link")
+
+    def _link(self, member: tarfile.TarInfo, name: str, parent: int) -> None:
+        *folders, target = path_parts(member.linkname, self._bounds) or [""]
+        try:
+            source = _descend(self._root, folders, member, make=False)
+        except FileNotFoundError as missing:
+            raise BadArchive(f"{member.name[:200]!r} links to no file") from missing
+        try:
+            if not stat.S_ISREG(os.stat(target, dir_fd=source, follow_symlinks=False).st_mode):
+                raise BadArchive(
+                    f"{member.name[:200]!r} is a hard link to no file: {member.linkname[:200]!r}"
+                )
+            os.link(target, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError as missing:
+            raise BadArchive(f"{member.name[:200]!r} links to no file") from missing
+        finally:
+            os.close(source)
+
+
+def _descend(
+    start: int, folders: Sequence[str], member: tarfile.TarInfo, *, make: bool = True
+) -> int:
+    """A descriptor of the folder, made where it is missing; a link on the way is refused."""
+    here = os.dup(start)
+    for folder in folders:
+        try:
+            if make:
+                _make_folder(folder, here)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            below = os.open(folder, flags, dir_fd=here)
+        except NotADirectoryError as link:
+            name = member.name[:200]
+            raise BadArchive(f"{name!r} would be written through {folder!r}") from link
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def _make_folder(name: str, parent: int) -> None:
+    try:
+        os.mkdir(name, 0o755, dir_fd=parent)
+    except FileExistsError:
+        return
+
+
+def _write(member: tarfile.TarInfo, content: Content, name: str, parent: int) -> None:
+    mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    target = os.open(name, flags, mode, dir_fd=parent)
+    try:
+        content.write_to(target)
+        os.fchmod(target, mode)
+        os.utime(target, (member.mtime, member.mtime))
+    finally:
+        os.close(target)
+
+
+def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
+    """A link may point at anything inside, counted from where it lies."""
+    path = PurePosixPath(member.linkname)
+    depth = len(folders)
+    for part in path.parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            break
+    if not member.linkname or "\0" in member.linkname or path.is_absolute() or depth < 0:
+        raise BadArchive(
+            f"{member.name[:200]!r} is a link out of the workdir: {member.linkname[:200]!r}"
+        )
+
+
+def helper_words(archive: Path, into: Path) -> list[str]:
+    """The command of the helper that unpacks what is large."""
+    return [sys.executable, "-P", "-m", "corral.agent.unpack_workdir", str(archive), str(into)]
+
+
+def main(words: Sequence[str]) -> int:
+    take_low_priority()
+    try:
+        unpack(Path(words[0]), Path(words[1]))
+    except SnapshotUnsafe as wrong:
+        print(wrong.message, file=sys.stderr)
+        return EXIT_UNSAFE
+    except OSError as trouble:
+        print(trouble, file=sys.stderr)
+        return EXIT_TROUBLE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

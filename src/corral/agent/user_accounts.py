@@ -1,0 +1,216 @@
+"""Accounts of users on a node: policy.json is read anew for each start, so that a change counts at
+once. A user whom the node refuses is reported with its inventory, so that no job waits for it."""
+
+import asyncio
+import os
+import pwd
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from corral.agent.job_account import (
+    Account,
+    account_in_container,
+    allowed_account,
+)
+from corral.agent.settings import SettingsInvalid, private_file
+from corral.domain.desired_state import Launch
+from corral.domain.errors import CorralError
+from corral.domain.errors import Refusal as RefusalError
+from corral.domain.node_policy import ROOT, NodePolicy, Refusal
+from corral.domain.observed_state import AttemptKey
+from corral.wire.node import NodeSettings
+from corral.wire.node_policy import POLICY_FILE, decode_policy
+from corral.wire.shim_launch import ENGINE
+
+MACHINE_POLICY: Final = Path("/etc/corral") / POLICY_FILE
+DEFAULT: Final = NodePolicy()
+LENT: Final = NodePolicy(root="allow")  # a batch system that lends a node as root trusts its root
+HOMES: Final = "homes"  # in the node's folder: home folders of users without an account
+MOST_REFUSED: Final = 1000  # users that an inventory names
+Number = Callable[[AttemptKey], Awaitable[int]]
+
+
+class AccountRefused(RefusalError):
+    """The node's policy lets no rank run as this user."""
+
+    code = "account_refused"
+
+
+def load_policy(
+    node_dir: Path, machine: Path = MACHINE_POLICY, default: NodePolicy = DEFAULT
+) -> NodePolicy:
+    """The node's policy, else that of its machine, else the default.
+
+    Raises: SettingsInvalid when the file is wrong, or others may write it.
+    """
+    for file in (node_dir / POLICY_FILE, machine):
+        if file.exists():
+            try:
+                return decode_policy(private_file(file, may_be_read=file == machine))
+            except ValueError as wrong:
+                raise SettingsInvalid(
+                    f"{file} does not read as a node's policy: {wrong}",
+                    hint="correct it; docs/guides/node-policy.md lists its fields",
+                ) from wrong
+    return default
+
+
+def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | str:
+    """The account of the ranks of a part, before its agent is there, as a shim's spec has it; a
+    text for what is left to the agent."""
+    try:
+        if is_container:
+            found: Account | Refusal | None = account_in_container(owner)
+            return None if found is None else asdict(found)
+        found = allowed_account(owner, load_policy(Path(), default=LENT))
+    except (CorralError, OSError) as trouble:
+        return str(trouble)
+    if not isinstance(found, Account):
+        return str(found)
+    return None if found.uid == 0 else asdict(found)
+
+
+@dataclass(slots=True, kw_only=True)
+class Accounts:
+    """The accounts of one node.
+
+    Args:
+        changed: called when `refused` has changed.
+    """
+
+    node_dir: Path
+    settings: NodeSettings
+    changed: Callable[[], None] = lambda: None
+    machine_policy: Path = MACHINE_POLICY
+    _refused: dict[str, str] = field(default_factory=dict)
+    _watched: frozenset[str] = frozenset()
+
+    @property
+    def shared_account(self) -> str:
+        """The one account of all users' ranks; "" where each user has an account."""
+        if os.geteuid() == 0:
+            return ""
+        with suppress(KeyError):
+            return pwd.getpwuid(os.geteuid()).pw_name
+        return str(os.geteuid())
+
+    @property
+    def refused(self) -> tuple[tuple[str, str], ...]:
+        """Users whose ranks cannot run here, each with the reason."""
+        return tuple(sorted(self._refused.items()))[:MOST_REFUSED]
+
+    def policy(self) -> NodePolicy:
+        """The policy as its file is now. Raises: SettingsInvalid."""
+        default = LENT if self.settings.containment == ENGINE else DEFAULT
+        return load_policy(self.node_dir, self.machine_policy, default)
+
+    async def look(self) -> None:
+        """Ask again for each refused user: an account may have been made meanwhile."""
+        await self._look_at((ROOT, *self._refused))
+
+    async def watch(self, users: Collection[str]) -> None:
+        """Look up the account of each of these users who was not in the last list, so that a user
+        without one is known before the first start."""
+        fresh = [user for user in users if user not in self._watched]
+        gone, self._watched = self._watched - {*users}, frozenset(users)
+        before = self.refused
+        for user in gone:
+            self._refused.pop(user, None)
+        await self._look_at(fresh)
+        if self.refused != before:
+            self.changed()
+
+    async def _look_at(self, users: Collection[str]) -> None:
+        """Where the node has accounts of its users. A directory service may take its time."""
+        if os.geteuid() != 0 or self._is_container:
+            return
+        found = await asyncio.to_thread(lambda: {user: self._refusal_of(user) for user in users})
+        for user, why in found.items():
+            if why:
+                self._refused[user] = why
+            else:
+                self._refused.pop(user, None)
+
+    async def of(self, launch: Launch, number: Number) -> Account | None:
+        """The account for an attempt's ranks; None: they run as the agent does.
+
+        Args:
+            number: asks the head for the number of the attempt's owner in the cluster.
+
+        Raises: AccountRefused; SettingsInvalid for a wrong policy.json; OSError.
+        """
+        if os.geteuid() != 0:
+            return None
+        owner = launch.owner or ROOT
+        if self._is_container:
+            return await asyncio.to_thread(account_in_container, owner)
+        policy = self.policy()
+        # a directory service may take its time
+        found = await asyncio.to_thread(allowed_account, owner, policy)
+        if found is None:
+            found = policy.refuses_unknown(owner) or await self._mapped(launch, policy, number)
+        if isinstance(found, Refusal):
+            raise self._refusing(owner, found)
+        if self._refused.pop(owner, None) is not None:
+            self.changed()
+        return None if found.uid == 0 else found
+
+    @property
+    def _is_container(self) -> bool:
+        """Whether one attempt alone has this root file system and its accounts."""
+        return self.settings.containment == ENGINE and self.settings.isolation == "none"
+
+    def _refusal_of(self, user: str) -> str:
+        try:
+            policy = self.policy()
+        except SettingsInvalid as wrong:
+            return str(wrong)
+        found = allowed_account(user, policy)
+        if found is None:
+            found = policy.refuses_unknown(user)
+        return self._sentence(found) if isinstance(found, Refusal) else ""
+
+    def _refusing(self, owner: str, refusal: Refusal) -> AccountRefused:
+        why = self._sentence(refusal)
+        if self._refused.get(owner) != why:
+            self._refused[owner] = why
+            self.changed()
+        return AccountRefused(f"machine {self.settings.node}: {refusal.why}", hint=refusal.hint)
+
+    def _sentence(self, refusal: Refusal) -> str:
+        return f"{refusal.why}; {refusal.hint}"
+
+    async def _mapped(
+        self, launch: Launch, policy: NodePolicy, number: Number
+    ) -> Account | Refusal:
+        """An account of the user's own from the range; its uid is the same on every node with the
+        same range. Raises: OSError."""
+        assert policy.uids is not None
+        uid = policy.uids.uid(await number(launch.key))
+        if uid is None:
+            return Refusal(
+                f"its range of uids {policy.uids} has none left for {launch.owner}",
+                "declare a longer uid_range in its policy.json",
+            )
+        with suppress(KeyError):
+            other = pwd.getpwuid(uid).pw_name
+            return Refusal(
+                f"uid {uid} of its range {policy.uids} belongs to the account {other}",
+                "declare a uid_range without accounts in its policy.json",
+            )
+        home = await asyncio.to_thread(self._home, uid)
+        return Account(name=launch.owner, uid=uid, groups=(uid,), home=str(home))
+
+    def _home(self, uid: int) -> Path:
+        """The home folder of this uid, which no other user may enter. Raises: OSError."""
+        homes = self.node_dir / HOMES
+        homes.mkdir(mode=0o711, exist_ok=True)
+        homes.chmod(0o711)
+        home = homes / str(uid)
+        home.mkdir(mode=0o700, exist_ok=True)
+        if home.lstat().st_uid != uid:
+            os.chown(home, uid, uid, follow_symlinks=False)
+        return home

@@ -1,0 +1,67 @@
+"""Routes of active checks: nodes are put to the proof when somebody asks for it."""
+
+import secrets
+
+from fastapi import APIRouter
+
+from corral.api import views
+from corral.api.job_visibility import Sight, sight_of
+from corral.api.jobs import Asker, Within
+from corral.control import jobs_on
+from corral.domain.active_checks import CheckKind
+from corral.domain.node import Node
+from corral.domain.requests import CheckNodes
+from corral.wire import api
+
+router = APIRouter()
+
+
+@router.post("/v1/checkups", status_code=202)
+async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api.Checkup:
+    """Check these nodes, or all, as soon as nothing runs there. Whoever waits for a node does not
+    wait for that: a check ends at once when something is to run."""
+    control = house.control
+    named = [views.find_node(control, name).id for name in body.nodes]
+    asked = CheckNodes(
+        nodes=tuple(named or control.world.nodes),
+        kinds=tuple(CheckKind(kind) for kind in dict.fromkeys(body.kinds)),
+        paths=tuple(dict.fromkeys(body.paths)),
+        seconds=body.seconds,
+        patience_seconds=body.patience_seconds,
+        secret=secrets.token_hex(32),
+    )
+    wish = await control.ask(asked, by=caller.name, speaker=caller.speaker)
+    sight = sight_of(control, caller)
+    able = [id for id in asked.nodes if control.world.nodes[id].inventory.checks]
+    unable: list[str] = [id for id in asked.nodes if id not in able]
+    nodes = [checked(sight, control.world.nodes[id], f"{wish.sequence}") for id in able]
+    return api.Checkup(id=f"{wish.sequence}", nodes=nodes, unable=unable)
+
+
+@router.get("/v1/checkups/{checkup}")
+async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
+    """The nodes that have it before them, or have results of it that no later check has renewed."""
+    sight = sight_of(house.control, caller)
+    nodes = [checked(sight, node, checkup) for node in sight.world.nodes.values()]
+    return api.Checkup(
+        id=checkup, nodes=[one for one in nodes if one.state != "over" or one.results]
+    )
+
+
+def checked(sight: Sight, node: Node, id: str) -> api.CheckedNode:
+    """The node, as far as this check-up goes; links have numbers of their own behind it."""
+    waiting = [one for one in node.checkups if is_of(one.id, id)]
+    state = "over"
+    if waiting:
+        state = "running" if any(one.begun_at is not None for one in waiting) else "waiting"
+    return api.CheckedNode(
+        node=node.id,
+        state=state,
+        jobs=[str(job) for job in sight.ids(jobs_on(sight.world, node.id))],
+        health=sight.text(node.worst.says) if node.worst is not None else "",
+        results=api.results_of([one for one in node.measures if is_of(one.checkup, id)]),
+    )
+
+
+def is_of(own: str, asked: str) -> bool:
+    return own == asked or own.startswith(f"{asked}.")

@@ -1,0 +1,385 @@
+"""The agents' channel: beats in, wanted state out; and logs. One connection of each kind a node."""
+
+import asyncio
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from corral.api.auth import caller_of
+from corral.api.desired_state_frames import word_frame
+from corral.api.kept_logs import LogKeeper
+from corral.api.node_messages import Taking, Talk, Wish, recorded
+from corral.api.node_trust import ranks_of
+from corral.control import Control
+from corral.domain.desired_state import Wanted
+from corral.domain.errors import Trouble
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, TokenId, UserName
+from corral.domain.observed_state import NodeFacts
+from corral.domain.pilot import is_part, part_of
+from corral.ports.log import Log
+from corral.wire.agent_messages import (
+    FRAME_BYTES,
+    PROTOCOL,
+    AttachNow,
+    Beat,
+    FilesNow,
+    Heard,
+    Hello,
+    LogAt,
+    LogChunk,
+    SignalNow,
+    encode,
+)
+from corral.wire.bounded_decoding import WRONG, Read, read_frame
+
+log = Log("corral.agents")
+
+HELLO_SECONDS: Final = 10.0
+GONE_SECONDS: Final = 3.0  # an agent that has not beaten for so long does not hold its place
+AGAIN_SECONDS: Final = 2.0  # an agent that is behind for so long is told again
+LATER: Final = 1013
+OLD_PROTOCOL: Final = 4400
+NOT_YOURS: Final = 4403
+TWIN: Final = 4409
+MALFORMED: Final = 4422
+REVOKED: Final = 4401
+REPLACED: Final = "a newer connection of this agent has taken over"
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9.:_%-]{1,253}", re.ASCII)
+
+
+class Closing(Exception):
+    """End the talk with this code, and say why."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+        self.why = why
+
+
+class Lender(Protocol):
+    """The engine that lends nodes by the attempt: parts of them speak to it, not to the head."""
+
+    def hear_part(self, word: NodeFacts) -> None: ...
+
+    def part_word(self, part: NodeId) -> Wanted | None: ...
+
+
+class Channels:
+    """Every agent that is connected, and the newest word for each node or part of one.
+
+    `push` may be called from the head's loop at any moment: the word goes out at once, and words
+    that a slow agent has not been sent yet are replaced by the newest. `amend` lets the engine add
+    to a node's word what it alone knows. `renewed` is called with each token that an agent has
+    taken in place of its own.
+    """
+
+    def __init__(self) -> None:
+        self._talks: dict[NodeId, Talk] = {}
+        self._newest: dict[NodeId, Wanted] = {}
+        self.lender: Lender | None = None
+        self.amend: Callable[[NodeFacts], NodeFacts] = lambda word: word
+        self.renewed: Callable[[NodeId, TokenId], None] = lambda node, token: None
+        self.heads: tuple[str, ...] = ()  # of several, where each serves; the one that leads first
+        self.users: tuple[UserName, ...] = ()  # whose accounts nodes look up
+        self.taking = Taking()
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How much was not taken, by why: malformed, twin, not_yours, out_of_bounds, ..."""
+        return self.taking.refused
+
+    def push(self, wanted: Wanted) -> None:
+        """Let the node's agent have this word, now or when it connects."""
+        known = self._newest.get(wanted.node)
+        if known is not None and known.version > wanted.version:
+            return
+        self._newest[wanted.node] = wanted
+        if talk := self._talks.get(wanted.node):
+            talk.wake.set()
+
+    def forget(self) -> None:
+        """The term is over: its words are none to give any more."""
+        self._newest.clear()
+        self.users = ()
+
+    def is_connected(self, node: NodeId) -> bool:
+        return node in self._talks
+
+    def attach(self, node: NodeId, wish: AttachNow | FilesNow) -> bool:
+        """Ask the node's agent to dial, or its part's; False when none is connected."""
+        return not self._ask([node], wish)
+
+    def signal(self, nodes: Collection[NodeId], wish: SignalNow) -> Sequence[NodeId]:
+        """Let the agents of all these nodes, or their parts, send it. Unless all are connected none
+        does, and those that are not are the answer."""
+        return self._ask(nodes, wish)
+
+    def _ask(self, nodes: Collection[NodeId], wish: Wish) -> Sequence[NodeId]:
+        key = (wish.job, wish.attempt)
+        talks = {
+            node: self._talks.get(part_of(node, key)) or self._talks.get(node) for node in nodes
+        }
+        if lost := [node for node, talk in talks.items() if talk is None]:
+            return lost
+        for talk in talks.values():
+            assert talk is not None
+            talk.wishes.append(wish)
+            talk.wake.set()
+        return ()
+
+    def drop(self, node: NodeId, why: str) -> None:
+        """Hear the node no more, from this moment on."""
+        self._newest.pop(node, None)
+        if talk := self._talks.get(node):
+            talk.over = why
+            talk.wake.set()
+
+    async def beats(self, socket: WebSocket, control: Control) -> None:
+        """One agent's beats, until the connection is lost."""
+        talk: Talk | None = None
+        try:
+            await socket.accept()
+            talk = await self._greet(socket, control)
+            telling = asyncio.create_task(self._tell(talk))
+            try:
+                await self._listen(talk, control)
+            finally:
+                telling.cancel()
+                with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, OSError):
+                    await telling
+        except Closing as closing:
+            await _close(socket, closing.code, closing.why)
+        except Trouble as trouble:
+            await _close(socket, LATER, trouble.message)
+        except (WebSocketDisconnect, OSError, RuntimeError):
+            pass  # it is gone; that is all there is to know
+        finally:
+            if talk is not None and self._talks.get(talk.node) is talk:
+                del self._talks[talk.node]
+                self._leave(talk.node, control)
+
+    def _leave(self, node: NodeId, control: Control) -> None:
+        """Parts come and go: what was for one is not kept."""
+        if is_part(node):
+            self._newest.pop(node, None)
+            control.sensed.left(node, control.clock.wall())
+        else:
+            control.left(node)
+
+    async def _greet(self, socket: WebSocket, control: Control) -> Talk:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                hello = self._read(await frame_of(socket)).message
+        except TimeoutError:
+            raise self._closing("malformed", MALFORMED, "no hello came") from None
+        if not isinstance(hello, Hello):
+            raise self._closing("malformed", MALFORMED, "a talk begins with hello")
+        if hello.protocol != PROTOCOL:
+            why = f"this head speaks protocol {PROTOCOL}, the agent {hello.protocol}"
+            raise self._closing("old_protocol", OLD_PROTOCOL, why)
+        node = caller_of(socket).node
+        if node is None or hello.node != node:
+            why = f"the token is node {node}'s, and not {hello.node[:60]}'s"
+            raise self._closing("not_yours", NOT_YOURS, why)
+        if _ADDRESS.fullmatch(hello.address) is None:
+            raise self._closing("malformed", MALFORMED, f"{hello.address[:60]!r} is no address")
+        pace = self.taking.pace(node)
+        await pace.wait_for_inventory(control.clock.monotonic())
+        now = control.clock.monotonic()
+        self._take_place(node, hello.boot, now)
+        talk = Talk(
+            socket=socket,
+            node=node,
+            boot=hello.boot,
+            address=hello.address,
+            inventory=self.taking.labelled(node, hello.inventory, control),
+            heard_at=now,
+            pace=pace,
+        )
+        self._talks[node] = talk
+        log.info("agent_connected", node=node, boot=hello.boot)
+        return talk
+
+    def _take_place(self, node: NodeId, boot: BootId, now: float) -> None:
+        """Of two agents with one identity, the newer connection of the same boot goes on; one of
+        another boot is a twin while the first is alive. Raises: Closing."""
+        other = self._talks.get(node)
+        if other is None:
+            return
+        if other.boot != boot and now - other.heard_at < GONE_SECONDS:
+            log.error("twin_agents", node=node, alive=other.boot, refused=boot)
+            why = f"another agent of node {node} is alive: its identity was copied"
+            raise self._closing("twin", TWIN, why)
+        other.over = REPLACED
+        other.wake.set()
+
+    async def _listen(self, talk: Talk, control: Control) -> None:
+        while True:
+            frame = await self._next(talk, control)
+            if not isinstance(frame, Beat):
+                raise self._closing("malformed", MALFORMED, "after hello come beats")
+            if talk.over:
+                raise Closing(TWIN if talk.over == REPLACED else REVOKED, talk.over)
+            if frame.inventory is not None:
+                await self.taking.take_inventory(talk, frame.inventory, control)
+            talk.has = frame.version
+            talk.heard_at = control.clock.monotonic()
+            seen = self.taking.seen(talk, frame, control)
+            talk.seen = frozenset(one.key for one in seen)
+            word = NodeFacts(
+                node=talk.node,
+                boot=talk.boot,
+                heard_at=control.serving_seconds(),
+                inventory=talk.inventory,
+                address=talk.address,
+                seen=seen,
+                signals=self.taking.signals(talk, frame, control),
+            )
+            wall = control.clock.wall()
+            if frame.sample is not None and talk.pace.samples.take(1, talk.heard_at):
+                control.sensed.take(talk.node, frame.sample, wall)
+            if not is_part(talk.node):
+                control.hear(self.amend(word))
+            elif self.lender is not None:
+                self.lender.hear_part(word)
+            taken = _taken(talk, frame, word, control)
+            await talk.socket.send_bytes(encode(self._heard(talk, frame.number, taken, wall)))
+            talk.heads, talk.users = self.heads, self.users
+            self._see_to(talk, control)
+
+    def _heard(self, talk: Talk, number: int, taken: int, wall: float) -> Heard:
+        heads = self.heads if talk.heads != self.heads else ()
+        users = self.users if talk.users != self.users else ()
+        return Heard(number, heads, taken, wall, users)
+
+    async def _next(self, talk: Talk, control: Control) -> Hello | Beat | LogChunk:
+        """The node's next message, without what is out of bounds; in its own time."""
+        frame = await frame_of(talk.socket)
+        await self.taking.wait(talk, len(frame), control)
+        read = self._read(frame)
+        for dropped in read.dropped:
+            self.taking.drop(talk.node, control, dropped)
+        return read.message
+
+    def _see_to(self, talk: Talk, control: Control) -> None:
+        """Tell an agent that is behind, and one that was told and does not follow."""
+        if talk.node not in self._newest and (word := self._first_word(talk.node, control)):
+            self._newest[talk.node] = word
+        if talk.node not in self._newest:
+            return
+        newest = self._newest[talk.node].version
+        if talk.has == newest and not talk.is_partial:
+            return
+        late = talk.heard_at - talk.told_at >= AGAIN_SECONDS
+        if talk.told != newest or late:
+            talk.told, talk.told_at = None, talk.heard_at
+            talk.wake.set()
+
+    def _first_word(self, node: NodeId, control: Control) -> Wanted | None:
+        if not is_part(node):
+            return control.wanted(node)
+        return self.lender.part_word(node) if self.lender is not None else None
+
+    async def _tell(self, talk: Talk) -> None:
+        while True:
+            await talk.wake.wait()
+            talk.wake.clear()
+            if talk.over:
+                code = TWIN if talk.over == REPLACED else REVOKED
+                await _close(talk.socket, code, talk.over)
+                return
+            wanted = self._newest.get(talk.node)
+            if wanted is not None and talk.told != wanted.version:
+                talk.told = wanted.version
+                frame, is_whole = word_frame(wanted, talk.seen)
+                talk.is_partial = not is_whole
+                await talk.socket.send_bytes(frame)
+            while talk.wishes:
+                await talk.socket.send_bytes(encode(talk.wishes.pop(0)))
+
+    async def logs(
+        self,
+        socket: WebSocket,
+        control: Control,
+        keeper: LogKeeper,
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """One agent's logs, until the connection is lost or the disk has no room for them."""
+        try:
+            await socket.accept()
+        except OSError:
+            return  # it waited for so long that it has gone
+        node = caller_of(socket).node
+        assert node is not None
+        owned: dict[tuple[JobId, AttemptNumber], range] = {}
+        try:
+            while True:
+                chunk = self._read(await frame_of(socket)).message
+                if not isinstance(chunk, LogChunk):
+                    raise self._closing("malformed", MALFORMED, "here come chunks of logs")
+                if chunk.data and not has_room():
+                    raise Closing(LATER, "the head's disk has no room for logs now")
+                key = (chunk.job, chunk.attempt)
+                if key not in owned:
+                    owned[key] = await ranks_of(control, node, *key)
+                await socket.send_bytes(encode(self._keep(chunk, owned[key], node, keeper)))
+        except Closing as closing:
+            await _close(socket, closing.code, closing.why)
+        except Trouble as trouble:
+            await _close(socket, LATER, trouble.message)
+        except (WebSocketDisconnect, RuntimeError):
+            pass
+        except OSError as error:
+            log.error("log_not_kept", node=node, error=str(error))
+            await _close(socket, LATER, "the head cannot keep logs now")
+
+    def _keep(self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper) -> LogAt:
+        """Keep the chunk. What is not the node's is taken and dropped, so that it stops coming."""
+        offset = chunk.offset + len(chunk.data)
+        if chunk.rank in ranks and chunk.offset >= 0:
+            offset = keeper.append((chunk.job, chunk.attempt, chunk.rank), chunk.offset, chunk.data)
+        elif chunk.data:
+            self.refused["not_yours"] += 1
+            log.warning("log_not_believed", node=node, job=chunk.job, rank=chunk.rank)
+        return LogAt(job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=offset)
+
+    def _read(self, frame: bytes) -> Read:
+        if len(frame) > FRAME_BYTES:
+            raise self._closing(
+                "malformed", MALFORMED, f"a frame has at most {FRAME_BYTES:,} bytes"
+            )
+        try:
+            return read_frame(frame)
+        except WRONG as error:
+            raise self._closing("malformed", MALFORMED, str(error)) from None
+
+    def _closing(self, kind: str, code: int, why: str) -> Closing:
+        self.refused[kind] += 1
+        log.warning("agent_refused", kind=kind, why=why)
+        return Closing(code, why)
+
+
+def _taken(talk: Talk, frame: Beat, word: NodeFacts, control: Control) -> int:
+    """Up to here it need not say its signals again: they are recorded, or not believed."""
+    if is_part(talk.node) and frame.signals and not word.signals:
+        return frame.signals[-1].number
+    return recorded(talk, control)
+
+
+async def frame_of(socket: WebSocket) -> bytes:
+    """The next frame's bytes, also of a text frame. Raises: WebSocketDisconnect."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code") or 1005, message.get("reason"))
+    data: bytes | None = message.get("bytes")
+    return data if data is not None else str(message.get("text") or "").encode(errors="replace")
+
+
+async def _close(socket: WebSocket, code: int, why: str) -> None:
+    """A close frame's reason has at most 123 bytes."""
+    with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
+        await socket.close(code, why.encode(errors="replace")[:120].decode(errors="ignore"))

@@ -1,0 +1,69 @@
+"""Connections that the head asks an agent to dial: for terminals and for outputs."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.websockets import WebSocket
+
+from corral.api.auth import caller_of
+from corral.domain.errors import Conflict, NotFound
+from corral.domain.ids import NodeId
+from corral.domain.observed_state import AttemptKey
+from corral.domain.pilot import part_of
+
+AGENT_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True, kw_only=True)
+class DialledSession:
+    """A connection that its node's agent is to dial, or the attempt's part on a lent node. `over`
+    is set when it is not needed any more."""
+
+    node: NodeId
+    agents: tuple[NodeId, ...]
+    agent: "asyncio.Future[WebSocket]"
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def dialled(self, what: str) -> WebSocket:
+        """Return the agent's connection. `what` it is for: "terminal". Raises: Conflict."""
+        try:
+            async with asyncio.timeout(AGENT_SECONDS):
+                return await self.agent
+        except TimeoutError:
+            raise Conflict(
+                f"node {self.node} gave no {what}", hint=f"run: corral node show {self.node}"
+            ) from None
+
+
+class DialledSessions:
+    """Connections that are awaited or in use, by their id."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, DialledSession] = {}
+
+    @contextmanager
+    def opened(self, id: str, node: NodeId, key: AttemptKey) -> Iterator[DialledSession]:
+        session = DialledSession(
+            node=node,
+            agents=(node, part_of(node, key)),
+            agent=asyncio.get_running_loop().create_future(),
+        )
+        self._open[id] = session
+        try:
+            yield session
+        finally:
+            session.over.set()
+            del self._open[id]
+
+    async def agent(self, socket: WebSocket) -> None:
+        """Take the agent's side. Raises, before the socket is accepted: NotFound."""
+        session = self._open.get(socket.path_params["session"])
+        mine = session is not None and caller_of(socket).node in session.agents
+        if session is None or not mine or session.agent.done():
+            raise NotFound("session", "of this id")
+        await socket.accept()
+        session.agent.set_result(socket)
+        await session.over.wait()

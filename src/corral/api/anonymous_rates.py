@@ -1,0 +1,67 @@
+"""Pace of what is answered without a token: pages and a few routes, in a line for each network.
+
+Nothing is refused that waiting helps: many users may share an address. /healthz is in no line, so
+that a probe always passes: its answer costs no more than a refusal would.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from corral.api.errors import TooMany, answer
+from corral.api.route_rights import HEALTH, OPEN
+from corral.ingress.addresses import network_of
+from corral.ingress.line import Lines, Pace
+
+PAGES: Final = Pace(a_second=200.0, at_once=100, in_line=2_000)
+# More than of the pages: each command of each user asks for the head's proof.
+ROUTES: Final = Pace(a_second=1_000.0, at_once=1_000, in_line=5_000)
+
+
+class OpenRoutes:
+    """ASGI middleware around the pages and the API.
+
+    Args:
+        is_page: whether a path is one of the pages.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, is_page: Callable[[str], bool], clock: Callable[[], float]
+    ) -> None:
+        self._app = app
+        self._is_page = is_page
+        self._pages = Lines(PAGES, clock)
+        self._routes = Lines(ROUTES, clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        lines = self._lines_of(scope)
+        if lines is not None:
+            client = scope.get("client")
+            seconds = lines.take(network_of(str(client[0]) if client else ""))
+            if seconds == float("inf"):
+                await answer(_full(lines.pace))(scope, receive, send)
+                return
+            if seconds > 0:
+                await asyncio.sleep(seconds)
+        await self._app(scope, receive, send)
+
+    def _lines_of(self, scope: Scope) -> Lines | None:
+        """None for what needs a token, and for /healthz."""
+        path = scope.get("path", "")
+        if scope["type"] != "http" or path == HEALTH:
+            return None
+        if path in OPEN:
+            return self._routes
+        return self._pages if self._is_page(path) else None
+
+
+def _full(pace: Pace) -> TooMany:
+    seconds = pace.in_line / pace.a_second
+    return TooMany(
+        f"{pace.in_line:,} requests without a token wait for their turn from this address; "
+        f"{pace.a_second:g} a second are answered",
+        hint=f"wait {seconds:.0f} s; requests over the API with a token do not wait in this line",
+        retry_seconds=seconds,
+    )

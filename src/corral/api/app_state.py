@@ -1,0 +1,104 @@
+"""What every route is given: the head's parts in one value."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from corral.api import event_streams
+from corral.api.agent_channel import Channels
+from corral.api.agent_sessions import DialledSessions
+from corral.api.auth import Caller
+from corral.api.disk_reserve import DiskGuard
+from corral.api.errors import RequestInvalid
+from corral.api.failed_log_ins import FailedLogIns
+from corral.api.job_visibility import seen_events, sight_of
+from corral.api.kept_logs import LogKeeper
+from corral.api.log_quota import LogQuota
+from corral.api.log_ranges import SearchLine
+from corral.api.login_links import Links
+from corral.api.output_desk import OutputDesk
+from corral.api.pending_log_ins import PendingLogIns
+from corral.api.quotas import QuotaDesk
+from corral.api.read_audit import ReadsOfOthers
+from corral.api.request_rates import Rates
+from corral.api.settings import ApiSettings
+from corral.api.snapshots import Snapshots
+from corral.api.terminal_bridge import Terminals
+from corral.api.terminal_log_ins import TerminalLogIns
+from corral.api.user_numbers import OwnerNumbers
+from corral.control import Alerting, Control, Forecasts, InLine
+from corral.domain.ids import JobId
+from corral.domain.users import submitters
+from corral.ports.planner import Planner
+from corral.ports.series_store import Series
+from corral.wire import api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """One head. `tasks` are what goes on after an answer; `forecasts` None: nothing is foretold."""
+
+    control: Control
+    forecasts: Forecasts | None
+    channels: Channels
+    settings: ApiSettings
+    keeper: LogKeeper
+    log_quota: LogQuota
+    snapshots: Snapshots
+    terminals: Terminals
+    sessions: DialledSessions
+    outputs: OutputDesk
+    quotas: QuotaDesk
+    disk: DiskGuard
+    pending_log_ins: PendingLogIns
+    terminal_log_ins: TerminalLogIns
+    failed_log_ins: FailedLogIns
+    reads: ReadsOfOthers
+    rates: Rates
+    series: Series | None = None
+    alerting: Alerting | None = None
+    planner: Planner | None = None
+    links: Links = field(default_factory=Links)
+    in_line: InLine = field(default_factory=InLine)
+    searches: SearchLine = field(default_factory=SearchLine)
+    owner_numbers: OwnerNumbers = field(default_factory=OwnerNumbers)
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    def later(self, work: Coroutine[None, None, None]) -> None:
+        """Go on with it after the answer."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def name_users(self) -> None:
+        """Let nodes look up the accounts of the users as they are now."""
+        self.channels.users = submitters(await self.control.store.users())
+
+    async def events(
+        self,
+        job: JobId | None,
+        after: int,
+        follow: bool,
+        last_id: str | None,
+        caller: Caller,
+    ) -> api.Events | Response:
+        """A page of events, the first ones after a number, or the stream of them."""
+        if last_id is not None:
+            if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 18:
+                raise RequestInvalid(f"Last-Event-ID {last_id[:40]!r} is no number of an event")
+            after = int(last_id)
+        if follow:
+            return event_streams.response(
+                event_streams.follow_events(self.control, job, after, caller)
+            )
+        found = await self.control.store.events(after=after, job=job, limit=event_streams.PAGE)
+        seen = await seen_events(self.control, sight_of(self.control, caller), found)
+        return api.Events(events=[api.Event.of(event) for event in seen])
+
+
+def house_of(connection: HTTPConnection) -> House:
+    house: House = connection.app.state.house
+    return house

@@ -1,0 +1,249 @@
+"""The gate before every route: host, token, rights, size; and behind it, no error gets out raw."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Set
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import replace
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from corral.api.auth import (
+    Caller,
+    JobTokens,
+    check_host,
+    check_kind,
+    check_page,
+    identify,
+    source_of,
+    token_digest,
+)
+from corral.api.begun_response import Begun
+from corral.api.cookies import page_secret, session_cookie, shown
+from corral.api.errors import REFUSED, TooMany, answer, bug
+from corral.api.failed_log_ins import FailedLogIns
+from corral.api.failures import HOLD_SECONDS, Failures
+from corral.api.head_proof import Proofs
+from corral.api.request_body import BODY_SIZE, OPEN_BYTES, check_headers, read_json
+from corral.api.request_rates import Rates
+from corral.api.route_rights import NO_MORE, OPEN, RIGHTS, Key, Rights, Roles
+from corral.api.sessions import Sessions
+from corral.control import Control
+from corral.domain.errors import CorralError, Refusal, Trouble, Unauthorised
+from corral.domain.ids import QueueName
+from corral.domain.users import Role, is_near_end
+from corral.ingress.connections import connection_of
+from corral.ports.log import Log
+from corral.wire.agent_routes import RENEW
+from corral.wire.head_proof import PROOF
+
+log = Log("corral.api")
+SNAPSHOTS: Final = "/v1/snapshots/"
+USED_SECONDS: Final = 60.0  # the use of a token is written down no more often
+TOKEN_ENDS: Final = b"corral-token-ends"  # the header that says when, in seconds since 1970
+REVOKED: Final = 4401  # the close code of a WebSocket whose token lets in no more
+Talk = Callable[[WebSocket], Awaitable[None]]
+_ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
+
+
+class Gate:
+    """Wraps the app. Rights are checked here alone, by the route that will answer.
+
+    `more`: roles that the cluster's settings let call a route, beside those of the table.
+    `talks`: of WebSockets that thousands hold open, by their path. They are let in as all others,
+    and then nothing of the app stands between the gate and the talk: each of its layers costs
+    every connection some memory, and every message some time (0063).
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        control: Control,
+        rights: Rights,
+        hosts: frozenset[str],
+        most: int,
+        jobs: JobTokens,
+        log_ins: FailedLogIns,
+        more: Mapping[Key, Roles],
+        proofs: Proofs,
+        is_tls: bool,
+        rates: Rates,
+        talks: Mapping[str, Talk],
+    ) -> None:
+        self._app = app
+        self._talks = talks
+        self._control = control
+        self._rights = rights
+        self._more = more
+        self._is_tls = is_tls
+        self._hosts = hosts
+        self._most_bytes = most
+        self._failures = Failures(
+            clock=control.clock.monotonic, digests=control.store.token_digests
+        )
+        self._jobs = jobs
+        self._log_ins = log_ins
+        self._proofs = proofs
+        self._rates = rates
+        self._sessions = Sessions(control.store, control.clock.wall, jobs)
+        self._used: dict[str, float] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        begun = Begun(send)
+        refused = scope[REFUSED] = []  # by the route itself; it has been answered then
+        try:
+            receive = await self._let_in(scope, receive)
+            self._tell_of_end(scope, begun)
+            if scope["path"] == PROOF:
+                await (await self._proofs.answer(scope))(scope, receive, begun)
+            elif scope["path"] in OPEN:
+                await self._app(scope, receive, begun)
+            else:
+                talk = self._talks.get(scope["path"]) if scope["type"] == "websocket" else None
+                async with self._held(scope):
+                    if talk is not None:
+                        await talk(WebSocket(scope, receive, begun))
+                    else:
+                        await self._app(scope, receive, begun)
+        except CorralError as error:
+            refused.append(error)
+            await self._refuse(error, scope, receive, begun)
+        except Exception as error:
+            await self._answer(bug(error, self._control.clock.fresh_id()), scope, receive, begun)
+        finally:
+            self._charge(scope, begun)
+            await self._write_down(scope, refused)
+
+    def _held(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        """Return a context that ends what can last once its caller loses the right to it.
+
+        A change whose body has been read is always finished. It can end its own token, as the
+        log-in by a link does, and a 401 in place of its answer would deny what was done.
+        """
+        is_change = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
+        if is_change and not scope["path"].startswith(SNAPSHOTS):
+            return nullcontext()
+        return self._sessions.held(scope["corral.caller"])
+
+    async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
+        """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py raises."""
+        check_host(scope["headers"], self._hosts)
+        if scope["path"] in OPEN:
+            if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+                return receive
+            return await read_json(scope, receive, OPEN_BYTES)
+        caller = await self._identified(scope)
+        self._rates.check(caller)
+        caller = replace(caller, source=source_of(scope), operated=self._operated_by(caller))
+        wanted = self._rights.wanted(scope)
+        if wanted is not None:
+            caller = caller.asking(wanted.key, self._more.get(wanted.key, NO_MORE))
+            scope["corral.on"] = wanted.on
+        scope["corral.caller"] = caller
+        if wanted is not None:
+            caller.check_route()
+        if scope["type"] != "http":
+            return receive
+        if scope["method"] not in ("GET", "HEAD"):
+            log.info("asked", by=caller.name, method=scope["method"], path=scope["path"])
+        if scope["path"].startswith(SNAPSHOTS):
+            check_headers(scope["headers"], self._most_bytes)
+            return receive
+        return await read_json(scope, receive)
+
+    def _tell_of_end(self, scope: Scope, begun: Begun) -> None:
+        """Say with the answer when the token ends, once it is near its end."""
+        caller: Caller | None = scope.get("corral.caller")
+        if caller is None or caller.expires_at is None or caller.job is not None:
+            return
+        if is_near_end(caller.created_at, caller.expires_at, self._control.clock.wall()):
+            begun.headers.append((TOKEN_ENDS, b"%d" % caller.expires_at))
+
+    def _operated_by(self, caller: Caller) -> Set[QueueName]:
+        """Of a person who shows a token that may more than look."""
+        if caller.role != Role.USER or caller.job is not None:
+            return frozenset()
+        return self._control.world.queues.operated_by(caller.name)
+
+    async def _identified(self, scope: Scope) -> Caller:
+        """Raises: Unauthorised, TooMany, StoreTrouble."""
+        now = self._control.clock.wall()
+        address, connection = source_of(scope), connection_of(scope)
+        try:
+            cookie = session_cookie(self._control.world.cluster, is_tls=self._is_tls)
+            secret, in_cookie = shown(scope["headers"], cookie)
+            if self._jobs.attempt_of(secret) is None:
+                await self._failures.check(address, token_digest(secret))
+            renews = scope["path"] == RENEW
+            caller = await identify(self._control.store, secret, now, self._jobs, renews=renews)
+            check_kind(caller, in_cookie=in_cookie)
+            if in_cookie:
+                check_page(caller, page_secret(scope["headers"]))
+        except (Unauthorised, TooMany) as error:
+            self._log_ins.note(address, error.code, getattr(error, "about", ""))
+            refusal = self._failures.note(address, error)
+            if isinstance(refusal, TooMany) and connection is not None:
+                connection.wait()  # it may be evicted for others
+                await asyncio.sleep(HOLD_SECONDS)
+            raise refusal from None
+        if connection is not None:
+            connection.prove(caller.holder)
+        if caller.job is None and now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS:
+            self._used[caller.token] = now
+            with suppress(Trouble):  # what may only be read now can still be read
+                await self._control.store.use_token(caller.token, at=now)
+        return caller
+
+    def _charge(self, scope: Scope, begun: Begun) -> None:
+        caller: Caller | None = scope.get("corral.caller")
+        if caller is not None:
+            self._rates.charge(caller, scope.get(BODY_SIZE, 0) + begun.answer_bytes)
+
+    async def _write_down(self, scope: Scope, refused: list[CorralError]) -> None:
+        """A change that was refused goes into the audit log by the refusal's code alone: its
+        words may hold what was sent. What was granted is there already, with the change."""
+        caller: Caller | None = scope.get("corral.caller")
+        errors = [error for error in refused if isinstance(error, Refusal)]
+        if caller is None or not errors or caller.key not in RIGHTS:
+            return
+        if not RIGHTS[caller.key].what:
+            return
+        now, on = self._control.clock.wall(), str(scope.get("corral.on", ""))[:_ON_BYTES]
+        entry = caller.entry(now, on=on, code=errors[0].code)
+        try:
+            await self._control.store.record(entry)
+        except CorralError as error:
+            log.error("not_written_down", by=caller.name, what=entry.what, error=error.message)
+
+    async def _refuse(
+        self, error: CorralError, scope: Scope, receive: Receive, begun: "Begun"
+    ) -> None:
+        """Answer; what has begun already, and is the caller's no more, is ended instead."""
+        if not begun.begun or not isinstance(error, Unauthorised):
+            await self._answer(answer(error), scope, receive, begun)
+        elif scope["type"] == "websocket":
+            reason = error.message.encode()[:120].decode(errors="ignore")
+            with suppress(RuntimeError, OSError):  # it may be closed already
+                await begun({"type": "websocket.close", "code": REVOKED, "reason": reason})
+        else:
+            await begun({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _answer(
+        self, response: Response, scope: Scope, receive: Receive, begun: "Begun"
+    ) -> None:
+        """Answer, unless an answer has begun: then the connection is broken off, never faked."""
+        if begun.begun:
+            raise ConnectionAbortedError(f"{scope['path']}: cut short by an error")
+        connection = connection_of(scope)
+        if connection is not None and not connection.is_proven:
+            response.headers["Connection"] = "close"  # a flood has to connect anew each time
+        if scope["type"] == "websocket":
+            await WebSocket(scope, receive, begun).send_denial_response(response)
+        else:
+            await response(scope, receive, begun)

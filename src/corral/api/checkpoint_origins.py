@@ -1,0 +1,127 @@
+"""The save of an ended job that a submission starts from: found before it is taken."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from corral.api.app_state import House
+from corral.api.auth import Caller
+from corral.api.job_lookup import array_of, find_job
+from corral.api.route_rights import LOGS
+from corral.domain.attempt import Save
+from corral.domain.errors import Conflict, Forbidden, NotFound, NotShared, SpecInvalid
+from corral.domain.job import CheckpointRule, Job, JobSpec, Origin
+from corral.domain.kept_checkpoints import kept_saves
+from corral.schedule.capacity.node_room import mark_of
+
+
+async def with_origins(
+    house: House, specs: Sequence[JobSpec], caller: Caller
+) -> tuple[JobSpec, ...]:
+    """Return the specs with the save that each starts from, where it names a job for that.
+
+    Raises: NotFound, Conflict, Forbidden, NotShared, SpecInvalid.
+    """
+    rules = {spec.checkpoint for spec in specs if spec.checkpoint and spec.checkpoint.source}
+    known = {rule: await _with_origin(house, rule, caller) for rule in rules}
+    found = tuple(
+        replace(spec, checkpoint=known[spec.checkpoint]) if spec.checkpoint in known else spec
+        for spec in specs
+    )
+    for spec in found:
+        _check_seen_by_all(house, spec)
+    return found
+
+
+async def _with_origin(house: House, rule: CheckpointRule, caller: Caller) -> CheckpointRule:
+    name, at, asked_step = rule.source.rpartition("@")
+    if not at:
+        name, asked_step = rule.source, ""
+    elif not asked_step.isdecimal() or not name:
+        raise SpecInvalid(
+            f"checkpoint.from: {rule.source[:100]!r} is not JOB or JOB@STEP",
+            hint="write: from: j35, or from: j35@400",
+        )
+    job = await _ended_job(house, name, caller)
+    saves = kept_saves(await house.control.store.saves(job.id), _kept(job))
+    save = _chosen(job, saves, int(asked_step) if at else None)
+    attempts = await house.control.store.attempts(job.id)
+    node = next(one.nodes[0] for one in attempts if one.number == save.attempt)
+    own_path = job.spec.checkpoint.path if job.spec.checkpoint is not None else save.path
+    origin = Origin(
+        job=job.id,
+        attempt=save.attempt,
+        step=save.step,
+        path=save.path,
+        manifest_sha256=save.manifest_sha256,
+        node=node,
+    )
+    return replace(rule, path=rule.path or own_path, origin=origin)
+
+
+async def _ended_job(house: House, name: str, caller: Caller) -> Job:
+    """The job of this name, whose saves the caller may read. Raises: NotFound, Conflict,
+    Forbidden."""
+    try:
+        job = await find_job(house.control, name, caller)
+    except NotFound:
+        parts = await array_of(house.control, name, caller)
+        if not parts:
+            raise
+        raise Conflict(
+            f"{name} is an array of {len(parts)} jobs, and a job starts from the save of one",
+            hint=f"name one of them: --from {parts[0].id}",
+        ) from None
+    if not caller.may_on(job, key=LOGS):
+        raise Forbidden(
+            f"the saves of {job.spec.name} ({job.id}) are {job.owner}'s",
+            hint=f"start from a job of your own, or ask {job.owner}",
+        )
+    if not job.is_final:
+        raise Conflict(
+            f"{job.spec.name} ({job.id}) is {job.state}: it still writes and prunes its saves",
+            hint=f"wait for its end, or run: corral stop {job.id}",
+        )
+    return job
+
+
+def _kept(job: Job) -> int:
+    return job.spec.checkpoint.keep if job.spec.checkpoint is not None else 1
+
+
+def _chosen(job: Job, saves: Sequence[Save], step: int | None) -> Save:
+    """The newest save, or the newest one of this step. Raises: NotFound, Conflict."""
+    see = f"see: corral checkpoints {job.id}"
+    if not saves:
+        raise Conflict(f"{job.spec.name} ({job.id}) has no save to start from", hint=see)
+    for save in saves:
+        if step in (None, save.step):
+            return save
+    steps = ", ".join(str(save.step) for save in saves)
+    raise Conflict(
+        f"{job.spec.name} ({job.id}) has no save of step {step}: those kept are of step {steps}",
+        hint=see,
+    )
+
+
+def _check_seen_by_all(house: House, spec: JobSpec) -> None:
+    """Refuse a save on one node's own disk where other nodes would need it, or that node is gone.
+
+    Raises: NotShared.
+    """
+    origin = spec.origin
+    if origin is None:
+        return
+    node = house.control.world.nodes.get(origin.node)
+    if node is not None and mark_of(node, origin.path) is not None:
+        return
+    lies = f"the save of {origin.job} lies in {origin.path}, on the disk of {origin.node} alone"
+    if node is None:
+        raise NotShared(
+            f"{lies}, which is not a node of this cluster now",
+            hint=f"let {origin.node} join again, or start from another job",
+        )
+    if min(shape.nodes for shape in spec.shapes) > 1:
+        raise NotShared(
+            f"{lies}, and {spec.name} asks for {spec.nodes} nodes",
+            hint="copy the save to a shared path, or ask for 1 node",
+        )

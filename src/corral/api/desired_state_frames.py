@@ -1,0 +1,36 @@
+"""Wanted state as frames for agents: a word that is too long for one frame goes in parts."""
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.desired_state import Launch, Wanted
+from corral.domain.observed_state import AttemptKey
+from corral.wire.agent_messages import FRAME_BYTES, WantedNow, encode
+
+LAUNCH_BYTES: Final = FRAME_BYTES // 2  # of launches in a word that goes in parts
+
+
+def word_frame(wanted: Wanted, seen: Set[AttemptKey]) -> tuple[bytes, bool]:
+    """Return the word as a frame, and whether that holds all of it.
+
+    Where it does not, attempts that the node reports already are left out, and so are launches
+    beyond LAUNCH_BYTES: they follow once the node reports the first ones.
+    """
+    if sum(map(_characters, wanted.run)) < LAUNCH_BYTES:
+        frame = encode(WantedNow(wanted))
+        if len(frame) <= FRAME_BYTES:
+            return frame, True
+    run: list[Launch] = []
+    left = LAUNCH_BYTES
+    for launch in (one for one in wanted.run if one.key not in seen):
+        left -= len(encode(WantedNow(replace(wanted, run=(launch,)))))
+        if left < 0 and run:
+            break
+        run.append(launch)
+    return encode(WantedNow(replace(wanted, run=tuple(run)))), False
+
+
+def _characters(launch: Launch) -> int:
+    size = len(launch.run) + len(launch.setup or "")
+    return size + sum(len(name) + len(value) for name, value in launch.env)

@@ -1,0 +1,215 @@
+"""Events and logs as server-sent events: pushed, resumable, bounded by the reader's own pace."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from corral.api.auth import Caller
+from corral.api.errors import RequestInvalid
+from corral.api.job_visibility import seen_events, sight_of
+from corral.api.kept_logs import NOTICE, LogKeeper, RankKey, whole_characters
+from corral.control import Control
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import FINAL
+from corral.wire import api
+
+HEARTBEAT_SECONDS: Final = 10.0
+LAST_BYTES_SECONDS: Final = 10.0  # that an ended job's log is waited for
+PAGE: Final = 1000
+PIECE_BYTES: Final = 64 * 1024
+HEARTBEAT: Final = b": the head is there\n\n"
+_PLACE: Final = re.compile(r"(\d{1,9}):(\d{1,9}):(\d{1,15})", re.ASCII)
+
+
+def response(stream: AsyncIterator[bytes]) -> StreamingResponse:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+def _sent(value: BaseModel, id: str = "", kind: str = "") -> bytes:
+    head = f"event: {kind}\n" if kind else ""
+    head += f"id: {id}\n" if id else ""
+    return f"{head}data: {value.model_dump_json()}\n\n".encode(errors="replace")
+
+
+async def follow_events(
+    control: Control, job: JobId | None, after: int, caller: Caller
+) -> AsyncIterator[bytes]:
+    """Every event with a number above `after` that the caller sees, as it is committed; one job's
+    end when it does."""
+    async with control.hub.follow(job) as news:
+        yield HEARTBEAT
+        behind = True
+        while True:
+            while behind and (page := await control.store.events(after=after, job=job, limit=PAGE)):
+                for event in await seen_events(control, sight_of(control, caller), page):
+                    yield _sent(api.Event.of(event), id=str(event.number))
+                after = page[-1].number
+            behind = False
+            state = control.world.state_of(job) if job else None
+            if state in FINAL and news.empty():
+                yield _sent(api.LogLines(end=state), kind="end")
+                return
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    new = await news.get()
+            except TimeoutError:
+                yield HEARTBEAT
+                continue
+            behind = new is None
+            if new is not None and new.number > after:
+                after = new.number
+                for event in await seen_events(control, sight_of(control, caller), [new]):
+                    yield _sent(api.Event.of(event), id=str(after))
+
+
+def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
+    """What is said in the place of bytes that rotation let go of before they were read."""
+    said = f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was newer\n"
+    return api.LogLines(rank=rank, attempt=attempt, data=f"\n{said}" if asked else said)
+
+
+def places_of(text: str) -> dict[tuple[int, int], int]:
+    """{(attempt, rank): place} from "1:0:345,1:1:99". Raises: RequestInvalid."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        match = _PLACE.fullmatch(part)
+        if match is None:
+            raise RequestInvalid(
+                f"{part[:60]!r} is no place in a log", hint="send the ids of the stream's events"
+            )
+        attempt, rank, place = map(int, match.groups())
+        found[attempt, rank] = place
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class LogStream:
+    """One reader of a job's logs. `rank`, `attempt` None: every rank, and the newest attempt with
+    all that follow it. `places` are where this reader has been."""
+
+    control: Control
+    keeper: LogKeeper
+    job: Job
+    is_connected: Callable[[NodeId], bool]
+    rank: int | None = None
+    attempt: int | None = None
+    tail: int | None = None
+    follow: bool = False
+    times: bool = False
+    places: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    async def run(self) -> AsyncIterator[bytes]:
+        """The stream; its last piece holds the job's state."""
+        first = self._first_attempt()
+        with self.keeper.bell(self.job.id) as bell:
+            async with self._ring_on_events(bell):
+                yield HEARTBEAT
+                async for piece in self._grow(bell, first):
+                    yield piece
+        for piece in self._pieces(first, last=True):
+            yield piece
+        yield _sent(api.LogLines(end=self.job.state))
+
+    async def _grow(self, bell: asyncio.Event, first: int) -> AsyncIterator[bytes]:
+        """All there is; with `follow`, until the job is over and its last bytes are here."""
+        give_up_at: float | None = None
+        while True:
+            bell.clear()
+            await self._renew()
+            for piece in self._pieces(first, last=False):
+                yield piece
+            if not self.follow:
+                return
+            if self.job.is_final:
+                now = self.control.clock.monotonic()
+                give_up_at = give_up_at or now + LAST_BYTES_SECONDS
+                if now >= give_up_at or self._is_complete():
+                    return
+            try:
+                async with asyncio.timeout(0.05 if give_up_at else HEARTBEAT_SECONDS):
+                    await bell.wait()
+            except TimeoutError:
+                yield HEARTBEAT
+
+    def _first_attempt(self) -> int:
+        if self.attempt is not None:
+            return self.attempt
+        been = [attempt for attempt, _ in self.places]
+        return min(been, default=max(1, self.job.attempt))
+
+    def _attempts(self, first: int) -> Sequence[int]:
+        return [first] if self.attempt is not None else range(first, self.job.attempt + 1)
+
+    async def _renew(self) -> None:
+        """The job as it is now."""
+        found = self.control.world.jobs.get(self.job.id)
+        if found is None and not self.job.is_final:
+            found = await self.control.store.job(self.job.id)
+        self.job = found or self.job
+
+    def _pieces(self, first: int, *, last: bool) -> Iterator[bytes]:
+        """All that is kept and has not been sent; with `last`, also a character cut in two."""
+        for attempt in self._attempts(first):
+            ranks = self.keeper.ranks(self.job.id, AttemptNumber(attempt))
+            for rank in ranks if self.rank is None else {self.rank} & set(ranks):
+                key = (self.job.id, AttemptNumber(attempt), rank)
+                yield from self._pieces_of(key, last)
+
+    def _pieces_of(self, key: RankKey, last: bool) -> Iterator[bytes]:
+        _, attempt, rank = key
+        place = self.places.get((attempt, rank))
+        if place is None:
+            place = 0 if self.tail is None else self.keeper.tail(key, self.tail)
+            self.places[attempt, rank] = place
+        until = self.keeper.end(key)  # then it is the other ranks' turn
+        with self.keeper.reading(key) as reading:
+            while place < until:
+                asked = place
+                place, data = reading.read(asked, PIECE_BYTES)
+                if place > asked and not data.startswith(NOTICE):
+                    begun = data.find(b"\n") + 1  # from a whole line on
+                    place, data = place + begun, data[begun:]
+                    yield _sent(_gone(rank, attempt, asked, place), id=f"{attempt}:{rank}:{place}")
+                whole = len(data) if last and len(data) < PIECE_BYTES else whole_characters(data)
+                self.places[attempt, rank] = place + whole
+                if not whole:
+                    return
+                text = data[:whole].decode(errors="replace")
+                times = self.keeper.times(key, place, data[:whole]) if self.times else []
+                place += whole
+                lines = api.LogLines(rank=rank, attempt=attempt, data=text, times=times)
+                yield _sent(lines, id=f"{attempt}:{rank}:{place}")
+
+    def _is_complete(self) -> bool:
+        """An agent goes on reporting an ended attempt until all of its logs are here."""
+        key = (self.job.id, self.job.attempt)
+        for heard in self.control.facts.nodes.values():
+            if any(seen.key == key for seen in heard.seen) and self.is_connected(heard.node):
+                return False
+        return True
+
+    @contextlib.asynccontextmanager
+    async def _ring_on_events(self, bell: asyncio.Event) -> AsyncIterator[None]:
+        """A new attempt, or the job's end, wakes the reader as well."""
+        async with self.control.hub.follow(self.job.id) as news:
+
+            async def ring() -> None:
+                while True:
+                    await news.get()
+                    bell.set()
+
+            ringing = asyncio.create_task(ring())
+            try:
+                yield
+            finally:
+                ringing.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await ringing

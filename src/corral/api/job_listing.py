@@ -1,0 +1,66 @@
+"""A listing of jobs: thousands of rows in one answer, while agents are heard."""
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.api.job_visibility import Sight
+from corral.api.views import held_gpus, running_since
+from corral.control import Control
+from corral.domain.job import Job
+from corral.domain.job_summary import ListedJob
+from corral.wire import listing_rows
+
+ROWS_AT_ONCE: Final = 250
+LEAST_PACKED_BYTES: Final = 16_384
+QUICKLY: Final = 1  # rows are alike: a twentieth is left of them at the least effort
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+async def listing(
+    control: Control, jobs: Sequence[Job | ListedJob], request: Request, sight: Sight
+) -> Response:
+    """The jobs as they are now, those that are not over as the head knows them."""
+    parts = []
+    for first in range(0, len(jobs), ROWS_AT_ONCE):
+        some = jobs[first : first + ROWS_AT_ONCE]
+        parts.append(listing_rows.encode([_row(control, job, sight) for job in some]))
+        await asyncio.sleep(0)
+    return await packed_answer(listing_rows.jobs_body(parts), request)
+
+
+async def packed_answer(body: bytes, request: Request) -> Response:
+    """Return the JSON as an answer, compressed where it is large and the client takes that."""
+    headers = {"Vary": "Accept-Encoding"}
+    if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+        body = await asyncio.to_thread(_packed, body)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _row(control: Control, job: Job | ListedJob, sight: Sight) -> listing_rows.JobRow:
+    newest = control.world.jobs.get(job.id)
+    if newest is None:  # it is over: nothing is known of it but what is recorded
+        return listing_rows.job_row(job, reason=sight.text(job.reason), reason_code=job.reason_code)
+    reason, attempt = control.reason(newest), control.world.attempts.get(job.id)
+    sentence = sight.text(reason.sentence)
+    if attempt is None:  # most of those that wait
+        return listing_rows.job_row(newest, reason=sentence, reason_code=reason.code)
+    return listing_rows.job_row(
+        newest,
+        reason=sentence,
+        reason_code=reason.code,
+        nodes=attempt.nodes,
+        progress=None if newest.is_final else control.progress(newest),
+        held_gpus=held_gpus(newest, attempt),
+        running_since=running_since(newest, attempt),
+    )
+
+
+def _packed(body: bytes) -> bytes:
+    packer = zlib.compressobj(QUICKLY, zlib.DEFLATED, _GZIP)
+    return packer.compress(body) + packer.flush()

@@ -1,0 +1,131 @@
+"""Which job somebody means by a name: one's own before those of others."""
+
+from collections.abc import Callable, Sequence
+
+from corral.api.auth import Caller, OwnJob
+from corral.api.job_visibility import PAGE, Sight, seen_jobs, sight_of
+from corral.control import Control
+from corral.domain.errors import Forgotten, NoSuchIndex, NotFound
+from corral.domain.ids import JobId, UserName, sequence_of
+from corral.domain.job import Job
+from corral.domain.job_summary import ListedJob
+from corral.domain.units import spans_text
+from corral.ports.store import Which
+
+
+async def find_job(control: Control, name: str, caller: Caller) -> Job:
+    """Return the job with this id, or the newest of this name that the caller sees: their own
+    before those of others. A hidden job is as unknown as one that is not there.
+
+    Raises: NotFound, also where they have an array of this name; NoSuchIndex; Forgotten.
+    """
+    sight = sight_of(control, caller)
+    if sight.everything:
+        return await _found(control, name, caller.name)
+    unknown = NotFound("job", name[:100], see="corral ps --all")
+    try:
+        found = await _found(control, name, caller.name)
+    except (NotFound, NoSuchIndex, Forgotten):
+        raise unknown from None
+    if sight.job(found):
+        return found
+    newest = await _newest_seen(control, sight, name, lambda job: job.spec.name == name)
+    shown = None if newest is None else await control.store.job(newest.id)
+    if shown is None:
+        raise unknown
+    return control.world.jobs.get(shown.id, shown)
+
+
+async def _newest_seen(
+    control: Control, sight: Sight, name: str, fits: Callable[[ListedJob], bool]
+) -> ListedJob | None:
+    """Return the newest job that the caller sees of those that fit, whose names hold `name`."""
+    before: JobId | None = None
+    while page := await seen_jobs(control.store, sight, True, PAGE, before, Which(text=name)):
+        found = next((job for job in page if fits(job)), None)
+        if found is not None:
+            return found
+        before = page[-1].id
+    return None
+
+
+async def _found(control: Control, name: str, by: UserName) -> Job:
+    """Raises: NotFound, NoSuchIndex, Forgotten."""
+    id, store = JobId(name), control.store
+    found = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
+    if found is None and not await store.array(name, by=by):
+        found = await store.named(name)
+    if found is None:
+        await _check_index(control, name, by)
+    if found is None and await _was_given(control, id) and not await store.array(name):
+        raise control.keeping.retention.unknown(id)
+    if found is None:
+        raise NotFound("job", name[:100], await store.names(), see="corral ps --all")
+    return control.world.jobs.get(found.id, found)
+
+
+async def _check_index(control: Control, name: str, by: UserName) -> None:
+    """Raises: NoSuchIndex for that of an array which is here, and has lost none of its jobs yet;
+    and for that of a job which is none."""
+    of, _, index = name.rpartition("_")
+    if not of or not index.isdecimal():
+        return
+    parts = await _array(control, of, by)
+    if not parts:
+        if JobId(of) in control.world.jobs or await control.store.job(JobId(of)):
+            text = f"there is no job {name[:100]}: {of[:100]} is no array"
+            raise NoSuchIndex(text, hint=f"run: corral show {of[:100]}")
+        return
+    keep = control.keeping.retention
+    is_young = control.clock.wall() - parts[0].submitted_at < keep.seconds
+    if is_young and len(control.world.ended) < keep.jobs:  # who ended before it goes before it
+        indices = spans_text(job.spec.array_index or 0 for job in parts)
+        raise NoSuchIndex(
+            f"there is no job {name[:100]}: array {parts[0].array} has the indices {indices}",
+            hint=f"run: corral show {parts[0].array}",
+        )
+
+
+async def _was_given(control: Control, id: JobId) -> bool:
+    """Whether there may have been a job of this id. Other wishes than jobs have numbers, too: one
+    above the newest job's was never given to any."""
+    newest = await control.store.jobs(final=True, limit=1)
+    is_above = bool(newest) and (sequence_of(id) or 0) > (sequence_of(newest[0].id) or 0)
+    return control.world.forgot(id) and not is_above
+
+
+async def array_of(control: Control, of: str, caller: Caller) -> Sequence[Job]:
+    """Return the jobs of the array with this id, or of the newest of this name that the caller
+    sees: their own before those of others. None: there is no such array, or it is hidden."""
+    sight, parts = sight_of(control, caller), await _array(control, of, caller.name)
+    seen = sight.jobs(parts)
+    if seen or not parts:
+        return seen
+    newest = await _newest_seen(control, sight, of, lambda job: _is_part(job, of))
+    if newest is None or newest.array is None:
+        return []
+    return sight.jobs(await control.store.array(newest.array))
+
+
+def _is_part(job: ListedJob, of: str) -> bool:
+    return job.array is not None and job.spec.name == f"{of}_{job.spec.array_index}"
+
+
+async def _array(control: Control, of: str, by: UserName) -> Sequence[Job]:
+    return await control.store.array(of, by=by) or await control.store.array(of)
+
+
+async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
+    """The job of this token, or the jobs of its array, newest first."""
+    if own.array is not None:
+        return list(reversed(await control.store.array(own.array)))
+    found = control.world.jobs.get(own.attempt[0])
+    return [] if found is None else [found]
+
+
+def whose_text(job: Job, asked: str, by: UserName) -> str:
+    """Where another's job is meant by a name. For example: train is bob's (j7); no job of that name
+    is alice's."""
+    if asked == job.id or job.owner == by:
+        return ""
+    return f"{asked} is {job.owner}'s ({job.id}); no job of that name is {by}'s"

@@ -1,0 +1,237 @@
+"""What a caller sees of the jobs of others: hidden jobs are unknown, also by their names."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeVar
+
+from corral.api.auth import Caller
+from corral.control import Control
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.job_summary import ListedJob
+from corral.domain.ledger import Account
+from corral.domain.telemetry import GpuProcess, NodeSample
+from corral.domain.visibility import OTHERS, may_see
+from corral.domain.world import Event, World
+from corral.ports.store import Store, Which
+from corral.wire import api
+
+HIDDEN: Final = "hidden"  # in place of the id of a job that holds something
+PAGE: Final = 10_000  # rows at once: with a text each page begins the search anew
+EARLIER: Final = UserName("")  # an owner whose name somebody else has now
+_ID: Final = re.compile(r"\bj\d{1,15}(?:_\d{1,9}){0,2}\b", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+
+
+class _Spec(Protocol):
+    @property
+    def queue(self) -> QueueName: ...
+
+
+class Shown(Protocol):
+    """A job, or a row of one."""
+
+    @property
+    def id(self) -> JobId: ...
+
+    @property
+    def owner(self) -> UserName: ...
+
+    @property
+    def submitted(self) -> int: ...
+
+    @property
+    def spec(self) -> _Spec: ...
+
+
+J = TypeVar("J", bound=Shown)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One caller's view at one moment. `everything`: nothing is hidden from the caller."""
+
+    world: World
+    caller: Caller
+
+    @property
+    def everything(self) -> bool:
+        return not self.world.queues.hides or self.caller.oversees
+
+    def of(self, queue: QueueName, owner: UserName) -> bool:
+        """Whether jobs of this owner in this queue are seen."""
+        user, role = self.caller.name, self.caller.role
+        return self.everything or may_see(self.world.queues, queue, owner, user, role)
+
+    def job(self, job: Shown) -> bool:
+        """Whether the job is seen. That of an earlier user of the caller's name is another's."""
+        earlier = job.owner == self.caller.name and job.submitted <= self.caller.jobs_after
+        return self.of(job.spec.queue, EARLIER if earlier else job.owner)
+
+    def jobs(self, jobs: Iterable[J]) -> list[J]:
+        """Those of the jobs that are seen."""
+        return [job for job in jobs if self.job(job)]
+
+    def id(self, id: str) -> bool:
+        """Whether an unfinished job is seen; one that is over is not known here."""
+        job = self.world.jobs.get(JobId(id))
+        return self.everything or (job is not None and self.job(job))
+
+    def ids(self, ids: Iterable[JobId]) -> list[JobId]:
+        """Ids of unfinished jobs, each hidden one as the same word."""
+        return [id if self.id(id) else JobId(HIDDEN) for id in ids]
+
+    def account(self, account: Account) -> Account:
+        """The account, without the names of a hidden job and its user."""
+        if self.of(account.queue, account.user):
+            return account
+        job = None if account.job is None else JobId(OTHERS)
+        return replace(account, user=UserName(OTHERS), job=job, name="")
+
+    def text(self, text: str) -> str:
+        """The text without ids, names and owners of hidden jobs."""
+        if self.everything:
+            return text
+        text = _ID.sub(lambda found: found[0] if self.id(found[0]) else HIDDEN, text)
+        names = self._hidden_names
+        return _WORD.sub(lambda found: HIDDEN if found[0] in names else found[0], text)
+
+    @cached_property
+    def _hidden_names(self) -> set[str]:
+        jobs = self.world.jobs.values()
+        seen = {str(job.spec.name) for job in jobs if self.job(job)} | {str(self.caller.name)}
+        hidden = [job for job in jobs if not self.job(job)]
+        return {str(one) for job in hidden for one in (job.spec.name, job.owner)} - seen
+
+    def texts(self, texts: Iterable[str]) -> list[str]:
+        return [self.text(one) for one in texts]
+
+
+def sight_of(control: Control, caller: Caller) -> Sight:
+    return Sight(control.world, caller)
+
+
+def shown_detail(sight: Sight, detail: api.JobDetail) -> api.JobDetail:
+    """The job's own page, without the names of hidden jobs in its sentences."""
+    if sight.everything:
+        return detail
+    seen = {"reason": sight.text(detail.reason), "receipts": _receipts(sight, detail.receipts)}
+    return detail.model_copy(update=seen)
+
+
+def shown_why(sight: Sight, why: api.Why) -> api.Why:
+    if sight.everything:
+        return why
+    seen: dict[str, Any] = {name: sight.text(getattr(why, name)) for name in ("reason", "holders")}
+    seen["suggestions"] = sight.texts(why.suggestions)
+    seen["receipts"] = _receipts(sight, why.receipts)
+    return why.model_copy(update=seen)
+
+
+def _receipts(sight: Sight, receipts: Iterable[api.Receipt]) -> list[api.Receipt]:
+    return [
+        one.model_copy(
+            update={
+                "text": sight.text(one.text),
+                "evidence": sight.text(one.evidence),
+                "others": [id if sight.id(id) else HIDDEN for id in one.others],
+            }
+        )
+        for one in receipts
+    ]
+
+
+def shown_plan(sight: Sight, planned: api.PlannedJob) -> api.PlannedJob:
+    if sight.everything:
+        return planned
+    seen: dict[str, Any] = {"reason": sight.text(planned.reason)}
+    seen["suggestions"] = sight.texts(planned.suggestions)
+    seen["stops"] = sight.texts(planned.stops)
+    return planned.model_copy(update=seen)
+
+
+N = TypeVar("N", bound=api.Node)
+
+
+def shown_node(sight: Sight, node: N) -> N:
+    """The node, with each hidden job that it holds as the same word."""
+    if sight.everything:
+        return node
+    whole = node.held_whole_by
+    seen: dict[str, Any] = {"jobs": sight.ids(JobId(job) for job in node.jobs)}
+    seen["lost_jobs"] = sight.ids(JobId(job) for job in node.lost_jobs)
+    seen["held_whole_by"] = whole if whole is None or sight.id(whole) else HIDDEN
+    if isinstance(node, api.NodeDetail):
+        seen |= _shown_devices(sight, node)
+        own = sight.caller.name
+        seen["refused_users"] = {
+            user: why for user, why in node.refused_users.items() if user == own
+        }
+    return node.model_copy(update=seen)
+
+
+def _shown_devices(sight: Sight, node: api.NodeDetail) -> dict[str, Any]:
+    """Return what the sensors and the health of a node report, without hidden jobs."""
+    devices = [
+        one.model_copy(update={"jobs": sight.ids(JobId(job) for job in one.jobs)})
+        for one in node.devices
+    ]
+    ailments = [one.model_copy(update={"text": sight.text(one.text)}) for one in node.ailments]
+    return {
+        "devices": devices,
+        "ailments": ailments,
+        "sample": None if node.sample is None else _shown_sample(sight, node.sample),
+    }
+
+
+def _shown_sample(sight: Sight, sample: NodeSample) -> NodeSample:
+    return replace(
+        sample,
+        gpus=tuple(
+            replace(gpu, processes=tuple(_shown_process(sight, one) for one in gpu.processes))
+            for gpu in sample.gpus
+        ),
+    )
+
+
+def _shown_process(sight: Sight, process: GpuProcess) -> GpuProcess:
+    if process.job is None or sight.id(process.job):
+        return process
+    return replace(process, job=JobId(HIDDEN), attempt=None)
+
+
+async def seen_events(control: Control, sight: Sight, events: Sequence[Event]) -> list[Event]:
+    """Events of jobs that are seen, and of no job; without the names of hidden ones."""
+    if sight.everything:
+        return list(events)
+    known: dict[JobId, bool] = {}
+    found = []
+    for event in events:
+        if event.job is not None and event.job not in known:
+            job = control.world.jobs.get(event.job) or await control.store.job(event.job)
+            known[event.job] = job is not None and sight.job(job)
+        if event.job is None or known[event.job]:
+            found.append(replace(event, text=sight.text(event.text)))
+    return found
+
+
+async def seen_jobs(
+    store: Store,
+    sight: Sight,
+    final: bool,
+    limit: int,
+    before: JobId | None,
+    which: Which,
+) -> Sequence[ListedJob]:
+    """A page of the jobs that are seen, newest first."""
+    if sight.everything:
+        return await store.jobs(final=final, limit=limit, before=before, which=which)
+    found: list[ListedJob] = []
+    while len(found) < limit:
+        page = await store.jobs(final=final, limit=PAGE, before=before, which=which)
+        found += sight.jobs(page)
+        if len(page) < PAGE:
+            break
+        before = page[-1].id
+    return found[:limit]

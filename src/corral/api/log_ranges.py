@@ -1,0 +1,158 @@
+"""Ranges of kept logs and searches in them: bounded, and read in a thread beside the head's loop.
+
+Each step reads one piece, so that a search in a large log neither stops the loop nor holds much
+memory. One user has one search at a time.
+"""
+
+import asyncio
+import os
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from corral.api.kept_logs import LogKeeper, Opened, RankKey, whole_characters
+from corral.domain.ids import UserName
+
+PIECE_BYTES: Final = 256 * 1024
+MOST_RANGE_BYTES: Final = 1024 * 1024
+SEARCH_BYTES: Final = 64 * 1024 * 1024  # of one request
+LINE_BYTES: Final = 64 * 1024  # a longer line is searched in parts
+LINE_LETTERS: Final = 1_000  # of a line that was found
+
+
+class Part(NamedTuple):
+    """Bytes of a log, whole lines where the range allows it."""
+
+    begin: int
+    data: bytes
+
+
+class Found(NamedTuple):
+    """A line that holds the text, and the place behind it."""
+
+    place: int
+    line: str
+    end: int
+
+
+@dataclass(slots=True)
+class Searched:
+    """The result of a search in one log. `place`: up to where it was searched."""
+
+    place: int
+    found: list[Found] = field(default_factory=list)
+
+
+async def read_beside(keeper: LogKeeper, key: RankKey, place: int, most: int) -> Part:
+    """Return at most this many bytes from the place on, or from the oldest byte that is kept."""
+    opened = keeper.opened(key, place)
+    if opened.file is None:
+        return Part(opened.place, b"")
+    return Part(opened.place, await asyncio.to_thread(_read_and_close, opened, most))
+
+
+def _read_and_close(opened: Opened, most: int) -> bytes:
+    assert opened.file is not None
+    with opened.file as file:
+        return os.pread(file.fileno(), most, opened.place - opened.begin)
+
+
+async def pieces(keeper: LogKeeper, key: RankKey, place: int, until: int) -> AsyncIterator[Part]:
+    """The bytes from one place to another, in pieces that follow one another."""
+    while place < until:
+        part = await read_beside(keeper, key, place, min(PIECE_BYTES, until - place))
+        if not part.data:
+            return
+        yield part
+        place = part.begin + len(part.data)
+
+
+async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> Part:
+    """Return the bytes of a range, from the first whole line on, without a character cut in two."""
+    start = max(begin - 1, keeper.oldest(key))  # whether a line begins there, too
+    first, whole = begin, b""
+    async for part in pieces(keeper, key, start, end):
+        first = first if whole else part.begin
+        whole += part.data
+    if start < begin <= first + len(whole):
+        line = whole.find(b"\n", 0, len(whole) // 2 + 1) + 1
+        cut = line or begin - first  # one long line is not dropped
+        first, whole = first + cut, whole[cut:]
+    if end < keeper.end(key):
+        whole = whole[: whole_characters(whole)]
+    return Part(first, whole)
+
+
+async def search(
+    keeper: LogKeeper, key: RankKey, text: str, *, place: int, limit: int, most_bytes: int
+) -> Searched:
+    """Return the lines that hold the text, whatever the case of its ASCII letters."""
+    needle = text.encode().lower()
+    place = max(place, keeper.oldest(key))
+    result = Searched(place)
+    until = min(keeper.end(key), place + most_bytes)
+    rest = b""
+    async for part in pieces(keeper, key, place, until):
+        if part.begin > result.place + len(rest):  # rotation has dropped what lay between
+            result.place, rest = part.begin, b""
+        data = rest + part.data
+        is_last = part.begin + len(part.data) >= keeper.end(key)
+        end = len(data) if is_last else data.rfind(b"\n") + 1
+        if not end and len(data) >= LINE_BYTES:
+            end = len(data)
+        room = limit - len(result.found)
+        found = await asyncio.to_thread(_matches, data[:end], needle, result.place, room)
+        result.found += found
+        if len(found) == room:
+            result.place = found[-1].end
+            return result
+        result.place, rest = result.place + end, data[end:]
+    return result
+
+
+def _matches(data: bytes, needle: bytes, base: int, limit: int) -> list[Found]:
+    return [one for one, _ in zip(_each_match(data, needle, base), range(limit), strict=False)]
+
+
+def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[Found]:
+    lower, at = data.lower(), 0
+    while (at := lower.find(needle, at)) >= 0:
+        begin = lower.rfind(b"\n", 0, at) + 1
+        end = lower.find(b"\n", at)
+        end = len(lower) if end < 0 else end
+        line = data[begin:end].decode(errors="replace")[:LINE_LETTERS]
+        at = min(end + 1, len(data))
+        yield Found(base + begin, line.replace("\0", "?"), base + at)
+
+
+def ranks_from(ranks: Sequence[int], after: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
+    """Each rank and the place at which its search begins, behind an earlier search."""
+    for rank in ranks:
+        if after is None or rank > after[0]:
+            yield rank, 0
+        elif rank == after[0]:
+            yield rank, after[1]
+
+
+@dataclass(slots=True)
+class SearchLine:
+    """One search at a time for each user: further ones of the same user wait for it."""
+
+    _locks: defaultdict[UserName, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
+    _waiting: Counter[UserName] = field(default_factory=Counter)
+
+    @asynccontextmanager
+    async def turn(self, user: UserName) -> AsyncIterator[None]:
+        """Wait for the user's turn and hold it."""
+        self._waiting[user] += 1
+        try:
+            async with self._locks[user]:
+                yield
+        finally:
+            self._waiting[user] -= 1
+            if not self._waiting[user]:
+                del self._waiting[user], self._locks[user]

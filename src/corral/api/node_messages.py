@@ -1,0 +1,158 @@
+"""What is taken of a node's messages: what is its own to say, within bounds, and not too fast."""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from starlette.websockets import WebSocket
+
+from corral.api.node_rates import Pace, ReportedSave, reported
+from corral.api.node_trust import (
+    Labels,
+    believed,
+    believed_signals,
+    own_labels,
+    own_signals,
+    was_on,
+)
+from corral.control import Control
+from corral.domain.desired_state import Version
+from corral.domain.ids import BootId, NodeId
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Seen
+from corral.domain.pilot import is_part, node_of
+from corral.domain.placement_constraints import label_text
+from corral.domain.resources import Inventory
+from corral.ports.log import Log
+from corral.wire.agent_messages import AttachNow, Beat, FilesNow, SignalNow
+from corral.wire.bounded_decoding import Dropped
+
+log = Log("corral.agents")
+
+TOO_FAST: Final = "more than one node may send in this time"
+SEE_LOG: Final = "the log of the job's first rank on the node says why"
+MOST_LABELS: Final = 5  # that an event names
+Wish = AttachNow | SignalNow | FilesNow
+MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
+
+
+@dataclass(slots=True, kw_only=True)
+class Talk:
+    """One agent's connection. `told` is the newest word that was sent on it."""
+
+    socket: WebSocket
+    node: NodeId
+    boot: BootId
+    address: str
+    inventory: Inventory
+    heard_at: float
+    has: Version | None = None
+    told: Version | None = None
+    told_at: float = 0.0
+    wishes: list[Wish] = field(default_factory=list)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    pace: Pace = field(default_factory=Pace)
+    heads: tuple[str, ...] = ()  # that it was told of
+    users: tuple[str, ...] = ()  # that it was told of
+    seen: frozenset[AttemptKey] = frozenset()  # that it reported last
+    is_partial: bool = False  # the word did not fit into one frame
+    over: str = ""  # why it is heard no more
+
+
+class Taking:
+    """For all nodes. `labels`: those that the engine has given a node, None where it gives none.
+    `refused`: how much was not taken, by why."""
+
+    def __init__(self) -> None:
+        self.labels: Callable[[NodeId], Labels | None] = lambda node: None
+        self.refused: Counter[str] = Counter()  # malformed, twin, not_yours, out_of_bounds, ...
+        self._paces: OrderedDict[NodeId, Pace] = OrderedDict()
+
+    def pace(self, node: NodeId) -> Pace:
+        """The node's budgets, which outlive its connections."""
+        found = self._paces.setdefault(node, Pace())
+        self._paces.move_to_end(node)
+        while len(self._paces) > MOST_PACES:
+            self._paces.popitem(last=False)
+        return found
+
+    def drop(self, node: NodeId, control: Control, dropped: Dropped, count: int = 1) -> None:
+        """Count what was not taken. A job is named where the attempt is the node's own."""
+        key, at = dropped.key, control.clock.wall()
+        own = key if key is not None and was_on(control.world, node_of(node), key) else None
+        self.refused["out_of_bounds"] += count
+        what, why = dropped.what, dropped.why
+        if control.dropped.note(node_of(node), what, why, at=at, key=own, count=count):
+            control.wake()
+
+    async def wait(self, talk: Talk, size: int, control: Control) -> None:
+        """Wait while the node sends more than one may."""
+        if await talk.pace.wait(size, control.clock.monotonic()):
+            self.drop(talk.node, control, Dropped("heartbeat", None, TOO_FAST))
+
+    async def take_inventory(self, talk: Talk, inventory: Inventory, control: Control) -> None:
+        """Take in what the node says that it has."""
+        if await talk.pace.wait_for_inventory(control.clock.monotonic()):
+            self.drop(talk.node, control, Dropped("inventory", None, TOO_FAST))
+        talk.inventory = self.labelled(talk.node, inventory, control)
+
+    def labelled(self, id: NodeId, inventory: Inventory, control: Control) -> Inventory:
+        """With the labels that count: an agent cannot attract work by others (0084)."""
+        if is_part(id):
+            return inventory
+        own = own_labels(control.world.nodes.get(id), self.labels(id), inventory)
+        if own.labels != inventory.labels:
+            ignored = sorted(set(inventory.labels) - set(own.labels))
+            said = ", ".join(label_text(*one) for one in ignored[:MOST_LABELS]) or "some are gone"
+            why = f"{said}; an operator sets them: corral node label {id} NAME=VALUE"
+            self.drop(id, control, Dropped("labels", None, why))
+        return own
+
+    def seen(self, talk: Talk, frame: Beat, control: Control) -> tuple[Seen, ...]:
+        """What is believed of the attempts, and may be recorded now."""
+        seen, refused = believed(control.world, talk.node, frame.seen)
+        if refused:
+            self.refused["not_yours"] += refused
+            log.error("not_believed", node=talk.node, parts=refused)
+        if late := talk.pace.due_saves(seen, talk.heard_at):
+            seen = tuple(_without(one, late) for one in seen)
+            self.drop(talk.node, control, Dropped("save", None, TOO_FAST), len(late))
+        for one in seen:
+            if one.dropped:
+                more = talk.pace.newly_dropped(one)
+                if more:
+                    dropped = Dropped("message to CORRAL_SOCKET", one.key, SEE_LOG)
+                    self.drop(talk.node, control, dropped, more)
+        return seen
+
+    def signals(self, talk: Talk, frame: Beat, control: Control) -> tuple[Signal, ...]:
+        """Of the node, and of the attempts that it holds; a part may tell of its own GPUs alone
+        (0062)."""
+        if not frame.signals:
+            return frame.signals
+        if is_part(talk.node):
+            kept = believed_signals(control.world, talk.node, frame.signals)
+        else:
+            kept = own_signals(control.world, talk.node, frame.signals)
+        if len(kept) < len(frame.signals):
+            self.refused["not_yours"] += len(frame.signals) - len(kept)
+            log.warning("signals_not_believed", node=talk.node)
+        taken = recorded(talk, control)
+        due = talk.pace.due_signals(kept, taken, talk.heard_at)
+        if len(due) < len(kept):
+            self.drop(talk.node, control, Dropped("signal", None, TOO_FAST), len(kept) - len(due))
+        return due
+
+
+def recorded(talk: Talk, control: Control) -> int:
+    """The number up to which its signals are recorded."""
+    node = control.world.nodes.get(node_of(talk.node))
+    return 0 if node is None else node.taken_of(talk.node if is_part(talk.node) else None)
+
+
+def _without(seen: Seen, late: Collection[ReportedSave]) -> Seen:
+    """Without saves that must wait."""
+    saves = tuple(one for one in seen.saves if reported(seen.key, one) not in late)
+    return seen if len(saves) == len(seen.saves) else replace(seen, saves=saves)

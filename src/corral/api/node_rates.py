@@ -1,0 +1,88 @@
+"""How much one node may send: its heartbeats wait when it sends more, and no other node's do."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.attempt import Save
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Seen
+from corral.domain.refill_budget import Budget
+
+MEGABYTE: Final = 1024 * 1024
+LONGEST_WAIT_SECONDS: Final = 5.0  # then the next frame is taken: a node is never silenced for good
+MOST_CHARGED: Final = 8_192
+ReportedSave = tuple[AttemptKey, int, bool]
+
+
+@dataclass(slots=True)
+class Pace:
+    """The budgets of one node, which outlive its connections. Moments are of one clock that only
+    rises. What is over the budget of signals or saves comes again with the next heartbeat."""
+
+    bytes: Budget = field(default_factory=lambda: Budget(2 * MEGABYTE, 32 * MEGABYTE))
+    frames: Budget = field(default_factory=lambda: Budget(250, 1_000))
+    inventories: Budget = field(default_factory=lambda: Budget(0.5, 60))
+    samples: Budget = field(default_factory=lambda: Budget(1, 30))
+    signals: Budget = field(default_factory=lambda: Budget(2, 256))
+    saves: Budget = field(default_factory=lambda: Budget(16, 1_024))
+    _signal: int = -1  # the number up to which signals have been charged
+    _saves: set[ReportedSave] = field(default_factory=set)
+    _dropped: dict[AttemptKey, int] = field(default_factory=dict)
+
+    async def wait(self, size: int, now: float) -> bool:
+        """Charge a frame, and wait as long as it is too early. True where it was."""
+        return await self._until(self.bytes.spend(size, now), self.frames.spend(1, now))
+
+    async def wait_for_inventory(self, now: float) -> bool:
+        """Likewise for an inventory: each change is recorded, and placement looks again."""
+        return await self._until(self.inventories.spend(1, now))
+
+    async def _until(self, *waits: float) -> bool:
+        seconds = max(waits)
+        if seconds > 0:
+            await asyncio.sleep(min(seconds, LONGEST_WAIT_SECONDS))
+        return seconds > 0
+
+    def due_signals(
+        self, signals: tuple[Signal, ...], taken: int, now: float
+    ) -> tuple[Signal, ...]:
+        """Return those that may be recorded now; each is charged once. `taken`: up to which number
+        they are recorded."""
+        self._signal = max(self._signal, taken)
+        for place, one in enumerate(signals):
+            if one.number > self._signal:
+                if not self.signals.take(1, now):
+                    return signals[:place]
+                self._signal = one.number
+        return signals
+
+    def due_saves(self, seen: Iterable[Seen], now: float) -> frozenset[ReportedSave]:
+        """Return the saves that must wait for a later heartbeat; each other is charged once."""
+        late: set[ReportedSave] = set()
+        for one in seen:
+            for save in one.saves:
+                key = reported(one.key, save)
+                if key in self._saves:
+                    continue
+                if self.saves.take(1, now):
+                    if len(self._saves) >= MOST_CHARGED:
+                        self._saves.clear()
+                    self._saves.add(key)
+                else:
+                    late.add(key)
+        return frozenset(late)
+
+    def newly_dropped(self, seen: Seen) -> int:
+        """Return how many messages of its ranks the node has not taken since it last said so."""
+        before = self._dropped.get(seen.key, 0)
+        if len(self._dropped) >= MOST_CHARGED:
+            self._dropped.clear()
+        self._dropped[seen.key] = seen.dropped
+        return max(0, seen.dropped - before)
+
+
+def reported(key: AttemptKey, save: Save) -> ReportedSave:
+    """Return what names a save in heartbeats."""
+    return (key, save.step, bool(save.quarantined))

@@ -1,0 +1,166 @@
+"""What a node may speak of: its own attempts, and nothing else."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from corral.control import Control
+from corral.domain.attempt import SeatState
+from corral.domain.culprits import OWN_PROGRAM
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.node import Node
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Seen
+from corral.domain.pilot import key_of, may_tell, node_of
+from corral.domain.rank_layout import ranks_on
+from corral.domain.resources import Inventory
+from corral.domain.world import World
+
+OWN_LABELS: Final = "node/"  # prefix of the labels that an agent may change by itself
+Labels = tuple[tuple[str, str], ...]
+
+
+def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Seen, ...], int]:
+    """(what is believed, how much was not). An attempt that the head does not know may be
+    reported, and is left alone; a known one only by its own nodes, and only its own ranks' ends."""
+    kept: list[Seen] = []
+    refused = 0
+    for one in seen:
+        own, is_own = _own_part(world, node, one)
+        refused += not is_own
+        if own is not None:
+            kept.append(own)
+    return tuple(kept), refused
+
+
+def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
+    """Of a part's: what it may tell, of the GPUs of its attempt, as its own word."""
+    key = key_of(part)
+    if key is None:
+        return ()
+    node, newest = node_of(part), world.attempts.get(key[0])
+    held = world.allocations.get((*key, node))
+    seats = newest.seats if newest is not None and newest.number == key[1] else ()
+    own = {gpu for seat in seats if seat.node == node for gpu in seat.gpus}
+    own |= set(held.seat.gpus if held is not None else ())
+    return tuple(
+        replace(one, told_by=part, attempts=(key,))
+        for one in signals
+        if may_tell(one) and one.gpu in own
+    )
+
+
+def own_signals(world: World, node: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
+    """Of a node with an agent of its own: its signals are of itself, and of the attempts that are,
+    or were last, on it."""
+    return tuple(_own_signal(world, node, one) for one in signals)
+
+
+def _own_signal(world: World, node: NodeId, signal: Signal) -> Signal:
+    own = tuple(key for key in signal.attempts if was_on(world, node, key))
+    if len(own) == len(signal.attempts) and signal.told_by is None:
+        return signal
+    return replace(signal, attempts=own, told_by=None)
+
+
+def was_on(world: World, node: NodeId, key: AttemptKey) -> bool:
+    """Whether the attempt has a seat on the node, or had one at its end."""
+    if (*key, node) in world.allocations:
+        return True
+    newest = world.attempts.get(key[0])
+    return newest is not None and newest.number == key[1] and node in newest.nodes
+
+
+def own_labels(node: Node | None, given: Labels | None, inventory: Inventory) -> Inventory:
+    """The inventory with the labels that an operator has given the node (0084): those that the
+    engine has started it with (`given`), else those that it joined with. Whatever an agent declares
+    later counts under `node/` alone."""
+    trusted = given if given is not None else node.inventory.labels if node is not None else None
+    if trusted is None or trusted == inventory.labels:
+        return inventory
+    kept = {name: value for name, value in trusted if not name.startswith(OWN_LABELS)}
+    own = {name: value for name, value in inventory.labels if name.startswith(OWN_LABELS)}
+    return replace(inventory, labels=tuple(sorted((kept | own).items())))
+
+
+def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool]:
+    """(what is believed of it, whether all of it is the node's to say)."""
+    id, number = seen.key
+    if key_of(node) not in (None, seen.key):
+        return None, False
+    node = node_of(node)
+    is_own = not seen.saves or all((one.job, one.attempt) == seen.key for one in seen.saves)
+    job, attempt = world.jobs.get(id), world.attempts.get(id)
+    if job is None or (attempt is not None and number < attempt.number):
+        return _bare(seen), is_own  # over, unknown or fenced: it can only be told to stop
+    if attempt is None or number > attempt.number:
+        return None, False
+    ranks = ranks_on(job.spec, attempt, node)
+    if not ranks:
+        return None, False
+    own = _of_ranks(seen, ranks)
+    if not is_own:
+        saves = tuple(one for one in own.saves if (one.job, one.attempt) == seen.key)
+        own = replace(own, saves=saves)
+    return own, own is seen
+
+
+def _bare(seen: Seen) -> Seen:
+    """No more than that it is there: what else is said of it is of no use, and may be much."""
+    if seen.saves or seen.exits or seen.tails or seen.progress is not None:
+        return Seen(key=seen.key, phase=seen.phase, trouble=seen.trouble)
+    return seen
+
+
+def _of_ranks(seen: Seen, ranks: range) -> Seen:
+    """What is said of these ranks: itself, as nearly always, for beats come by the thousand. Whom
+    to blame beside the node and the program, the engine alone may say."""
+    progress = seen.progress
+    if progress is not None and not all(pace.rank in ranks for pace in progress.ranks):
+        own = tuple(pace for pace in progress.ranks if pace.rank in ranks)
+        seen = replace(seen, progress=replace(progress, ranks=own))
+    if seen.exits and not _each_once(seen.exits, ranks):
+        seen = replace(
+            seen, exits=tuple({at: end for at, end in seen.exits if at in ranks}.items())
+        )
+    if seen.tails and not _each_once(seen.tails, ranks):
+        seen = replace(
+            seen, tails=tuple({at: one for at, one in seen.tails if at in ranks}.items())
+        )
+    return seen if seen.trouble_of in ("", OWN_PROGRAM) else replace(seen, trouble_of="")
+
+
+def _each_once(told: Sequence[tuple[int, object]], ranks: range) -> bool:
+    return len(told) <= len(ranks) and len({at for at, _ in told if at in ranks}) == len(told)
+
+
+def holds(world: World, node: NodeId, job: JobId, attempt: AttemptNumber) -> bool:
+    """Whether the attempt is placed on the node now: then it may ask for its secrets."""
+    if key_of(node) not in (None, (job, attempt)):
+        return False
+    allocation = world.allocations.get((job, attempt, node_of(node)))
+    return allocation is not None and allocation.state == SeatState.HELD
+
+
+def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
+    """Whether an attempt that is placed on the node has this workdir."""
+    own, key = node_of(node), key_of(node)
+    mine = (
+        world.jobs.get(job)
+        for job, attempt, where in world.allocations
+        if where == own and key in (None, (job, attempt))
+    )
+    return any(job is not None and job.spec.workdir == sha256 for job in mine)
+
+
+async def ranks_of(control: Control, node: NodeId, job: JobId, attempt: AttemptNumber) -> range:
+    """The ranks of the attempt that are the node's; none when it has no part in it."""
+    found = control.world.jobs.get(job) or await control.store.job(job)
+    if found is None or key_of(node) not in (None, (job, attempt)):
+        return range(0)
+    node = node_of(node)
+    newest = control.world.attempts.get(job)
+    if newest is not None and newest.number == attempt:
+        return ranks_on(found.spec, newest, node)
+    past = [one for one in await control.store.attempts(job) if one.number == attempt]
+    return ranks_on(found.spec, past[0], node) if past else range(0)

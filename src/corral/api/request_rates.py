@@ -1,0 +1,75 @@
+"""Rates of requests: what one user, and one token of theirs, may send on average and at once."""
+
+from collections.abc import Callable
+from math import ceil
+from typing import Final
+
+from corral.api.auth import Caller
+from corral.api.errors import TooMany
+from corral.domain.ids import UserName
+from corral.domain.quota import RateUse
+from corral.domain.users import Role
+from corral.ingress.buckets import TokenBuckets
+
+BURST_SECONDS: Final = 10.0  # of the rate, at once
+TOKEN_SHARE: Final = 0.75  # of its user's rate: one script leaves a part for the user's others
+COST_BYTES: Final = 64 * 1024  # of a body or an answer that cost as much as one more request
+COST_JOBS: Final = 10  # of a submission or a dry run that cost as much as one more request
+
+
+class Rates:
+    """Token buckets of users and of their tokens. Agents and joining machines have none."""
+
+    def __init__(self, *, user_requests: float, clock: Callable[[], float]) -> None:
+        """Args:
+        user_requests: requests a second of one user.
+        """
+        self._users = _buckets(user_requests, clock)
+        self._tokens = _buckets(user_requests * TOKEN_SHARE, clock)
+
+    def check(self, caller: Caller) -> None:
+        """Take one request. Raises: TooMany."""
+        if caller.node is not None or caller.role == Role.JOIN:
+            return
+        wait = self._tokens.take(caller.sha256)
+        if wait > 0:
+            raise _too_many(self._tokens, f"a token of {caller.name}", wait)
+        wait = self._users.take(caller.name)
+        if wait > 0:
+            raise _too_many(self._users, str(caller.name), wait)
+
+    def of_user(self, user: UserName) -> RateUse:
+        """Return what the user has sent lately, and may send."""
+        buckets = self._users
+        return RateUse(used=buckets.used(user), most=buckets.burst, a_second=buckets.rate)
+
+    def charge(self, caller: Caller, size_bytes: int) -> None:
+        """Charge for the size of a body or an answer."""
+        if size_bytes >= COST_BYTES:
+            self._charge(caller, size_bytes / COST_BYTES)
+
+    def charge_jobs(self, caller: Caller, jobs: int) -> None:
+        """Charge for the jobs of a submission and their waits: a small body may hold thousands."""
+        if jobs >= COST_JOBS:
+            self._charge(caller, jobs / COST_JOBS)
+
+    def _charge(self, caller: Caller, cost: float) -> None:
+        if caller.node is not None or caller.role == Role.JOIN:
+            return
+        self._tokens.charge(caller.sha256, cost)
+        self._users.charge(caller.name, cost)
+
+
+def _buckets(rate: float, clock: Callable[[], float]) -> TokenBuckets:
+    return TokenBuckets(rate=rate, burst=max(1.0, rate * BURST_SECONDS), clock=clock)
+
+
+def _too_many(buckets: TokenBuckets, who: str, wait: float) -> TooMany:
+    return TooMany(
+        f"{who} has sent more than {buckets.burst:,.0f} requests at once; {buckets.rate:g} a "
+        f"second are allowed on average, and each {COST_BYTES // 1024} KiB of a body or an answer "
+        f"and each {COST_JOBS} jobs of a submission count as one more",
+        hint=f"wait {max(1, ceil(wait))} s, or send fewer; an admin may change it: "
+        "corral up --user-requests N",
+        retry_seconds=wait,
+    )

@@ -1,0 +1,65 @@
+"""The command that starts a new job from a save of one that is over."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.attempt import Attempt, Save, loss_text
+from corral.domain.errors import Conflict
+from corral.domain.job import Job, JobSpec, Origin, Per
+from corral.domain.kept_checkpoints import kept_saves
+from corral.ports.store import Store
+
+LONGEST: Final = 120  # characters of a command that is repeated
+
+
+def origin_text(origin: Origin | None) -> str:
+    """For example: j35@400. "" where there is none."""
+    return "" if origin is None else f"{origin.job}@{origin.step}"
+
+
+def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
+    """For example: start a new job from its save of step 21: corral run --from j35 -- CMD.
+
+    "" for a job that is not over, or has no save. `whole`: its command may be shown.
+    """
+    kept = kept_saves(saves, job.spec.checkpoint.keep) if job.spec.checkpoint is not None else ()
+    if not (job.is_final and kept):
+        return ""
+    return f"start a new job from its save of step {kept[0].step}: {_command(job, whole=whole)}"
+
+
+async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
+    """Return the refusal to resume a job that is over, with what its user can do instead."""
+    restart = restart_text(job, await store.saves(job.id), whole=whole)
+    return Conflict(
+        f"job {job.id} is {job.state} already", hint=restart or f"run: corral show {job.id}"
+    )
+
+
+def loss_advice(job: Job, attempt: Attempt) -> list[str]:
+    """What to do about a loss that is not a number; nothing where it is one."""
+    if attempt.nan_step is None:
+        return []
+    what = loss_text(attempt.nan_step)
+    if job.is_final:
+        return [f"{what}; its saves before that: corral checkpoints {job.id}"]
+    return [f"{what}, and all that it computes is lost: corral stop {job.id}"]
+
+
+def _command(job: Job, *, whole: bool) -> str:
+    spec = job.spec
+    is_short = "\n" not in spec.run and len(spec.run) <= LONGEST
+    command = shlex.quote(spec.run) if whole and is_short else "CMD"
+    return " ".join(["corral run --from", str(job.id), *_options(spec), "--", command])
+
+
+def _options(spec: JobSpec) -> list[str]:
+    """What the job asks for, as far as options of `corral run` say it shortly."""
+    found = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []
+    if spec.resources.gpu_millis and spec.resources.gpu_millis % 1000 == 0:
+        kind = f"{spec.resources.gpu_type}:" if spec.resources.gpu_type else ""
+        found.append(f"--gpus {kind}{spec.resources.gpus}")
+    if spec.per == Per.GPU:
+        found.append("--per gpu")
+    return found

@@ -1,0 +1,236 @@
+"""Who may call what, on whose things. A route that is not in this table cannot be served."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
+
+from corral.domain.job import TokenScope
+from corral.domain.users import LADDER, Role
+from corral.plan.kinds import ASKS
+from corral.wire.agent_routes import RENEW
+from corral.wire.head_proof import PROOF
+from corral.wire.users import TERMINAL_TOKEN, TERMINALS
+
+Roles = frozenset[Role]
+VIEWERS: Final[Roles] = frozenset(LADDER)  # and all that may more
+USERS: Final = VIEWERS - {Role.VIEWER}
+OPERATORS: Final = USERS - {Role.USER}
+ADMINS: Final = OPERATORS - {Role.OPERATOR}
+NODES: Final[Roles] = frozenset({Role.NODE})
+NO_MORE: Final[Roles] = frozenset()
+JOINERS: Final[Roles] = frozenset({Role.JOIN})
+HEALTH: Final = "/healthz"
+# What asks for no token: that the head is there, and the way in of who has none yet.
+# The proof of a head is asked for before a token is shown, and answered by the gate itself.
+OPEN: Final = frozenset(
+    {
+        *(HEALTH, PROOF, "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back"),
+        *("/v1/oidc/terminal", TERMINALS, TERMINAL_TOKEN),
+    }
+)
+
+
+class Reach(StrEnum):
+    """The jobs' own tokens that may call a route (docs/decisions/0072)."""
+
+    NONE = "none"  # no token of a job: its effect would outlive the attempt
+    OWNER = "owner"  # one of scope `submit`, as its owner being a user
+    CLUSTER = "cluster"  # every one: the route tells of the cluster, and a listing of its own jobs
+    JOB = "job"  # every one on its own job and array; on the owner's others one of scope `submit`
+    SELF = "self"  # every one on its own job and array, and none on another job
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Roles that may call a route: on their own things, and on those of others.
+
+    `what` names the request in the audit log. A route without it reads what is no secret. `jobs`:
+    the tokens of jobs that may call it.
+    """
+
+    own: Roles
+    others: Roles
+    what: str = ""
+    jobs: Reach = Reach.NONE
+
+
+def _any(roles: Roles, what: str = "", jobs: Reach = Reach.NONE) -> Right:
+    """Of what belongs to nobody in particular."""
+    return Right(roles, roles, what, jobs)
+
+
+Key = tuple[str, str]  # (method, path); a WebSocket's method is WS
+LOGS: Final[Key] = ("GET", "/v1/jobs/{job}/logs")  # and the command and the workdir with them
+ADD_MACHINES: Final[Key] = ("POST", "/v1/nodes/tokens")
+RIGHTS: Final[Mapping[Key, Right]] = {
+    ("POST", "/v1/jobs"): _any(USERS, "job.submit", jobs=Reach.OWNER),
+    ("GET", "/v1/jobs"): _any(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/v1/jobs/{job}"): _any(VIEWERS, jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/why"): _any(VIEWERS, jobs=Reach.JOB),
+    ("POST", "/v1/jobs/changes"): Right(USERS, OPERATORS, "job.change", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/cancel"): Right(USERS, OPERATORS, "job.cancel", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/suspend"): Right(USERS, OPERATORS, "job.suspend", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/resume"): Right(USERS, OPERATORS, "job.resume", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/requeue"): Right(USERS, OPERATORS, "job.requeue", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/signal"): Right(USERS, OPERATORS, "job.signal", jobs=Reach.JOB),
+    ("PATCH", "/v1/jobs/{job}"): Right(USERS, OPERATORS, "job.set", jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS, jobs=Reach.JOB),
+    # In the audit log where the job is another's.
+    LOGS: Right(VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB),
+    **{
+        ("GET", f"/v1/jobs/{{job}}/logs/{part}"): Right(
+            VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB
+        )
+        for part in ("range", "search", "file")
+    },
+    ("GET", "/v1/jobs/{job}/spec"): Right(VIEWERS, OPERATORS, jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/outputs"): Right(VIEWERS, OPERATORS, "output.list", jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/files"): Right(VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS, jobs=Reach.JOB),
+    ("WS", "/v1/jobs/{job}/attach"): Right(USERS, ADMINS, "job.attach", jobs=Reach.SELF),
+    **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS, jobs=Reach.OWNER) for kind in ASKS},
+    ("GET", "/v1/events"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/failures"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/status"): _any(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/metrics"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/series"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/gpus"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/alerts"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/alerts/test"): _any(OPERATORS, "alert.test"),
+    ("GET", "/v1/nodes"): _any(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/v1/nodes/{node}"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/nodes/{node}/cordon"): _any(OPERATORS, "node.cordon"),
+    ("POST", "/v1/nodes/{node}/drain"): _any(OPERATORS, "node.drain"),
+    ("POST", "/v1/nodes/{node}/uncordon"): _any(OPERATORS, "node.uncordon"),
+    ("POST", "/v1/nodes/{node}/clear"): _any(OPERATORS, "node.clear"),
+    ("POST", "/v1/checkups"): _any(OPERATORS, "node.check"),
+    ("GET", "/v1/checkups/{checkup}"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/suspects/cordon"): _any(OPERATORS, "node.cordon"),
+    ("PATCH", "/v1/nodes/{node}/labels"): _any(OPERATORS, "node.label"),
+    ADD_MACHINES: _any(ADMINS, "node.token"),  # operators where the cluster's setting says so
+    ("GET", "/v1/join"): _any(JOINERS),
+    ("POST", "/v1/nodes/join"): _any(JOINERS, "node.join"),
+    ("POST", "/v1/nodes/{node}/dead"): _any(OPERATORS, "node.dead"),
+    ("DELETE", "/v1/nodes/{node}"): _any(OPERATORS, "node.remove"),
+    ("GET", "/v1/queues"): _any(VIEWERS, jobs=Reach.CLUSTER),
+    ("GET", "/v1/queues/{queue}"): _any(VIEWERS, jobs=Reach.CLUSTER),
+    ("PUT", "/v1/queues"): _any(OPERATORS, "queue.set"),
+    ("PUT", "/v1/queues/{queue}"): _any(OPERATORS, "queue.set"),
+    ("DELETE", "/v1/queues/{queue}"): _any(OPERATORS, "queue.remove"),
+    ("HEAD", "/v1/snapshots/{sha256}"): _any(USERS, jobs=Reach.OWNER),
+    ("PUT", "/v1/snapshots/{sha256}"): _any(USERS, "workdir.upload", jobs=Reach.OWNER),
+    ("GET", "/v1/secrets"): _any(USERS, jobs=Reach.OWNER),
+    ("PUT", "/v1/secrets/{name}"): Right(USERS, ADMINS, "secret.set"),
+    ("DELETE", "/v1/secrets/{name}"): Right(USERS, ADMINS, "secret.remove"),
+    ("GET", "/v1/users"): Right(VIEWERS, OPERATORS, jobs=Reach.OWNER),
+    ("POST", "/v1/users"): _any(ADMINS, "user.add"),
+    ("GET", "/v1/users/{user}"): Right(VIEWERS, OPERATORS, jobs=Reach.OWNER),
+    ("PATCH", "/v1/users/{user}"): _any(ADMINS, "user.set"),
+    ("DELETE", "/v1/users/{user}"): _any(ADMINS, "user.remove"),
+    ("PUT", "/v1/users/{user}/identity"): _any(ADMINS, "user.link"),
+    ("DELETE", "/v1/users/{user}/identity"): _any(ADMINS, "user.unlink"),
+    ("GET", "/v1/log-ins"): _any(ADMINS),
+    ("GET", "/v1/tokens"): Right(VIEWERS, ADMINS, jobs=Reach.OWNER),
+    ("POST", "/v1/tokens"): Right(USERS, ADMINS, "token.create"),
+    ("DELETE", "/v1/tokens/{token}"): Right(VIEWERS, ADMINS, "token.revoke"),
+    ("GET", "/v1/reports/{kind}"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/session"): _any(VIEWERS, jobs=Reach.CLUSTER),
+    ("POST", "/v1/session"): _any(VIEWERS, "session.open"),
+    ("DELETE", "/v1/session"): _any(VIEWERS, "session.close"),
+    ("POST", "/v1/session/links"): _any(VIEWERS, "session.link"),
+    ("GET", "/v1/imports"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/imports"): _any(OPERATORS, "history.import"),
+    ("GET", "/v1/audit"): _any(OPERATORS),
+    ("POST", "/v1/keys/rotate"): _any(ADMINS, "key.rotate"),
+    ("POST", "/v1/head/down"): _any(ADMINS, "head.down"),
+    ("GET", "/v1/agents/node"): _any(NODES),
+    ("DELETE", "/v1/agents/node"): _any(NODES, "node.leave"),
+    ("POST", RENEW): _any(NODES, "token.renew"),
+    ("GET", "/v1/agents/snapshots/{sha256}"): _any(NODES),
+    ("GET", "/v1/agents/secrets/{job}/{attempt}"): _any(NODES, "secret.read"),
+    ("GET", "/v1/agents/owners/{job}/{attempt}"): _any(NODES),
+    ("GET", "/v1/agents/forgotten"): _any(NODES),
+    ("WS", "/v1/agents/beats"): _any(NODES),
+    ("WS", "/v1/agents/logs"): _any(NODES),
+    ("WS", "/v1/agents/attach/{session}"): _any(NODES),
+}
+
+
+# Taken from operators of a queue, too, for what is below it: the route looks at what is changed.
+QUEUE_SETTINGS: Final[frozenset[Key]] = frozenset(
+    {("PUT", "/v1/queues/{queue}"), ("DELETE", "/v1/queues/{queue}")}
+)
+
+
+def may(role: Role, key: Key, *, own: bool, more: Roles = NO_MORE) -> bool:
+    """Whether the role may call the route on a thing of its own, or of another's. `more`: the roles
+    that the cluster's settings let call it besides."""
+    right = RIGHTS[key]
+    return role in more or role in (right.own if own else right.others)
+
+
+def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
+    """Whether a job's own token of this scope may call the route on its own job or array, or on
+    anything else. What its owner may do there as a user is asked besides."""
+    match RIGHTS[key].jobs:
+        case Reach.NONE:
+            return False
+        case Reach.OWNER:
+            return scope == TokenScope.SUBMIT
+        case Reach.CLUSTER:
+            return True
+        case Reach.JOB:
+            return itself or scope == TokenScope.SUBMIT
+        case Reach.SELF:
+            return itself
+
+
+def least(key: Key, *, own: bool) -> Role | None:
+    """The lowest role of a person that may call the route; None when it is for nodes alone."""
+    right = RIGHTS[key]
+    return next((role for role in LADDER if role in (right.own if own else right.others)), None)
+
+
+def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
+    """(method, path) of each route."""
+    found: set[Key] = set()
+    for route in routes:
+        path = str(getattr(route, "path", route))
+        methods = getattr(route, "methods", None) or {"WS"}
+        found |= {(method, path) for method in methods}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A row of the table, and what the route is called on."""
+
+    key: Key
+    on: str
+
+
+class Rights:
+    """The table over the routes of one app.
+
+    Raises: ValueError when the app has a route that the table does not name, or the other way.
+    """
+
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+        self._routes = list(routes)
+        served = {key for key in routes_of(self._routes) if key[1] not in OPEN}
+        if served != RIGHTS.keys():
+            raise ValueError(f"routes without rights, or the other way: {served ^ RIGHTS.keys()}")
+
+    def wanted(self, scope: Scope) -> Wanted | None:
+        """What is asked for. None: no route matches, which will be answered as not found."""
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                method = scope["method"] if scope["type"] == "http" else "WS"
+                on = ", ".join(str(value) for value in found.get("path_params", {}).values())
+                return Wanted((method, str(getattr(route, "path", ""))), on)
+        return None

@@ -1,0 +1,138 @@
+"""A head that stands by: it answers for what is its own alone, and hands all else on."""
+
+import asyncio
+from typing import Final
+
+from pydantic import ValidationError
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from corral.api.auth import bearer, caller_by, check_host, check_kind, hosts_of, token_digest
+from corral.api.begun_response import Begun
+from corral.api.errors import RequestInvalid, answer, bug
+from corral.api.head_proof import Proofs
+from corral.api.leader_proxy import Forwarder
+from corral.api.request_body import read_json
+from corral.api.route_rights import HEALTH
+from corral.api.settings import ApiSettings
+from corral.domain.errors import Conflict, CorralError, NoLeader, Unauthorised
+from corral.ports.clock import Clock
+from corral.ports.log import Log
+from corral.ports.store import Store
+from corral.wire import api
+from corral.wire.head_proof import PROOF
+
+log = Log("corral.api")
+DOWN: Final = ("POST", "/v1/head/down")
+WAIT: Final = "another one takes over within some seconds: try again; see: corral status"
+
+
+class Standby:
+    """The ASGI app of a head that does not lead. `forwarder` None: nobody leads for the moment."""
+
+    def __init__(
+        self, *, store: Store, clock: Clock, settings: ApiSettings, forwarder: Forwarder | None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._forwarder = forwarder
+        self._hosts = hosts_of(settings.url, settings.hosts)
+        self._proofs = Proofs(store, settings.seals)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = Begun(send)
+        try:
+            check_host(scope["headers"], self._hosts)
+            await self._answer(scope, receive, begun)
+        except CorralError as error:
+            await _refuse(answer(error), scope, receive, begun)
+        except Exception as error:
+            await _refuse(bug(error, self._clock.fresh_id()), scope, receive, begun)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises: WrongHost, NoLeader, and what refuses `down`."""
+        if scope["path"] == HEALTH:
+            said = JSONResponse({"status": "standing by"})  # who leads is told with a token alone
+            await said(scope, receive, send)
+        elif scope["path"] == PROOF:
+            await (await self._proofs.answer(scope))(scope, receive, send)
+        elif scope["type"] == "http" and (scope["method"], scope["path"]) == DOWN:
+            await (await self._down(scope, receive))(scope, receive, send)
+        elif self._forwarder is None:
+            raise NoLeader("no head leads for the moment", hint=WAIT)
+        elif scope["type"] == "websocket":
+            await self._forwarder.websocket(scope, receive, send)
+        else:
+            await self._forwarder.http(scope, receive, send)
+
+    async def _down(self, scope: Scope, receive: Receive) -> Response:
+        """Stop this head; jobs are the leader's, and run on."""
+        now = self._clock.wall()
+        found = await self._store.identity(token_digest(bearer(scope["headers"])))
+        if found is None:
+            raise Unauthorised("this cluster does not know the token")
+        caller = caller_by(found, now).asking(DOWN)
+        check_kind(caller, in_cookie=False)
+        caller.check_route()
+        message = await (await read_json(scope, receive))()
+        try:
+            asked = api.HeadDown.model_validate_json(message["body"])
+        except ValidationError as error:
+            raise RequestInvalid(error.errors()[0]["msg"]) from None
+        if asked.jobs == "stop" and await self._store.jobs(final=False, limit=1):
+            raise Conflict(
+                "this head stands by: the jobs are the leader's, and it stops none of them",
+                hint="to end this head alone, run: corral down --leave",
+            )
+        await self._store.record(caller.entry(now, detail=f"a standby; jobs: {asked.jobs}"))
+        asyncio.get_running_loop().call_soon(self._settings.stop)
+        return JSONResponse({"jobs": asked.jobs}, status_code=202)
+
+
+class Front:
+    """What a head's port answers with: one app after the other, as it leads and stands by.
+
+    What the last one had open is ended, so that nobody waits for a head that leads no more.
+    """
+
+    def __init__(self) -> None:
+        self._app: ASGIApp | None = None
+        self._open: set[asyncio.Timeout] = set()
+
+    def turn(self, app: ASGIApp) -> None:
+        self._app = app
+        open_, self._open = self._open, set()
+        for limit in open_:
+            limit.reschedule(asyncio.get_running_loop().time())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None
+        begun = Begun(send)
+        limit: asyncio.Timeout | None = None
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._open.add(limit)
+                await self._app(scope, receive, begun)
+        except TimeoutError:
+            if limit is None or not limit.expired():
+                raise
+            lost = NoLeader("the head that was asked leads no more", hint=WAIT)
+            await _refuse(answer(lost), scope, receive, begun)
+        finally:
+            if limit is not None:
+                self._open.discard(limit)
+
+
+async def _refuse(response: Response, scope: Scope, receive: Receive, begun: Begun) -> None:
+    """Answer; what has begun already is ended, to be asked for again."""
+    if scope["type"] == "websocket":
+        if not begun.begun:
+            await WebSocket(scope, receive, begun).send_denial_response(response)
+        else:
+            await begun({"type": "websocket.close", "code": 1013, "reason": "come again"})
+    elif not begun.begun:
+        await response(scope, receive, begun)
+    else:
+        await begun({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,138 @@
+"""From the body of a submission to the jobs that its user may submit."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Final
+
+from corral.api import views
+from corral.api.app_state import House
+from corral.api.auth import Caller
+from corral.api.checkpoint_origins import with_origins
+from corral.api.job_lookup import array_of, find_job
+from corral.api.job_tokens import NAME as OWN
+from corral.api.job_tokens import check_submitted
+from corral.api.job_visibility import shown_plan, sight_of
+from corral.api.quotas import stored_characters
+from corral.api.route_rights import OPERATORS
+from corral.api.secret_rights import known_secrets
+from corral.control.queue_checks import check_allowed, check_priorities
+from corral.domain.access_list import may_submit
+from corral.domain.errors import Forbidden, NotFound, SpecInvalid
+from corral.domain.job import After, JobSpec
+from corral.domain.run_history import Forecast
+from corral.domain.spec_content import size_of
+from corral.wire import api
+from corral.wire.spec_reader import parse_values
+from corral.wire.submission import check_waits, to_domain
+
+LARGE_SPECS: Final = 64 * 1024  # characters that a nearly full disk takes no more
+MOST_ENVIRONMENT: Final = 16 * 1000**2  # characters of variables that one answer holds
+
+
+async def admitted(
+    house: House, caller: Caller, specs: Sequence[JobSpec]
+) -> AbstractContextManager[object]:
+    """Hold what the jobs take of their user's quotas. Raises: OverQuota, DiskLow."""
+    size = stored_characters(specs)
+    if size >= LARGE_SPECS:
+        house.disk.check(house.settings.root, "this submission", size)
+    return await house.quotas.submitting(caller, specs, size)
+
+
+async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
+    planned = house.control.dry_run(specs, by=caller.name)
+    waits = [place for place, one in enumerate(planned) if one.may_start_later]
+    told: Mapping[int, Forecast] = {}
+    if waits and house.forecasts is not None:
+        told = await house.forecasts.planned([one.spec for one in planned], waits, caller.name)
+    sight = sight_of(house.control, caller)
+    rows, left = [], MOST_ENVIRONMENT
+    for place, one in enumerate(planned):
+        left -= size_of(one.spec)
+        row = views.planned(one, told.get(place), with_env=left >= 0)
+        row = row.model_copy(update={"python": house.settings.python})
+        rows.append(shown_plan(sight, row))
+        if place % views.ROWS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return api.Plan(plan=rows)
+
+
+async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
+    """Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared."""
+    specs = to_domain(parse_values(body.specs))
+    house.rates.charge_jobs(caller, len(specs) + sum(len(spec.after) for spec in specs))
+    check_submitted(specs, caller.job)
+    specs = await with_origins(house, specs, caller)
+    for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:
+        if not house.snapshots.has(workdir):
+            raise SpecInvalid(
+                f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
+                hint="upload it first, as corral apply and corral.Client do",
+            )
+    await check_queues_of(house, specs, caller)
+    await _check_secrets(house, specs, caller)
+    known = {
+        after: await _meant(house, after, caller)
+        for after in {one for spec in specs for one in spec.after}
+    }
+    check_waits(sum(len(known[one]) for spec in specs for one in spec.after), "specs")
+    return tuple(
+        replace(spec, after=tuple(one for after in spec.after for one in known[after]))
+        if spec.after
+        else spec
+        for spec in specs
+    )
+
+
+async def check_queues_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
+    """Raises: Forbidden for a queue that takes no job of the caller, or none of such a priority."""
+    tree = house.control.world.queues
+    for name in dict.fromkeys(spec.queue for spec in specs):
+        allowed = may_submit(tree.allowed(name), caller.name, caller.role)
+        if not allowed and name not in caller.operated:
+            users = await house.control.store.users()
+            able = [one.name for one in users if one.role in OPERATORS and not one.disabled]
+            check_allowed(tree, name, caller.name, caller.role, able)
+    if caller.role not in OPERATORS:
+        own = [spec for spec in specs if spec.queue not in caller.operated]
+        check_priorities(tree, own, caller.name)
+
+
+async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
+    """One that is not set now would fail the job when its GPUs are there.
+
+    Raises: NotFound, Forbidden for another's.
+    """
+    asked = dict.fromkeys(name for spec in specs for name in spec.secrets if name != OWN)
+    if not asked:
+        return
+    known = await known_secrets(house.control.store)
+    usable = known.usable(caller.name)
+    for name in asked:
+        if name in known.owners and name not in usable:
+            raise Forbidden(
+                f"the secret {name} is another user's", hint="set your own under another name"
+            )
+        if name not in usable:
+            raise NotFound("secret", name, usable, see=f"corral secret set {name}")
+
+
+async def _meant(house: House, after: After, caller: Caller) -> tuple[After, ...]:
+    """The job by its id and its name; of an array, by the same words, each of its jobs.
+
+    Raises: NotFound.
+    """
+    if after.job.startswith("@"):
+        return (after,)
+    try:
+        job = await find_job(house.control, after.job, caller)
+    except NotFound:
+        parts = await array_of(house.control, after.job, caller)
+        if not parts:
+            raise
+        return tuple(
+            replace(after, job=job.id, name=job.spec.name, of=str(after.job)) for job in parts
+        )
+    return (replace(after, job=job.id, name=job.spec.name),)

@@ -1,0 +1,131 @@
+"""Terminals: a person's WebSocket on one side, the agent's on the other, raw bytes between."""
+
+import asyncio
+import contextlib
+from typing import Annotated, Final
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from corral.api.agent_channel import Channels, frame_of
+from corral.api.agent_sessions import DialledSession, DialledSessions
+from corral.api.auth import caller_of
+from corral.api.errors import RequestInvalid
+from corral.api.job_lookup import find_job
+from corral.control import Control
+from corral.domain.errors import Conflict, NotFound
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.rank_layout import ranks_on
+from corral.wire.agent_messages import AttachNow, exit_code_of
+
+MOST_COMMAND: Final = 4000  # characters: it is a part of an address
+LAST_SECONDS: Final = 2.0  # a side that can no longer be sent to may still say how it ended
+
+
+class Terminal(BaseModel):
+    """What is asked for in the query."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    rank: Annotated[int, Query(ge=0, le=10**6)] = 0
+    shell: bool = True
+    rows: Annotated[int, Query(ge=1, le=1000)] = 24
+    columns: Annotated[int, Query(ge=1, le=1000)] = 80
+    command: Annotated[str, Query(max_length=MOST_COMMAND)] = ""
+
+
+class Terminals:
+    def __init__(self, channels: Channels, sessions: DialledSessions) -> None:
+        self._channels = channels
+        self._sessions = sessions
+
+    async def person(self, socket: WebSocket, control: Control) -> None:
+        """Bridge a person to a rank.
+
+        Raises, before the socket is accepted: NotFound, Forbidden, Conflict, RequestInvalid.
+        """
+        asked = _asked(socket)
+        caller = caller_of(socket)
+        job = await find_job(control, socket.path_params["job"], caller)
+        caller.check_job(job)
+        node = _node_of(control, job, asked.rank)
+        program = asked.command or ("a shell" if asked.shell else "the output")
+        detail = f"rank {asked.rank}: {program}"
+        entry = caller.entry(control.clock.wall(), on=job.id, detail=detail)
+        await control.store.record(entry)
+        id = control.clock.fresh_id()
+        with self._sessions.opened(id, node, (job.id, job.attempt)) as session:
+            agent = await self._dialled(session, id, job, asked)
+            await socket.accept()
+            await _bridge(socket, agent)
+
+    async def _dialled(
+        self, session: DialledSession, id: str, job: Job, asked: Terminal
+    ) -> WebSocket:
+        wish = AttachNow(
+            session=id,
+            job=job.id,
+            attempt=job.attempt,
+            rank=asked.rank,
+            shell=asked.shell,
+            rows=asked.rows,
+            columns=asked.columns,
+            command=asked.command,
+        )
+        if not self._channels.attach(session.node, wish):
+            hint = f"run: corral node show {session.node}"
+            raise Conflict(f"node {session.node} is not connected now", hint=hint)
+        return await session.dialled("terminal")
+
+
+def _asked(socket: WebSocket) -> Terminal:
+    try:
+        return Terminal.model_validate(dict(socket.query_params))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RequestInvalid(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def _node_of(control: Control, job: Job, rank: int) -> NodeId:
+    attempt = control.world.attempts.get(job.id)
+    if attempt is None or job.state not in ("STARTING", "RUNNING", "STOPPING"):
+        raise Conflict(
+            f"{job.spec.name} is {job.state}: there is nothing to attach to",
+            hint=f"run: corral why {job.spec.name}",
+        )
+    for node in attempt.nodes:
+        if rank in ranks_on(job.spec, attempt, node):
+            return node
+    raise NotFound("rank", str(rank), see=f"corral show {job.spec.name}")
+
+
+async def _bridge(one: WebSocket, other: WebSocket) -> None:
+    """Until either side closes; then both are, and a person hears the code of what has ended."""
+    pumps = {asyncio.create_task(_pump(one, other)), asyncio.create_task(_pump(other, one))}
+    closing = 1000
+    try:
+        done, left = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        if None in [pump.result() for pump in done]:  # it could not send: why, the other hears
+            done |= (await asyncio.wait(left, timeout=LAST_SECONDS))[0] if left else set()
+        codes = [pump.result() for pump in done]
+        closing = next((code for code in codes if exit_code_of(code) is not None), None) or closing
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        for socket in (one, other):
+            with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
+                await socket.close(closing)
+
+
+async def _pump(source: WebSocket, target: WebSocket) -> int | None:
+    """Until one of them is gone. Returns: the code that it was closed with, where it said one."""
+    try:
+        while True:
+            await target.send_bytes(await frame_of(source))
+    except WebSocketDisconnect as gone:
+        return gone.code
+    except (RuntimeError, OSError):
+        return None

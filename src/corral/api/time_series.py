@@ -1,0 +1,67 @@
+"""The route of curves: of nodes, jobs, queues and the cluster, over the last month."""
+
+from math import isnan
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+
+from corral.api.errors import RequestInvalid
+from corral.api.job_lookup import find_job
+from corral.api.job_visibility import sight_of
+from corral.api.jobs import Asker, Within
+from corral.domain.ids import NodeId
+from corral.domain.time_series import Curve, averaged
+from corral.domain.units import HOUR_SECONDS
+from corral.domain.world import World
+from corral.wire import time_series as answers
+
+router = APIRouter()
+CLUSTER: Final = "cluster"
+KINDS: Final = ("node:", "job:", "queue:")
+
+
+@router.get("/v1/series")
+async def series(
+    house: Within,
+    caller: Asker,
+    key: Annotated[str, Query(max_length=300)],
+    fields: Annotated[str, Query(max_length=4000)] = "",
+    since: float | None = None,
+    until: float | None = None,
+    points: Annotated[int, Query(ge=1, le=10_000)] = 360,
+) -> answers.Series:
+    """What is known of `key` (cluster, node:N, job:J, queue:Q) from `since` (an hour ago) `until`
+    now, in at most `points` means; `fields`, joined by commas: only these."""
+    if key != CLUSTER and not key.startswith(KINDS):
+        raise RequestInvalid(f"{key[:60]!r} is none of cluster, node:NAME, job:ID, queue:NAME")
+    kind, _, name = key.partition(":")
+    if kind == "job" and not sight_of(house.control, caller).everything:
+        await find_job(house.control, name, caller)
+    now = house.control.now().wall
+    until = now if until is None else until
+    since = until - HOUR_SECONDS if since is None else since
+    if not since < until:
+        raise RequestInvalid("`since` lies before `until`; both are seconds since 1970")
+    asked = [name for name in fields.split(",") if name]
+    found = Curve()
+    if house.series is not None:
+        found = await house.series.read(key, since=since, until=until, fields=asked)
+    step = (until - since) / points
+    if len(found.times) > points:
+        found = averaged(found, step)
+    return answers.Series(
+        key=key,
+        times=list(found.times),
+        fields={
+            name: [None if isnan(value) else value for value in row]
+            for name, row in found.fields.items()
+        },
+        pretend=_is_pretend(house.control.world, kind, name),
+    )
+
+
+def _is_pretend(world: World, kind: str, name: str) -> bool:
+    """Whether the GPUs of the node, or else any of the cluster, are pretend ones."""
+    if kind == "node" and (node := world.nodes.get(NodeId(name))) is not None:
+        return node.inventory.pretend
+    return any(node.inventory.pretend for node in world.nodes.values())

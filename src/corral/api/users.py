@@ -1,0 +1,321 @@
+"""Routes of users, tokens and the audit log."""
+
+import secrets
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+
+from corral.api.app_state import House
+from corral.api.auth import Caller, token_digest
+from corral.api.jobs import Asker, Within
+from corral.api.quotas import is_valid
+from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid
+from corral.domain.ids import NAME_RULE, TokenId, UserName, is_name
+from corral.domain.quota import RULES, Quota, limit_in
+from corral.domain.time_point import moment_text
+from corral.domain.users import (
+    LADDER,
+    ProviderIdentity,
+    Role,
+    Token,
+    TokenKind,
+    User,
+    lesser,
+    token_id,
+)
+from corral.wire import users as wire
+from corral.wire.quotas import QuotaRow, RateRow
+
+router = APIRouter()
+PREFIX: Final = "corral_"  # so that a token that got away can be found by those who look for them
+
+
+@router.get("/v1/users")
+async def users(house: Within, caller: Asker) -> wire.Users:
+    """By name: all of them, or to those who may not see others, themselves."""
+    found = await house.control.store.users()
+    return wire.Users(users=[wire.User.of(one) for one in found if caller.may(owner=one.name)])
+
+
+@router.post("/v1/users", status_code=201)
+async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.User:
+    if not is_name(body.name):
+        raise SpecInvalid(f"{body.name!r} cannot name a user", hint=f"use {NAME_RULE}")
+    control = house.control
+    now = control.clock.wall()
+    user = User(name=UserName(body.name), role=Role(body.role), created_at=now)
+    entry = caller.entry(now, on=user.name, detail=user.role)
+    if not await control.store.add_user(user, entry=entry):
+        raise Conflict(
+            f"there is a user {user.name} already", hint=f"run: corral user show {user.name}"
+        )
+    await house.name_users()
+    return wire.User.of(user)
+
+
+@router.get("/v1/users/{user}")
+async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
+    """One user, with what they use and may use."""
+    caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
+    found = await find_user(house, user)
+    quotas, used = house.quotas.of_user(found), await house.quotas.used(found.name)
+    rows = [QuotaRow.of(quota, quotas, used.get(quota)) for quota in RULES]
+    rates = [RateRow.of("requests", house.rates.of_user(found.name))]
+    if house.planner is not None:
+        rates.append(RateRow.of("plan_seconds", house.planner.seconds_of(found.name)))
+    return wire.UserDetail.with_quotas(found, rows, rates, house.log_quota.dropped(found.name))
+
+
+@router.patch("/v1/users/{user}")
+async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) -> wire.User:
+    """A disabled user is let in no more; their jobs run on."""
+    if body.role is not None or body.disabled is not None:
+        _check_other(user, caller, "change your own role or standing")
+    given = body.model_dump(exclude_none=True, exclude={"limits"})
+    asked = dict(_limit(name, most) for name, most in (body.limits or {}).items())
+    detail = ", ".join(
+        f"{name} {value}".lower() for name, value in [*given.items(), *asked.items()]
+    )
+    changed = await house.control.store.change_user(
+        UserName(user),
+        role=None if body.role is None else Role(body.role),
+        disabled=body.disabled,
+        limits=asked,
+        entry=caller.entry(house.control.clock.wall(), on=user, detail=detail),
+    )
+    await house.name_users()
+    return wire.User.of(changed or await find_user(house, user))
+
+
+@router.delete("/v1/users/{user}")
+async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemoved:
+    """Forget the user, revoke their tokens and remove their secrets. Secrets for everybody stay,
+    as the caller's. Not while they have unfinished jobs."""
+    _check_other(user, caller, "remove yourself")
+    control = house.control
+    left = [job.id for job in control.world.jobs.values() if job.owner == user]
+    if left:
+        raise Conflict(
+            f"{user} has {len(left)} unfinished jobs",
+            hint=f"stop them first, or run: corral user set {user} --disable",
+        )
+    now = control.clock.wall()
+    removed = await control.store.remove_user(
+        UserName(user), at=now, entry=caller.entry(now, on=user)
+    )
+    if removed is None:
+        raise await _unknown_user(house, user)
+    await house.name_users()
+    return wire.UserRemoved(
+        name=user,
+        secrets_removed=removed.secrets_removed,
+        secrets_kept=removed.secrets_kept,
+        tokens_revoked=removed.tokens_revoked,
+    )
+
+
+@router.put("/v1/users/{user}/identity")
+async def link_user(user: str, body: wire.IdentityLink, house: Within, caller: Asker) -> wire.User:
+    """Let one identity at the provider, and no other, log in as the user."""
+    if body.pending is not None:
+        identity = house.pending_log_ins.find(body.pending).identity
+    else:
+        identity = ProviderIdentity(issuer=body.issuer or "", subject=body.subject or "")
+    detail = f"{identity.subject} of {identity.issuer}"
+    linked = await house.control.store.link_user(
+        UserName(user),
+        identity=identity,
+        entry=caller.entry(house.control.clock.wall(), on=user, detail=detail),
+    )
+    if linked is not None and body.pending is not None:
+        house.pending_log_ins.drop(body.pending)
+    return wire.User.of(linked or await find_user(house, user))
+
+
+@router.delete("/v1/users/{user}/identity")
+async def unlink_user(user: str, house: Within, caller: Asker) -> wire.User:
+    """Let no identity at the provider log in as the user. Open sessions go on."""
+    entry = caller.entry(house.control.clock.wall(), on=user)
+    left = await house.control.store.link_user(UserName(user), identity=None, entry=entry)
+    return wire.User.of(left or await find_user(house, user))
+
+
+@router.get("/v1/log-ins")
+async def pending_log_ins(house: Within) -> wire.PendingLogIns:
+    """Log-ins of the last day by the provider that no user is linked to, the newest first."""
+    return wire.PendingLogIns(
+        pending=[
+            wire.PendingLogIn(
+                id=one.id,
+                name=one.name,
+                issuer=one.identity.issuer,
+                subject=one.identity.subject,
+                at=one.at,
+            )
+            for one in house.pending_log_ins.all()
+        ]
+    )
+
+
+def _limit(name: str, most: int | str | None) -> tuple[str, int | None]:
+    """Raises: SpecInvalid."""
+    quota, number = limit_in(name, 0 if most is None else most, of_user=True)
+    return quota, None if most is None else number
+
+
+def _check_other(user: str, caller: Caller, what: str) -> None:
+    """Raises: Conflict. An admin who is one no more could not undo it."""
+    if user == caller.name:
+        raise Conflict(f"you are {user}: you cannot {what}", hint="ask another admin to do it")
+
+
+async def find_user(house: House, name: str) -> User:
+    """Raises: NotFound."""
+    found = next((one for one in await house.control.store.users() if one.name == name), None)
+    if found is None:
+        raise await _unknown_user(house, name)
+    return found
+
+
+async def _unknown_user(house: House, name: str) -> NotFound:
+    known = [one.name for one in await house.control.store.users()]
+    return NotFound("user", name[:63], known, see="corral user ls")
+
+
+@router.post("/v1/keys/rotate")
+async def rotate_key(house: Within, caller: Asker) -> wire.KeyRotated:
+    """Seal all secrets with a fresh key. Tokens of jobs that run are taken for 30 days more."""
+    return await house.settings.rotate(caller.entry(house.control.clock.wall()))
+
+
+@router.get("/v1/tokens")
+async def tokens(house: Within, caller: Asker) -> wire.Tokens:
+    """By user: all of them, or to those who may not see others', their own."""
+    now = house.control.clock.wall()
+    found = [one for one in await house.control.store.tokens() if caller.may(owner=owner_of(one))]
+    found.sort(key=lambda one: (one.node is not None, one.user, one.created_at))
+    return wire.Tokens(tokens=[wire.Token.of(one, now) for one in found])
+
+
+def owner_of(token: Token) -> UserName:
+    """Whose it is. A node's token is no user's, whatever they are called."""
+    return token.user if token.node is None else UserName("")
+
+
+@router.post("/v1/tokens", status_code=201)
+async def create_token(body: wire.TokenCreate, house: Within, caller: Asker) -> wire.TokenMade:
+    """A new token, whose secret is answered this once."""
+    store, now = house.control.store, house.control.clock.wall()
+    name = UserName(body.user or caller.name)
+    caller.check_owner(name, "this token")
+    owner = await find_user(house, name)
+    own = name == caller.name
+    most = lesser(owner.role, caller.role) if own else owner.role
+    role = _role(body, owner, most)
+    expires_at = None
+    if not body.never_expires:
+        expires_at = now + (body.expires_seconds or house.settings.token_seconds)
+    if own and caller.expires_at is not None:
+        expires_at = min(expires_at or caller.expires_at, caller.expires_at)
+    secret, made = fresh_token(name, role, now, expires_at)
+    detail = f"{role} of {name}" + (f", until {moment_text(expires_at)}" if expires_at else "")
+    tokens = sum(is_valid(one, name, now) for one in await store.tokens())
+    with house.quotas.taking(house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1):
+        await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
+    return wire.TokenMade(
+        token=secret, id=made.id, user=name, role=role, expires_at=made.expires_at
+    )
+
+
+def fresh_token(
+    user: UserName,
+    role: Role,
+    now: float,
+    expires_at: float | None,
+    *,
+    kind: TokenKind = TokenKind.BEARER,
+    idle_seconds: float | None = None,
+    origin: TokenId | None = None,
+    page_secret: str = "",
+) -> tuple[str, Token]:
+    """A secret that nobody has seen, and what is kept of it. `page_secret`: of a session."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    digest = token_digest(secret)
+    made = Token(
+        id=token_id(digest),
+        sha256=digest,
+        user=user,
+        role=role,
+        created_at=now,
+        expires_at=expires_at,
+        kind=kind,
+        idle_seconds=idle_seconds,
+        origin=origin,
+        page_sha256=token_digest(page_secret) if page_secret else None,
+    )
+    return secret, made
+
+
+def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
+    """Raises: Forbidden when more is asked for than the token may be."""
+    asked = most if body.role is None else Role(body.role)
+    if lesser(asked, most) != asked:
+        raise Forbidden(
+            f"a token of {owner.name} made here may be {most} at most, not {asked}",
+            hint=f"run: corral token create {owner.name} --role {most}",
+        )
+    return asked
+
+
+@router.delete("/v1/tokens/{token}")
+async def revoke_token(token: str, house: Within, caller: Asker) -> wire.Token:
+    """It lets nobody in any more; what it has open ends within a second or so."""
+    control = house.control
+    known = {one.id: one for one in await control.store.tokens()}
+    found = known.get(TokenId(token))
+    visible = [one.id for one in known.values() if caller.may(owner=owner_of(one))]
+    if found is None or found.id not in visible:
+        raise NotFound("token", token[:40], visible, see="corral token ls")
+    await _check_no_stronger(house, found, caller)
+    now = control.clock.wall()
+    entry = caller.entry(now, on=found.id, detail=f"{found.role} of {found.user}")
+    revoked = await control.store.revoke_token(found.id, at=now, entry=entry)
+    return wire.Token.of(revoked or found, now)
+
+
+async def _check_no_stronger(house: House, token: Token, caller: Caller) -> None:
+    """A token that was made weaker on purpose must not end those that are stronger.
+
+    Raises: Forbidden.
+    """
+    if token.node is not None or token.user != caller.name or token.id == caller.token:
+        return
+    owner = await find_user(house, token.user)
+    role = token.role if token.role == Role.JOIN else lesser(token.role, owner.role)
+    if role in LADDER and lesser(role, caller.role) != role:
+        raise Forbidden(
+            f"the token {token.id} lets {token.user} be {role}, more than the token shown here, "
+            f"which is of a {caller.role}",
+            hint=f"do it with a token of a {role}: corral token revoke {token.id}",
+        )
+
+
+@router.get("/v1/audit")
+async def audit(
+    house: Within,
+    user: Annotated[str | None, Query(max_length=200)] = None,
+    since: Annotated[float, Query(ge=0, le=1e12)] = 0.0,
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+) -> wire.Audit:
+    """Who asked for what, newest first; `before` a number goes on from there. With `after` a
+    number, the oldest first from there on."""
+    found = await house.control.store.audit(
+        by=None if user is None else UserName(user),
+        since=since,
+        before=before,
+        after=after,
+        limit=limit,
+    )
+    return wire.Audit(entries=[wire.AuditEntry.of(one) for one in found])

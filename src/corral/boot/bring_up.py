@@ -1,0 +1,405 @@
+"""Bringing a cluster up: what it shall be, a head that serves, nodes that are alive."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
+
+from corral.agent.discovery.helper import unread_gpus
+from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
+from corral.boot.extras import check_installed
+from corral.boot.head_port import last_port
+from corral.boot.oidc_provider import SECRET_FILE, SECRET_VARIABLE
+from corral.boot.pretend_guard import check_has_no_gpu
+from corral.boot.settings import (
+    LOCAL,
+    ClusterDir,
+    ClusterSettings,
+    keep_variable,
+    write_atomically,
+)
+from corral.boot.start_head import (
+    StartFailed,
+    current_directory,
+    head_runs,
+    last_lines,
+    logged_bytes,
+    node_processes,
+    start_head,
+)
+from corral.boot.stores import KEPT, VARIABLE, check_several, url_in
+from corral.domain.errors import Conflict, SpecInvalid
+from corral.engines.local.labels import labels_still_meant
+from corral.ports.engine import NO_ANSWER
+from corral.wire.node_policy import POLICY_FILE
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+MADE_HERE: Final = (
+    "nodes",
+    "gpus",
+    "gpu_type",
+    "pretend",
+    "gpu_shares",
+    "gpu_slices",
+    "labels",
+    "topology",
+    "own_disks",
+    "reboot_seconds",
+    "policy",
+)
+HEAD_ALONE: Final = frozenset(
+    {"monitoring", "token_days", "operators_add_machines", "plan_seconds"}
+)  # what nodes that run on need not begin anew for
+NODES_SECONDS: Final = 60.0
+LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor to begin
+SILENT_SECONDS: Final = 30.0  # that what lends the nodes fails without a break
+POLL_SECONDS: Final = 0.03
+GPU_SECONDS: Final = 20.0
+_COUNT: Final = "from corral.agent.discovery.helper import real_gpus; print(len(real_gpus(None)))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody asked a cluster to be. None: as it is, or as this machine allows."""
+
+    engine: str | None = None
+    engine_settings: Mapping[str, str] | None = None
+    nodes: int | None = None
+    gpus: int | None = None
+    gpu_type: str | None = None
+    pretend: bool | None = None
+    gpu_shares: bool | None = None
+    gpu_slices: int | None = None
+    labels: tuple[str, ...] | None = None
+    topology: str | None = None
+    shared: tuple[str, ...] | None = None
+    own_disks: bool | None = None
+    reboot_seconds: float | None = None
+    keep_days: float | None = None
+    keep_jobs: int | None = None
+    keep_work_days: float | None = None
+    keep_work_size: str | None = None
+    quotas: tuple[str, ...] | None = None
+    disk_reserve: str | None = None
+    monitoring: bool | None = None
+    health: str | None = None
+    check_hours: float | None = None
+    check_gangs: int | None = None
+    token_days: float | None = None
+    operators_add_machines: bool | None = None
+    host: str | None = None
+    port: int | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    store_file: str | None = None
+    name: str | None = None
+    key_file: str | None = None
+    shared_state: str | None = None
+    user_requests: float | None = None
+    plan_seconds: float | None = None
+    trusted_proxies: tuple[str, ...] | None = None
+    audit_syslog: str | None = None  # where entries of the audit log are sent, too
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_secret_file: str | None = None
+    oidc_user_claim: str | None = None
+    oidc_role_claim: str | None = None
+    oidc_roles: tuple[str, ...] | None = None
+    oidc_domain: str | None = None
+    oidc_hosted_domain: str | None = None
+    oidc_create: bool | None = None
+    policy: Mapping[str, str] | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def real_gpu_count() -> int:
+    """GPUs of this machine; asked in a helper process, since a driver may hang."""
+    try:
+        found = subprocess.run(
+            [sys.executable, "-P", "-c", _COUNT],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=GPU_SECONDS,
+        )
+        return int(found.stdout or 0)
+    except (subprocess.TimeoutExpired, ValueError):
+        return 0
+
+
+def settled(
+    asked: Asked,
+    count_gpus: Callable[[], int],
+    unread_gpus: Callable[[], Sequence[str]] = unread_gpus,
+) -> ClusterSettings:
+    """What a new cluster is to be on a machine with so many GPUs.
+
+    Args:
+        unread_gpus: Makers of GPUs that are in the machine, whether a driver answers or not.
+    Raises: SpecInvalid when the machine's GPUs are not enough, or no driver answers for them, and
+    pretending was not asked for; or another engine is asked for what only the local one makes.
+    """
+    if (asked.engine or LOCAL) != LOCAL:
+        return lent(asked)
+    given = {"nodes": 1} | asked.given
+    if asked.pretend:
+        return ClusterSettings(**given)
+    found, nodes, gpus = count_gpus(), given["nodes"], asked.gpus
+    if gpus is None and nodes > 1:
+        given["gpus"] = found // nodes if nodes > 0 else 0
+    if found == 0 and given.get("gpus"):
+        check_has_no_gpu(given["gpus"], unread_gpus())
+    if found == 0:
+        return ClusterSettings(**(given | {"pretend": bool(given.get("gpus"))}))
+    if (gpus or 0) * nodes > found or (gpus is None and found < nodes):
+        raise SpecInvalid(
+            f"{nodes} nodes with {gpus if gpus is not None else 1} GPUs each need more than the "
+            f"{found} GPUs of this machine",
+            hint="ask for fewer, or add --pretend: then no real GPU is used",
+        )
+    if asked.gpu_slices:
+        raise SpecInvalid(
+            "--gpu-slices cuts pretend GPUs, and this machine has real ones",
+            hint="real ones are cut with nvidia-smi mig, and found so; or add --pretend",
+        )
+    if asked.gpu_type is not None:
+        raise SpecInvalid(
+            "--gpu-type names pretend GPUs, and this machine has real ones",
+            hint="leave it out, or add --pretend: then no real GPU is used",
+        )
+    return ClusterSettings(**given)
+
+
+def lent(asked: Asked) -> ClusterSettings:
+    """What a cluster is to be whose nodes another engine has.
+
+    Raises: SpecInvalid when the engine is none, or is asked to make nodes of this machine.
+    """
+    made = [name for name in MADE_HERE if name in asked.given]
+    if made:
+        raise SpecInvalid(
+            f"{', '.join(map(_word, made))}: nodes are made by the local engine alone; those of "
+            f"{asked.engine} are what it has",
+            hint=f"leave it out: corral up --engine {asked.engine}",
+        )
+    return ClusterSettings(**asked.given)
+
+
+def decide(place: ClusterDir, asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
+    """The settings of the cluster in this directory, new or as they are.
+
+    Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
+    """
+    known = ClusterSettings.load(place)
+    engine = asked.engine or (known.engine if known is not None else LOCAL)
+    if asked.engine_settings is not None:
+        whole = with_whole_paths(engine, asked.engine_settings)
+        asked = replace(asked, engine_settings=whole)
+    if known is None:
+        check_engine_settings(engine, asked.engine_settings or {})
+        return settled(asked, count_gpus)
+    kept = {name: getattr(known, name) for name in Asked.__slots__}
+    if engine != known.engine:
+        kept.pop("engine_settings")
+    check_engine_settings(engine, (kept | asked.given).get("engine_settings", {}))
+    other = [name for name, value in asked.given.items() if getattr(known, name) != value]
+    if not other:
+        return known
+    of_head = HEAD_ALONE.issuperset(other)
+    if head_runs(place) or (node_processes(place) and not of_head):
+        said = ", ".join(f"{_word(name)} is {_said(getattr(known, name))}" for name in other)
+        again = " ".join(_typed(name, asked.given[name]) for name in other)
+        raise Conflict(
+            f"the cluster in {place.root} is up already, and its {said}",
+            hint=f"to change it, while its jobs run on: corral up --restart {again}"
+            if of_head
+            else f"to change it, which ends its jobs, run: corral down; corral up {again}",
+        )
+    if asked.nodes is not None:
+        kept["labels"] = labels_still_meant(known.labels, asked.nodes)
+    if engine != LOCAL:
+        kept = {name: value for name, value in kept.items() if name not in MADE_HERE}
+    return settled(Asked(**(kept | asked.given)), count_gpus)
+
+
+def host_of(place: ClusterDir, asked: Asked) -> str | None:
+    """The address that the cluster serves on, or is to."""
+    known = ClusterSettings.load(place)
+    return asked.host or (known.host if known is not None else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """`is_new`: the head was not there already. `continues`: the cluster was up before.
+    `since_bytes`: how long its log was before. `lost_port`: the port of the last head, where
+    another process has it now."""
+
+    is_new: bool
+    continues: bool = False
+    since_bytes: int
+    lost_port: int | None = None
+
+
+def bring_up(place: ClusterDir, asked: Asked) -> Start:
+    """Let the cluster be up.
+
+    Raises: Conflict when it is asked to be another than it is, or this machine lacks what it needs;
+    StartFailed when it does not come.
+    """
+    place.create()
+    before = {path: _content(path) for path in (place.cluster_json, place.root / KEPT)}
+    if asked.store_file is None and not head_runs(place):
+        asked = replace(asked, store_file=keep_variable(place, VARIABLE, KEPT))
+    if asked.oidc_secret_file is None and not head_runs(place):
+        file = keep_variable(place, SECRET_VARIABLE, SECRET_FILE)
+        asked = replace(asked, oidc_secret_file=file)
+    if place.joined.exists():
+        raise Conflict(
+            f"{place.root} is a node's directory: this machine has joined another cluster",
+            hint="start its agent again: corral join; or leave that cluster first: corral leave",
+        )
+    settings = decide(place, asked, real_gpu_count)
+    check_several(settings)
+    if head_runs(place):
+        return Start(is_new=False, since_bytes=logged_bytes(place))
+    check_files(settings.engine, settings.engine_settings)
+    check_installed(settings)
+    url_in(settings.store_file)
+    replace(settings, started_in=current_directory()).save(place)
+    if asked.policy is not None:
+        for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
+            policy.unlink()  # the head writes it anew from the settings
+    known = before[place.cluster_json] is not None
+    start = Start(is_new=True, continues=known, since_bytes=logged_bytes(place))
+    port = settings.port or last_port(place)
+    try:
+        start_head(place)
+    except StartFailed:
+        if not head_runs(place):  # one that is only late reads them yet
+            _put_back(before)
+        raise
+    moved = bool(port) and last_port(place) != port
+    return replace(start, lost_port=port if moved else None)
+
+
+def _content(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+def _put_back(files: Mapping[Path, str | None]) -> None:
+    """What no head came up with is not what the next `corral up` shall begin with."""
+    for path, text in files.items():
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_atomically(path, text)
+
+
+def wait_for_nodes(
+    place: ClusterDir,
+    status: "Callable[[], api.Status]",
+    *,
+    since_bytes: int,
+    tell: Callable[[str], None] = lambda text: None,
+) -> "api.Status":
+    """The status once every node is alive, and has been heard by this head: the last one may have
+    known it otherwise. `since_bytes`: how long the head's log was before the start. `tell`: hears
+    at once what keeps the nodes of an engine away.
+
+    Raises: StartFailed with the end of an agent's log when a node does not come.
+    """
+    settings = ClusterSettings.load(place) or ClusterSettings()
+    if settings.engine != LOCAL:
+        return wait_for_any(place, settings.engine, status, since_bytes, tell)
+    wanted = settings.node_names()
+    give_up_at = time.monotonic() + NODES_SECONDS
+    while True:
+        found = status()
+        here = {node.id for node in found.nodes if node.heard and node.liveness == "alive"}
+        missing = [name for name in wanted if name not in here]
+        if not missing:
+            return found
+        if time.monotonic() > give_up_at:
+            break
+        time.sleep(POLL_SECONDS)
+    log = place.nodes / missing[0] / "agent.log"
+    raise StartFailed(
+        f"node {missing[0]} is not alive after {NODES_SECONDS:g} s; the last lines of {log}:\n"
+        f"{last_lines(log, 0)}",
+        hint="run: corral status, or give it up: corral down",
+    )
+
+
+def wait_for_any(
+    place: ClusterDir,
+    engine: str,
+    status: "Callable[[], api.Status]",
+    since_bytes: int,
+    tell: Callable[[str], None],
+) -> "api.Status":
+    """The status once any of the engine's nodes is alive. What it waits for, and what the head
+    warns of, is told once.
+
+    Raises: StartFailed with the head's warnings and the end of its log when none comes, sooner
+    where what lends them does not answer at all.
+    """
+    began = failed = time.monotonic()
+    told: set[str] = set()
+    while True:
+        found = status()
+        if any(node.heard and node.liveness == "alive" for node in found.nodes):
+            return found
+        for text in (f"waiting for a node of {engine}", *map("warning: {}".format, found.warnings)):
+            if text not in told:
+                told.add(text)
+                tell(text)
+        now = time.monotonic()
+        if not any(warning.startswith(f"{engine} {NO_ANSWER}") for warning in found.warnings):
+            failed = now
+        if now - failed > SILENT_SECONDS or now - began > LENT_SECONDS:
+            break
+        time.sleep(POLL_SECONDS)
+    said = "".join(f"\n  {warning}" for warning in found.warnings)
+    raise StartFailed(
+        f"no node of {engine} is alive after {now - began:.0f} s{said}\n"
+        f"the last lines of {place.head_log}:\n{last_lines(place.head_log, since_bytes)}\n"
+        "the head runs, and goes on trying",
+        hint="see how it goes: corral status; or give it up: corral down, and for nodes of this "
+        f"machine: corral up --engine {LOCAL}",
+    )
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None or value == () or value == {}:
+        return "not given"
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={word}" for name, word in value.items())
+    return ", ".join(value) if isinstance(value, tuple) else f"{value}"
+
+
+def _typed(field: str, value: Any) -> str:
+    """The option as it is typed: a flag alone, one that is repeated once for each."""
+    if isinstance(value, bool):
+        return _word(field) if value else _word(field).replace("--", "--no-", 1)
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={word}" for name, word in value.items())
+    each = value if isinstance(value, tuple) else (value,)
+    return " ".join(f"{_word(field)} {quote(str(one))}" for one in each)
+
+
+def _word(field: str) -> str:
+    own = {"labels": "label", "reboot_seconds": "reboot", "engine_settings": "set"}
+    own |= {"oidc_roles": "oidc-role", "trusted_proxies": "trusted-proxy", "quotas": "quota"}
+    return "--" + own.get(field, field).replace("_", "-")

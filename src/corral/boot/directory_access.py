@@ -1,0 +1,76 @@
+"""Whom ranks run as, and whether those get to the cluster's directory, where their files are."""
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+from typing import Protocol
+
+from corral.agent.job_account import Account, account_in_system
+from corral.boot.settings import LOCAL
+from corral.domain.users import Role
+
+
+class Owner(Protocol):
+    """A user, of the store or of an answer."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def disabled(self) -> bool: ...
+
+
+def ranks_account(name: str) -> Account | None:
+    """The account that this user's ranks change to; None: they do not.
+
+    A user without an account here stands for any other uid, as from the range of a node's policy.
+    """
+    if os.geteuid() != 0:
+        return None
+    found = account_in_system(name) or Account(name=name, uid=-1, groups=(), home="")
+    return None if found.uid == 0 else found
+
+
+def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
+    """Who of them does not get there and the way out, in one sentence; "" when all do.
+
+    The directory itself is closed to all but its owner, and shown open to the ranks of a node
+    (`agent.private_root`); what it lies in is as the machine has it. Nodes that another engine
+    lends have their files elsewhere.
+    """
+    if engine != LOCAL:
+        return ""
+    above = [*reversed(root.resolve().parents)]
+    closed: set[Path] = set()
+    out = []
+    for name in (one.name for one in users if one.role != Role.VIEWER and not one.disabled):
+        with suppress(OSError):
+            runs_as = ranks_account(name)
+            walls = [one for one in above if runs_as and not _passes(runs_as, one)]
+            closed.update(walls)
+            if walls:
+                out.append(name)
+    if not out:
+        return ""
+    walls = sorted(closed)
+    ranks = f"{', '.join(out[:3])}{f' and {len(out) - 3} more' if len(out) > 3 else ''}"
+    are = f"{' and '.join(map(str, walls))} {'are' if len(walls) > 1 else 'is'}"
+    return (
+        f"ranks of {ranks} cannot reach their files in {root}: {are} closed to other accounts; "
+        f"run: chmod o+x {' '.join(quote(str(one)) for one in walls)}"
+    )
+
+
+def _passes(runs_as: Account, folder: Path) -> bool:
+    found = os.stat(folder)
+    if found.st_uid == runs_as.uid:
+        return bool(found.st_mode & stat.S_IXUSR)
+    if found.st_gid in runs_as.groups:
+        return bool(found.st_mode & stat.S_IXGRP)
+    return bool(found.st_mode & stat.S_IXOTH)

@@ -1,0 +1,99 @@
+"""A process beside the head that plays the present forward: `python -m
+corral.boot.forecast_process`."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from corral.boot.clock import SystemClock
+from corral.boot.helper_process import Helper, answer_on
+from corral.domain.errors import Trouble
+from corral.domain.run_history import Forecast, Question
+from corral.ports.log import Log
+
+THINK_SECONDS: Final = 2.0  # then no further run of the present is begun
+ANSWER_SECONDS: Final = 20.0  # then the process is taken for lost
+MOST_IN_LINE: Final = 16
+log = Log("corral.boot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """`fault`: a bug that was met on this question; the next one is another matter."""
+
+    forecast: Forecast | None = None
+    fault: str = ""
+
+
+_QUESTIONS: Final = msgspec.msgpack.Decoder(Question)
+_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+
+
+@dataclass(slots=True)
+class ForetellerProcess:
+    """Keeps ports.Foreteller."""
+
+    _helper: Helper = field(default_factory=lambda: Helper("corral.boot.forecast_process"))
+    _in_line: int = 0
+
+    @property
+    def pid(self) -> int | None:
+        """None before the first question."""
+        return self._helper.pid
+
+    async def forecast(self, question: Question) -> Forecast | None:
+        if self._in_line >= MOST_IN_LINE:
+            raise Trouble("too many ask when jobs start", hint="ask again in a moment")
+        self._in_line += 1
+        try:
+            said = await self._helper.ask(lambda: msgspec.msgpack.encode(question), ANSWER_SECONDS)
+            answer = _ANSWERS.decode(said)
+        except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
+            log.warning("foreteller_lost", error=repr(error))
+            raise Trouble("when it starts was not told in time", hint="ask again") from error
+        finally:
+            self._in_line -= 1
+        if answer.fault:
+            raise Trouble(f"a fault of Corral was met: {answer.fault}", hint="run: corral status")
+        return answer.forecast
+
+    async def close(self) -> None:
+        """End the process, and see it gone."""
+        await self._helper.close()
+
+
+def main() -> None:
+    """Answer what is asked, one after the other, until the pipe is closed."""
+    sys.modules["numba"] = None  # type: ignore[assignment]  # nothing here waits for a compiler
+    from corral.reconcile.start_forecast import foretell
+
+    clock = SystemClock()
+
+    def answer(text: bytes) -> bytes:
+        is_within = partial(_is_within, clock.monotonic(), clock)
+        return msgspec.msgpack.encode(_answer(foretell, _QUESTIONS.decode(text), is_within))
+
+    answer_on(answer)
+
+
+def _is_within(began: float, clock: SystemClock, part: float) -> bool:
+    return clock.monotonic() - began < part * THINK_SECONDS
+
+
+def _answer(
+    foretell: Callable[[Question, Callable[[float], bool]], Forecast | None],
+    question: Question,
+    is_within: Callable[[float], bool],
+) -> Answer:
+    try:
+        return Answer(forecast=foretell(question, is_within))
+    except Exception as error:
+        return Answer(fault=repr(error))
+
+
+if __name__ == "__main__":
+    main()

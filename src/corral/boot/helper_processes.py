@@ -1,0 +1,30 @@
+"""The processes beside the head, for what would take its loop's time."""
+
+from dataclasses import dataclass
+
+from corral.boot.forecast_process import ForetellerProcess
+from corral.boot.log_reader_process import ReaderProcess
+from corral.boot.planner_process import PlannerProcess
+from corral.boot.settings import ClusterSettings
+from corral.ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Each process is started when it is first needed."""
+
+    foreteller: ForetellerProcess
+    planner: PlannerProcess
+    reader: ReaderProcess
+
+    async def close(self) -> None:
+        """End the processes, and see them gone."""
+        await self.foreteller.close()
+        await self.planner.close()
+        await self.reader.close()
+
+
+def beside_of(clock: Clock, settings: ClusterSettings) -> Beside:
+    """Return the processes of a cluster's settings."""
+    planner = PlannerProcess(clock=clock.monotonic, hourly_seconds=settings.plan_seconds)
+    return Beside(ForetellerProcess(), planner, ReaderProcess())

@@ -1,0 +1,95 @@
+"""Calls of a machine that joins, or has joined: with its own trust, before there is a client."""
+
+import http.client
+import json
+import ssl
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from corral.boot.settings import is_loopback
+from corral.client.head_target import error_of
+from corral.domain.errors import SpecInvalid, Unreachable, WrongHead
+from corral.wire.proven_http import connection_to
+from corral.wire.tls import fingerprint_of, trusting
+
+TIMEOUT_SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request to a head. It is known by the fingerprint of its certificate or, without one, by
+    what the file `trusted` or this machine vouches for."""
+
+    method: str
+    path: str
+    token: str
+    body: Any = None
+
+
+def ask(url: str, call: Call, *, fingerprint: str = "", trusted: Path | None = None) -> Any:
+    """The answer's body. The token is sent to nobody but the head that was meant.
+
+    Raises: SpecInvalid, WrongHead, Unreachable, and what the head refuses with.
+    """
+    connection = _connection(url, call.token, fingerprint=fingerprint, trusted=trusted)
+    with closing(connection):
+        try:
+            connection.connect()
+            _check(connection, url, fingerprint)
+            body = None if call.body is None else json.dumps(call.body)
+            headers = {
+                "Authorization": f"Bearer {call.token}",
+                "Content-Type": "application/json",
+                "Accept-Encoding": "identity",
+            }
+            connection.request(call.method, call.path, body=body, headers=headers)
+            answer = connection.getresponse()
+            said = answer.read()
+        except ssl.SSLCertVerificationError as error:
+            raise WrongHead(
+                f"nothing here vouches for the head at {url}: {error.verify_message}",
+                hint="add --fingerprint, as the line of the head has it: corral node token",
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(
+                f"no head answers at {url}: {error}",
+                hint="see that it runs (corral status, there), and that this machine may reach it",
+            ) from None
+    if answer.status >= 400:
+        raise error_of(answer.status, said)
+    return json.loads(said) if said else None
+
+
+def _connection(
+    url: str, token: str, *, fingerprint: str, trusted: Path | None
+) -> http.client.HTTPConnection:
+    """Not connected yet. Raises: SpecInvalid."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "http" and is_loopback(host) and not fingerprint:
+        return connection_to(url, token, timeout=TIMEOUT_SECONDS, trusted=None)
+    if parts.scheme != "https" or not host:
+        raise SpecInvalid(
+            f"{url!r} is no address to send a token to",
+            hint="write it as the head says it: https://HOST:PORT, see: corral node token",
+        )
+    context = trusting(trusted)
+    if fingerprint:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # see _check
+    return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_SECONDS, context=context)
+
+
+def _check(connection: http.client.HTTPConnection, url: str, fingerprint: str) -> None:
+    """Before anything is sent. Raises: WrongHead."""
+    if not fingerprint:
+        return
+    assert isinstance(connection.sock, ssl.SSLSocket)
+    shown = fingerprint_of(connection.sock.getpeercert(binary_form=True) or b"")
+    if shown != fingerprint.lower():
+        raise WrongHead(
+            f"the head at {url} shows another certificate: {shown}",
+            hint="nothing was sent to it; take a fresh line from the head: corral node token",
+        )

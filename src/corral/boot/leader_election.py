@@ -1,0 +1,300 @@
+"""A head among several: it stands by until it may lead, and stands by again when another does.
+
+A head whose store is a file leads from its start to its end: nobody else can.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.types import ASGIApp
+
+from corral.agent.connection import first_of
+from corral.api import ApiSettings, Channels, Forwarder, Front, Standby
+from corral.api.log_quota import LogQuota
+from corral.boot.audit_syslog import AuditSyslog
+from corral.boot.gc_tuning import search_rarely
+from corral.boot.retention_sweep import keep_swept
+from corral.control import Alerting, Control, Forecasts, Recorder
+from corral.domain.errors import NoLeader, TermLost, Trouble
+from corral.domain.ids import ClusterId, JobId, QueueName
+from corral.domain.job_states import JobState
+from corral.domain.leader_election import HeadNow, HeadSeen, Watch
+from corral.domain.observed_state import NodeFacts
+from corral.domain.resources import Shape
+from corral.ports.clock import Clock
+from corral.ports.engine import LivingEngine
+from corral.ports.log import Log
+from corral.ports.store import Store
+
+LOOK_SECONDS: Final = 0.25
+BEAT_SECONDS: Final = 1.0
+THERE_SECONDS: Final = 10.0  # a head that has been silent for longer is named to no agent
+FORGET_SECONDS: Final = 86_400.0
+log = Log("corral.head")
+
+
+@dataclass(slots=True, kw_only=True)
+class Term:
+    """What one time of leading is made of. `lent`: an engine whose nodes are no processes of this
+    machine works for the leader alone, and is another one in each term."""
+
+    control: Control
+    forecasts: Forecasts
+    recorder: Recorder
+    alerting: Alerting
+    app: ASGIApp
+    log_quota: LogQuota
+    lent: LivingEngine | None
+
+    async def look_after(self) -> None:
+        if self.lent is not None:
+            await self.lent.start()
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            if self.lent is not None:
+                self.lent.look_after()
+
+    def ways(self, about: ApiSettings) -> list[Coroutine[None, None, None]]:
+        """All that goes on while it lasts."""
+        run, swept = self.control.run(), keep_swept(self.control, about)
+        return [
+            run,
+            self.control.diagnoses.run(),
+            self.log_quota.run(),
+            self.forecasts.run(),
+            self.recorder.run(),
+            self.alerting.run(),
+            self.look_after(),
+            swept,
+        ]
+
+
+@dataclass(slots=True)
+class RollCall:
+    """When each of the heads was last seen to live, by this one's own clock."""
+
+    _seen: dict[str, tuple[HeadSeen, float]] = field(default_factory=dict)
+
+    def look(self, found: Sequence[HeadSeen], now: float) -> None:
+        known = self._seen
+        self._seen = {
+            one.name: known[one.name] if known.get(one.name, (None,))[0] == one else (one, now)
+            for one in found
+        }
+
+    def heads(self, leader: str, now: float) -> list[HeadNow]:
+        """The one that leads first."""
+        rows = [
+            HeadNow(
+                name=one.name, url=one.url, leads=one.name == leader, silent_seconds=now - since
+            )
+            for one, since in self._seen.values()
+        ]
+        return sorted(rows, key=lambda one: (not one.leads, one.name))
+
+
+@dataclass(slots=True, kw_only=True)
+class Turns:
+    """Leads and stands by in turn. `alone`: on a store that nobody else has.
+
+    `build` makes what a term needs; `front` is what the port answers with.
+    """
+
+    store: Store
+    clock: Clock
+    about: ApiSettings
+    front: Front
+    channels: Channels
+    build: Callable[[], Term]
+    name: str
+    alone: bool
+    term: Term | None = None
+    syslog: AuditSyslog | None = None
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    roll: RollCall = field(default_factory=RollCall)
+    _door: tuple[str | None] | None = None  # the address of the leader that it is a door to
+    _forwarder: Forwarder | None = None
+    _closing: set["asyncio.Future[None]"] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """For ever. Raises: TermLost when it is alone, for then another writes to its file."""
+        while True:
+            known = None if self.alone else await self._stand_by()
+            try:
+                await self._lead(known)
+            except (TermLost, Trouble) as lost:
+                if self.alone:
+                    raise
+                log.warning("leads_not", why=lost.message)
+                await asyncio.sleep(LOOK_SECONDS)
+            finally:
+                self._end_term()
+
+    async def leave(self) -> None:
+        """Let another lead at once, now that this one ends."""
+        if self.alone:
+            return
+        try:
+            if self.term is not None:
+                await self.store.step_down(self.term.control.world.term)
+            await self.store.leave(name=self.name)
+        except Trouble as error:
+            log.warning("not_left", error=error.message)
+
+    # -- what the engine says, to whoever leads --------------------------------------------------
+
+    def hear(self, word: NodeFacts) -> None:
+        if self.term is not None:
+            self.term.control.hear(word)
+
+    def wake(self) -> None:
+        if self.term is not None:
+            self.term.control.wake()
+
+    def serving_seconds(self) -> float:
+        return 0.0 if self.term is None else self.term.control.serving_seconds()
+
+    def waiting(self) -> list[Shape]:
+        """The first shape of each job that waits for room."""
+        jobs = () if self.term is None else self.term.control.world.jobs.values()
+        return [job.spec.shapes[0] for job in jobs if job.state == JobState.QUEUED]
+
+    def queues(self, job: JobId) -> Sequence[QueueName]:
+        """The job's queue and those above it, the nearest first; empty without the job."""
+        world = None if self.term is None else self.term.control.world
+        found = None if world is None else world.jobs.get(job)
+        if world is None or found is None:
+            return ()
+        return [queue.name for queue in reversed(world.queues.path(found.spec.queue))]
+
+    def cluster(self) -> ClusterId:
+        """Raises: NoLeader while this head does not lead."""
+        if self.term is None:
+            raise NoLeader("this head does not lead")
+        return self.term.control.world.cluster
+
+    @property
+    def lent(self) -> LivingEngine | None:
+        """The engine that works for this head while it leads."""
+        return None if self.term is None else self.term.lent
+
+    def has_jobs(self) -> bool | None:
+        """Whether any is not over; None: only the leader knows."""
+        return None if self.term is None else bool(self.term.control.world.jobs)
+
+    def heads(self) -> list[HeadNow]:
+        """All that there are; none where there can be but one."""
+        return [] if self.alone else self.roll.heads(self.name, self.clock.monotonic())
+
+    # -- leading ---------------------------------------------------------------------------------
+
+    async def _lead(self, known: int | None) -> None:
+        """Until another does. Raises: TermLost, Trouble."""
+        term = self.build()
+        await term.control.start(known=known)
+        search_rarely()
+        self.term = term
+        self._turn(term.app)
+        self.ready.set()
+        beside = [] if self.alone else [self._beat(term.control)]
+        beside += [] if self.syslog is None else [self.syslog.run()]
+        await first_of(*term.ways(self.about), *beside)
+
+    async def _beat(self, control: Control) -> None:
+        """Say each second that this head leads. Raises: TermLost."""
+        while True:
+            led = control.world.term
+            try:
+                await self.store.keep_leading(led, name=self.name, url=self.about.url)
+                await self._call_the_roll()
+            except TermLost:
+                if control.world.term == led:  # it may have raised its own term meanwhile
+                    raise
+            except Trouble as error:
+                log.warning("no_beat", error=error.message)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _call_the_roll(self) -> None:
+        self.roll.look(await self.store.heads(), self.clock.monotonic())
+        found = self.heads()
+        self.channels.heads = tuple(
+            one.url for one in found if one.leads or one.silent_seconds < THERE_SECONDS
+        )
+        for one in found:
+            if one.silent_seconds > FORGET_SECONDS:
+                await self.store.leave(name=one.name)
+
+    def _end_term(self) -> None:
+        if self.term is not None:
+            if self.term.lent is not None:
+                self.term.lent.close()
+            self.term = None
+            self.channels.forget()
+            self._follow(None)
+
+    # -- standing by -----------------------------------------------------------------------------
+
+    async def _stand_by(self) -> int:
+        """Until this head may lead: the term of the leader that it replaces."""
+        beating = asyncio.create_task(self._be_there())
+        try:
+            return await self._watch()
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def _watch(self) -> int:
+        watch: Watch | None = None
+        while True:
+            try:
+                found = await self.store.leader()
+                now = self.clock.monotonic()
+                watch = (watch or Watch(me=self.name, leader=found, since=now)).look(found, now)
+                if watch.may_lead(now):
+                    log.info("takes_over", of=found.name, term=found.term)
+                    return found.term
+                self._follow(found.url or None)
+            except Trouble as error:
+                log.warning("leader_not_seen", error=error.message)
+                watch = watch and watch.blind(self.clock.monotonic())
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _be_there(self) -> None:
+        while True:
+            try:
+                await self.store.be_there(name=self.name, url=self.about.url)
+            except Trouble as error:
+                log.warning("no_beat", error=error.message)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _follow(self, url: str | None) -> None:
+        """Be a door to the head there; None: nobody leads for the moment."""
+        if self._door == (url,):
+            return
+        forwarder = Forwarder(url, self._trusted(), self.about.seals) if url is not None else None
+        self._turn(
+            Standby(store=self.store, clock=self.clock, settings=self.about, forwarder=forwarder)
+        )
+        self._door, self._forwarder = (url,), forwarder
+        self.ready.set()
+        log.info("stands_by", leader=url)
+
+    def _turn(self, app: ASGIApp) -> None:
+        self.front.turn(app)
+        if self._forwarder is not None:
+            closing = asyncio.ensure_future(self._forwarder.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        self._door, self._forwarder = None, None
+
+    def _trusted(self) -> ssl.SSLContext | None:
+        """What vouches for the other heads: the machine's own list, and what does for this one."""
+        if not self.about.url.startswith("https"):
+            return None
+        context = ssl.create_default_context()
+        if pem := self.about.trusted():
+            context.load_verify_locations(cadata=pem)
+        return context

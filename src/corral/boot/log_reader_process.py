@@ -1,0 +1,80 @@
+"""A process beside the head that reads last lines of logs: `python -m
+corral.boot.log_reader_process`.
+
+Programs print anything. The expressions that read it are linear, yet the tails of a thousand ranks
+take seconds: in the head's loop no heartbeat would be taken meanwhile.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from corral.boot.helper_process import Helper, answer_on
+from corral.domain.diagnosis import RankEnds
+from corral.domain.errors import Trouble
+from corral.domain.failure_class import Failure
+from corral.ports.log import Log
+
+READ_SECONDS: Final = 5.0  # for one attempt
+log = Log("corral.boot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Result of one reading. `fault`: a bug that was met on these lines."""
+
+    failure: Failure | None = None
+    fault: str = ""
+
+
+_ENDS: Final = msgspec.msgpack.Decoder(RankEnds)
+_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+
+
+@dataclass(slots=True)
+class ReaderProcess:
+    """Implementation of ports.Reader by a process of its own."""
+
+    _helper: Helper = field(default_factory=lambda: Helper("corral.boot.log_reader_process"))
+
+    @property
+    def pid(self) -> int | None:
+        """None before the first reading."""
+        return self._helper.pid
+
+    async def failure(self, ends: RankEnds) -> Failure | None:
+        try:
+            said = await self._helper.ask(lambda: msgspec.msgpack.encode(ends), READ_SECONDS)
+            answer = _ANSWERS.decode(said)
+        except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
+            log.warning("reader_lost", error=repr(error))
+            raise Trouble("the last lines of a log were not read in time") from error
+        if answer.fault:
+            log.error("reader_fault", error=answer.fault)
+            raise Trouble("the last lines of a log cannot be read")
+        return answer.failure
+
+    async def close(self) -> None:
+        """End the process, and wait until it is gone."""
+        await self._helper.close()
+
+
+def main() -> None:
+    """Answer what is asked, one after the other, until the pipe is closed."""
+    sys.modules["numba"] = None  # type: ignore[assignment]  # nothing here waits for a compiler
+    from corral.health.gang_failure import failure_of
+
+    def answer(text: bytes) -> bytes:
+        try:
+            result = Answer(failure=failure_of(_ENDS.decode(text)))
+        except Exception as error:
+            result = Answer(fault=repr(error)[:1000])
+        return msgspec.msgpack.encode(result)
+
+    answer_on(answer)
+
+
+if __name__ == "__main__":
+    main()

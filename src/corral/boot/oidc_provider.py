@@ -1,0 +1,270 @@
+"""An OpenID Connect provider, asked who somebody is: discovery, the code's exchange, its keys."""
+
+import pwd
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx2
+
+from corral.boot.settings import ClusterSettings, is_loopback
+from corral.domain.errors import Conflict, SpecInvalid, Trouble
+from corral.domain.sign_on import (
+    RESERVED,
+    SETTINGS,
+    SignOnRefused,
+    SignOnRule,
+    check_claims,
+)
+from corral.domain.users import LADDER, Role
+from corral.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
+
+# Signed with a private key alone: neither `none` nor a secret that the client shares.
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
+)
+ANSWER_SECONDS: Final = 10.0
+KNOWN_SECONDS: Final = 3600.0  # for which what the provider says of itself is kept
+KEYS_SECONDS: Final = 10.0  # between two looks for a key that is not known
+ID_TOKEN_BYTES: Final = 64 * 1024
+SCOPES: Final = "openid profile email"
+SECRET_VARIABLE: Final = "CORRAL_OIDC_SECRET"
+SECRET_FILE: Final = "oidc-secret"
+LOGIN_DEFS: Final = Path("/etc/login.defs")
+PEOPLE_FROM_UID: Final = 1000  # where that file does not say UID_MIN
+WELL_KNOWN: Final = "/.well-known/openid-configuration"
+
+
+class ProviderTrouble(Trouble):
+    """The provider does not answer, or not as one does."""
+
+    code = "provider_trouble"
+
+
+class Provider:
+    """One provider, by what it says of itself under its issuer's address."""
+
+    def __init__(self, rule: SignOnRule, secret: str | None, clock: Clock) -> None:
+        self.rule = rule
+        self._secret = secret
+        self._clock = clock
+        self._about: tuple[float, Mapping[str, Any]] | None = None
+        self._keys: tuple[float, KeySet] | None = None
+
+    @property
+    def name(self) -> str:
+        """As the log-in page calls it."""
+        return urlsplit(self.rule.issuer).hostname or self.rule.issuer
+
+    async def address(self, *, redirect: str, state: str, nonce: str, challenge: str) -> str:
+        """Where the browser is sent to. Raises: ProviderTrouble."""
+        there = (await self._discovered())["authorization_endpoint"]
+        asked = {
+            "response_type": "code",
+            "client_id": self.rule.client_id,
+            "redirect_uri": redirect,
+            "scope": SCOPES,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        if self.rule.hosted_domain is not None:
+            asked["hd"] = self.rule.hosted_domain  # a wish to Google; the claim is checked
+        return f"{there}{'&' if '?' in there else '?'}{urlencode(asked)}"
+
+    async def claims(
+        self, *, code: str, verifier: str, nonce: str, redirect: str
+    ) -> Mapping[str, Any]:
+        """What the provider says of who has brought this code, once it is checked.
+
+        Raises: SignOnRefused, ProviderTrouble.
+        """
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect,
+            "code_verifier": verifier,
+        }
+        answer = await self._exchange(form)
+        token = answer.get("id_token")
+        if not isinstance(token, str) or len(token) > ID_TOKEN_BYTES:
+            raise SignOnRefused(
+                "the provider has answered without an ID token", hint=f"log in again; {SETTINGS}"
+            )
+        found = await self._signed(token)
+        check_claims(found, self.rule, nonce=nonce, now=self._clock.wall())
+        return found
+
+    async def _exchange(self, form: dict[str, str]) -> Mapping[str, Any]:
+        about, headers = await self._discovered(), {"Accept": "application/json"}
+        ways = about.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        if self._secret is None:
+            form = {**form, "client_id": self.rule.client_id}
+        elif "client_secret_basic" in ways:
+            pair = f"{quote(self.rule.client_id, safe='')}:{quote(self._secret, safe='')}"
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        else:
+            form = {**form, "client_id": self.rule.client_id, "client_secret": self._secret}
+        status, answer = await self._ask("POST", about["token_endpoint"], form, headers)
+        if status == 200:
+            return answer
+        why = str(answer.get("error", status))[:100]
+        if why in ("invalid_grant", "invalid_request"):
+            raise SignOnRefused(f"the provider does not take its code: {why}", hint="log in again")
+        raise ProviderTrouble(
+            f"{self.name} lets this head in no more than: {why}",
+            hint=f"{SETTINGS}; the secret is read by: corral up --oidc-secret-file FILE",
+        )
+
+    async def _signed(self, token: str) -> Mapping[str, Any]:
+        """The claims of a token that one of the provider's keys has signed.
+
+        A key that is not known is looked for once: providers change theirs.
+        """
+        from joserfc import jwt
+        from joserfc.errors import InvalidKeyIdError, JoseError
+
+        try:
+            try:
+                return jwt.decode(token, await self._key_set(), ALGORITHMS).claims
+            except InvalidKeyIdError:
+                return jwt.decode(token, await self._key_set(anew=True), ALGORITHMS).claims
+        except (JoseError, ValueError) as error:
+            raise SignOnRefused(
+                f"the provider's ID token is not signed as it should be: {type(error).__name__}",
+                hint=f"log in again; if it stays so, {SETTINGS}",
+            ) from error
+
+    async def _key_set(self, *, anew: bool = False) -> "KeySet":
+        from joserfc.errors import JoseError
+        from joserfc.jwk import KeySet
+
+        now = self._clock.monotonic()
+        young = KEYS_SECONDS if anew else KNOWN_SECONDS
+        if self._keys is not None and now - self._keys[0] < young:
+            return self._keys[1]
+        _, answer = await self._ask("GET", (await self._discovered())["jwks_uri"])
+        try:
+            found = KeySet.import_key_set(answer)  # type: ignore[arg-type]
+        except (JoseError, KeyError, TypeError, ValueError) as error:
+            raise self._trouble(f"its keys cannot be read ({type(error).__name__})") from error
+        self._keys = (now, found)
+        return found
+
+    async def _discovered(self) -> Mapping[str, Any]:
+        now = self._clock.monotonic()
+        if self._about is not None and now - self._about[0] < KNOWN_SECONDS:
+            return self._about[1]
+        status, about = await self._ask("GET", self.rule.issuer.rstrip("/") + WELL_KNOWN)
+        if status != 200 or about.get("issuer") != self.rule.issuer:
+            said = f"calls itself {str(about.get('issuer'))[:200]}" if status == 200 else status
+            raise self._trouble(f"{WELL_KNOWN} {said}")
+        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not is_safe(str(about.get(name, ""))):
+                raise self._trouble(f"its {name} is no https address")
+        self._about = (now, about)
+        return about
+
+    async def _ask(
+        self, method: str, url: str, form: Mapping[str, str] | None = None, headers: Any = None
+    ) -> tuple[int, Mapping[str, Any]]:
+        try:
+            async with httpx2.AsyncClient(timeout=ANSWER_SECONDS) as http:
+                answer = await http.request(method, url, data=form, headers=headers)
+                found = answer.json()
+        except (httpx2.HTTPError, ValueError) as error:
+            raise self._trouble(f"{type(error).__name__}") from error
+        if not isinstance(found, dict):
+            raise self._trouble("it does not answer with an object")
+        return answer.status_code, found
+
+    def _trouble(self, why: str) -> ProviderTrouble:
+        return ProviderTrouble(
+            f"{self.name} does not answer as a provider: {why}",
+            hint="try again; meanwhile a token lets you in: corral ui prints a link",
+        )
+
+
+def is_safe(url: str) -> bool:
+    """Whether nobody on the way can change what comes from there."""
+    found = urlsplit(url)
+    return found.scheme == "https" or (found.scheme == "http" and is_loopback(found.hostname or ""))
+
+
+def rule_of(settings: ClusterSettings) -> SignOnRule | None:
+    """Raises: SpecInvalid where it is told by halves."""
+    if settings.oidc_issuer is None:
+        return None
+    if settings.oidc_client_id is None or not is_safe(settings.oidc_issuer):
+        raise SpecInvalid(
+            f"--oidc-issuer {settings.oidc_issuer[:200]}: it is to be an https address, and "
+            "--oidc-client-id to be given, too",
+            hint="for example: corral up --oidc-issuer https://login.example.org/realms/ml "
+            "--oidc-client-id corral --oidc-role ml-team=user",
+        )
+    return SignOnRule(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        user_claim=settings.oidc_user_claim,
+        role_claim=settings.oidc_role_claim,
+        roles=tuple(_role(word) for word in settings.oidc_roles),
+        domain=settings.oidc_domain,
+        hosted_domain=settings.oidc_hosted_domain,
+        creates=settings.oidc_create,
+        reserved=RESERVED | system_accounts(),
+    )
+
+
+def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
+    """Return the names of this machine's accounts below the first uid that people get."""
+    least = PEOPLE_FROM_UID
+    with suppress(OSError, ValueError):
+        words = [line.split() for line in login_defs.read_text().splitlines()]
+        least = next((int(line[1]) for line in words if line[:1] == ["UID_MIN"]), least)
+    return frozenset(one.pw_name.lower() for one in pwd.getpwall() if one.pw_uid < least)
+
+
+def _role(word: str) -> tuple[str, Role]:
+    """GROUP=ROLE. Raises: SpecInvalid."""
+    group, _, role = word.rpartition("=")
+    if not group or role not in LADDER:
+        raise SpecInvalid(
+            f"--oidc-role {word[:100]} is not a group and its role",
+            hint="write --oidc-role GROUP=ROLE, with one of " + ", ".join(LADDER),
+        )
+    return group, Role(role)
+
+
+def provider_of(settings: ClusterSettings, clock: Clock) -> Provider | None:
+    """Raises: SpecInvalid, and Conflict where the secret's file cannot be used."""
+    rule = rule_of(settings)
+    if rule is None:
+        return None
+    return Provider(rule, provider_secret(settings), clock)
+
+
+def provider_secret(settings: ClusterSettings) -> str | None:
+    """None: a public client. Raises: Conflict."""
+    file = settings.oidc_secret_file
+    if file is None:
+        return None
+    path = Path(file)
+    try:
+        if path.stat().st_mode & 0o077:
+            raise Conflict(
+                f"{path} may be read by others, and holds a secret", hint=f"run: chmod 600 {path}"
+            )
+        return path.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise Conflict(
+            f"the secret of the OIDC client cannot be read from {path}: {error}",
+            hint="corral down; corral up --oidc-secret-file FILE",
+        ) from error

@@ -1,0 +1,168 @@
+"""A process beside the head that makes plans: `python -m corral.boot.planner_process`.
+
+A plan takes seconds of a processor. Made in a thread of the head, it takes them from the head's
+loop: of two threads only one runs Python at a time.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+import msgspec
+
+if __name__ == "__main__":
+    sys.modules["numba"] = None  # type: ignore[assignment]  # nothing here waits for a compiler
+
+from corral.api.errors import TooMany
+from corral.boot.helper_process import Helper, answer_on
+from corral.domain.errors import Bug, Refusal, Trouble
+from corral.domain.ids import UserName
+from corral.domain.quota import RateUse
+from corral.ingress.buckets import TokenBuckets
+from corral.ports.log import Log
+
+PLAN_SECONDS: Final = 30.0  # for one plan
+MOST_IN_LINE: Final = 32
+MOST_OF_ONE_USER: Final = 4
+HOUR_SECONDS: Final = 3600.0
+log = Log("corral.boot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request of a kind of `plan.kinds`, as JSON."""
+
+    kind: str
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A report as JSON; or the refusal of the request; or a fault of ours."""
+
+    report: bytes = b""
+    refused: str = ""
+    message: str = ""
+    hint: str = ""
+    fault: str = ""
+
+
+_ASKED: Final = msgspec.msgpack.Decoder(Asked)
+_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+
+
+@dataclass(slots=True, kw_only=True)
+class PlannerProcess:
+    """Keeps ports.Planner: one process, a bounded line, and seconds of planning for each user.
+
+    Args:
+        hourly_seconds: seconds of planning that one user may have in an hour.
+    """
+
+    clock: Callable[[], float]
+    hourly_seconds: float
+    _helper: Helper = field(default_factory=lambda: Helper("corral.boot.planner_process"))
+    _in_line: Counter[UserName] = field(default_factory=Counter)
+    _seconds: TokenBuckets = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seconds = TokenBuckets(
+            rate=self.hourly_seconds / HOUR_SECONDS, burst=self.hourly_seconds, clock=self.clock
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """None before the first plan."""
+        return self._helper.pid
+
+    def seconds_of(self, user: UserName) -> RateUse:
+        seconds = self._seconds
+        return RateUse(used=seconds.used(user), most=seconds.burst, a_second=seconds.rate)
+
+    async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
+        self._check(by)
+        self._in_line[by] += 1
+        asked = Asked(kind=kind, request=request)
+        try:
+            answer = await self._ask(asked, by)
+        finally:
+            self._in_line[by] -= 1
+            if not self._in_line[by]:
+                del self._in_line[by]
+        if answer.fault:
+            raise Bug(f"Corral met a bug of its own in a plan: {answer.fault}", hint="see head.log")
+        if answer.refused:
+            refusal = Refusal(answer.message, hint=answer.hint)
+            refusal.code = answer.refused  # type: ignore[misc]
+            raise refusal
+        return answer.report
+
+    def _check(self, by: UserName) -> None:
+        """Raises: TooMany."""
+        own, all_ = self._in_line[by], self._in_line.total()
+        if own >= MOST_OF_ONE_USER or all_ >= MOST_IN_LINE:
+            raise TooMany(
+                f"{own} plans of {by} and {all_} in all are being made; {MOST_OF_ONE_USER} of one "
+                f"user and {MOST_IN_LINE} in all may be",
+                hint="wait for the answers, or plan on your own machine: corral plan",
+                retry_seconds=2.0,
+            )
+        left = self._seconds.left(by)
+        if left <= 0:
+            wait = (1.0 - left) / self._seconds.rate
+            raise TooMany(
+                f"the plans of {by} have taken the {self.hourly_seconds:g} s of planning that one "
+                f"user may have in an hour",
+                hint=f"wait {ceil(wait)} s, or plan on your own machine: corral plan; an admin "
+                "may change it: corral up --plan-seconds N",
+                retry_seconds=wait,
+            )
+
+    async def _ask(self, asked: Asked, by: UserName) -> Answer:
+        began: list[float] = []
+
+        def text() -> bytes:
+            began.append(self.clock())
+            return msgspec.msgpack.encode(asked)
+
+        try:
+            return _ANSWERS.decode(await self._helper.ask(text, PLAN_SECONDS))
+        except TimeoutError:
+            raise Trouble(
+                f"the plan was not ready within {PLAN_SECONDS:g} s",
+                hint="ask for less, or plan on your own machine: corral plan",
+            ) from None
+        except (OSError, EOFError, msgspec.MsgspecError) as error:
+            log.warning("planner_lost", error=repr(error))
+            raise Trouble("the process that plans has ended", hint="ask again") from error
+        finally:
+            if began:
+                self._seconds.charge(by, self.clock() - began[0])
+
+    async def close(self) -> None:
+        """End the process, and see it gone."""
+        await self._helper.close()
+
+
+def main() -> None:
+    """Answer what is asked, one after the other, until the pipe is closed."""
+    from corral.wire.plan_answers import report_of
+
+    def answer(text: bytes) -> bytes:
+        asked = _ASKED.decode(text)
+        try:
+            told = Answer(report=report_of(asked.kind, asked.request))
+        except Refusal as error:
+            told = Answer(refused=error.code, message=error.message, hint=error.hint)
+        except Exception as error:
+            told = Answer(fault=repr(error)[:1000])
+        return msgspec.msgpack.encode(told)
+
+    answer_on(answer)
+
+
+if __name__ == "__main__":
+    main()

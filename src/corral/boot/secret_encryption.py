@@ -1,0 +1,231 @@
+"""Secrets at rest: AES-256-GCM under keys of a file, each value bound to its name."""
+
+import hashlib
+import hmac
+import os
+import stat
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from corral.boot.settings import once, write_atomically
+from corral.domain.errors import Trouble
+from corral.domain.users import HEAD, AuditEntry, SpeakerKind
+
+KEY_BYTES: Final = 32
+ID_BYTES: Final = 8  # of a key's digest: says which key sealed a value, and nothing of the key
+NONCE_BYTES: Final = 12
+SIGNED: Final = b"corral-sign-1\x00"  # begins what is signed: it is no sealed value
+LINKED: Final = b"corral-audit-1\x00"  # begins a link of the audit log that is sealed
+FORM: Final = b"corral-seal-1\x00"  # begins every sealed value, and what it is bound to
+
+
+class KeyTrouble(Trouble):
+    """A secret cannot be opened with the keys that are here."""
+
+    code = "key_trouble"
+
+
+class KeyRing:
+    """The keys of one cluster, the newest first: it seals; all of them open.
+
+    The file holds one key a line, in hexadecimal digits, readable by its owner alone. Behind a key
+    that was replaced stands when, in seconds since 1970.
+    """
+
+    def __init__(
+        self, path: Path, keys: tuple[bytes, ...], retired: Mapping[bytes, float] | None = None
+    ) -> None:
+        self._path = path
+        self._keys = keys
+        self._retired = dict(retired or {})  # wall clock of when a key was replaced
+
+    @classmethod
+    def load(cls, path: Path) -> "KeyRing":
+        """The keys in the file; the first use makes it.
+
+        Raises: KeyTrouble when the file is readable by others, or holds no key.
+        """
+        try:
+            text = once(path, os.urandom(KEY_BYTES).hex().encode())
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError as error:
+            raise KeyTrouble(
+                f"the key file {path} cannot be used: {error.strerror}",
+                hint=f"see that {path.parent} exists and is yours",
+            ) from error
+        if mode & 0o077:
+            raise KeyTrouble(
+                f"the key file {path} may be read by others (mode {mode:04o})",
+                hint=f"run: chmod 600 {path}; and set the secrets anew if others could see it",
+            )
+        _sync(path.parent)
+        return cls(path, *_parse(path, text))
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def check(self) -> str:
+        """Id of the key that seals now. It says nothing of the key; heads compare it."""
+        return _id(self._keys[0]).hex()
+
+    def has(self, check: str) -> bool:
+        return any(_id(key).hex() == check for key in self._keys)
+
+    def seal(self, name: str, value: bytes) -> bytes:
+        """The value so that only these keys open it, and only under this name."""
+        key, nonce = self._keys[0], os.urandom(NONCE_BYTES)
+        body = AESGCM(key).encrypt(nonce, value, FORM + name.encode())
+        return FORM + _id(key) + nonce + body
+
+    def open(self, name: str, sealed: bytes) -> bytes:
+        """The value that was sealed under this name.
+
+        Raises: KeyTrouble when none of the keys sealed it, or it is not what was sealed.
+        """
+        again = f"set it again: corral secret set {name}"
+        rest = sealed.removeprefix(FORM)
+        if rest == sealed or len(rest) < ID_BYTES + NONCE_BYTES:
+            raise KeyTrouble(f"the secret {name} is not sealed as this corral seals", hint=again)
+        id, rest = rest[:ID_BYTES], rest[ID_BYTES:]
+        key = next((key for key in self._keys if _id(key) == id), None)
+        if key is None:
+            raise KeyTrouble(
+                f"the secret {name} was sealed with a key that is not in {self._path}",
+                hint=f"put the key file that belongs to this store back, or {again}",
+            )
+        try:
+            nonce, body = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
+            return AESGCM(key).decrypt(nonce, body, FORM + name.encode())
+        except InvalidTag as error:
+            raise KeyTrouble(
+                f"the secret {name} is damaged, or was sealed under another name", hint=again
+            ) from error
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether the key that seals now has sealed it."""
+        return sealed.removeprefix(FORM)[:ID_BYTES] == _id(self._keys[0])
+
+    def sign(self, text: str) -> str:
+        """64 hexadecimal digits that only the newest key makes of the text."""
+        return self.signatures(text)[0]
+
+    def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
+        """Signatures by the newest key, then by each that was in use at `made_at`."""
+        newest, *others = self._keys
+        known = [newest, *(key for key in others if self._retired.get(key, inf) >= made_at)]
+        signed = SIGNED + text.encode()
+        return [hmac.digest(key, signed, "sha256").hex() for key in known]
+
+    def seal_link(self, link: str) -> str:
+        """Return the newest key's id and its HMAC of a link of the audit log's chain."""
+        key = self._keys[0]
+        return f"{_id(key).hex()}:{_link_mac(key, link)}"
+
+    def check_link(self, link: str, seal: str) -> bool | None:
+        """Return whether the link has this seal; None when the seal's key is not here."""
+        id, _, mac = seal.partition(":")
+        key = next((key for key in self._keys if _id(key).hex() == id), None)
+        return (
+            None
+            if key is None
+            else hmac.compare_digest(mac.encode(), _link_mac(key, link).encode())
+        )
+
+    # -- rotation: boot/key_rotation.py ----------------------------------------------------------
+
+    def add(self, key: bytes) -> str:
+        """Keep a further key, which opens and does not seal yet. Returns: its id."""
+        if not self.has(_id(key).hex()):
+            self._keep((*self._keys, key))
+        return _id(key).hex()
+
+    def wrap(self, check: str) -> bytes:
+        """The key of this id, sealed for heads that have the key that seals now."""
+        return self.seal(f"key {check}", self._key(check))
+
+    def unwrap(self, check: str, wrapped: bytes) -> None:
+        """Add the key that another head has wrapped. Raises: KeyTrouble."""
+        self.add(self.open(f"key {check}", wrapped))
+
+    def turn(self, check: str, at: float) -> None:
+        """Seal with the key of this id from now on. The earlier ones open and verify still."""
+        newest = self._key(check)
+        others = [key for key in self._keys if key != newest]
+        self._retired.pop(newest, None)
+        for key in others:
+            self._retired.setdefault(key, at)
+        self._keep((newest, *others))
+
+    def forget_retired(self, before: float) -> int:
+        """Forget keys that were replaced before this moment. Returns: how many."""
+        kept = tuple(key for key in self._keys if self._retired.get(key, inf) >= before)
+        gone = len(self._keys) - len(kept)
+        if gone:
+            self._keep(kept)
+        return gone
+
+    def _key(self, check: str) -> bytes:
+        return next(key for key in self._keys if _id(key).hex() == check)
+
+    def _keep(self, keys: tuple[bytes, ...]) -> None:
+        self._retired = {key: at for key, at in self._retired.items() if key in keys}
+        lines = (
+            f"{key.hex()} {self._retired[key]:.0f}" if key in self._retired else key.hex()
+            for key in keys
+        )
+        write_atomically(self._path, "\n".join(lines))
+        _sync(self._path.parent)
+        self._keys = keys
+
+
+def rotation_entry(before: str, fresh: str, now: float) -> AuditEntry:
+    """Line of the audit log by the fresh key, which seals all lines before it."""
+    detail = f"from {before} to {fresh}"
+    return AuditEntry(
+        at=now,
+        by=HEAD,
+        token=None,
+        what="key.rotate",
+        on="key",
+        detail=detail,
+        kind=SpeakerKind.HEAD,
+    )
+
+
+def _link_mac(key: bytes, link: str) -> str:
+    return hmac.new(key, LINKED + link.encode(), hashlib.sha256).hexdigest()
+
+
+def _id(key: bytes) -> bytes:
+    return hashlib.sha256(b"corral-key-id\x00" + key).digest()[:ID_BYTES]
+
+
+def _parse(path: Path, text: bytes) -> tuple[tuple[bytes, ...], dict[bytes, float]]:
+    retired: dict[bytes, float] = {}
+    try:
+        lines = [line.split() for line in text.decode().splitlines() if line.strip()]
+        keys = tuple(bytes.fromhex(line[0]) for line in lines)
+        retired = {key: float(line[1]) for key, line in zip(keys, lines, strict=True) if line[1:]}
+    except ValueError:
+        keys = ()
+    if not keys or any(len(key) != KEY_BYTES for key in keys):
+        raise KeyTrouble(
+            f"the key file {path} holds no key",
+            hint="put the key file that belongs to this store back from a backup",
+        )
+    return keys, retired
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,65 @@
+"""One change of several things: each is tried, and of each it is told what came of it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from corral.cli import error_output
+from corral.cli.printing import note
+from corral.domain.errors import Refusal, Unauthorised
+
+T = TypeVar("T")
+
+
+def change_each(
+    names: Iterable[str],
+    parts: Callable[[str], Sequence[str]],
+    call: Callable[[str], T],
+    tell: Callable[[T], None],
+    *,
+    as_json: bool,
+) -> tuple[list[T], int]:
+    """What the call answers for each part of what is named, and the exit code of them all.
+
+    One that is refused is told, and the others are tried all the same; of an array, whose parts
+    are its jobs, that is so when none of them was granted it.
+    """
+    found: list[T] = []
+    code = error_output.DONE
+    for name in dict.fromkeys(names):
+        granted, refused = _tried(name, parts, call)
+        found += granted
+        if not as_json:
+            for one in granted:
+                tell(one)
+        if refused and not granted:
+            first = refused[0]
+            error_output.tell(
+                first.code, first.message, error_output.hint_of(first), as_json=as_json
+            )
+            code = error_output.REFUSED
+        else:
+            for left in refused:
+                note(left.message)
+    return found, code
+
+
+def _tried(
+    name: str, parts: Callable[[str], Sequence[str]], call: Callable[[str], T]
+) -> tuple[list[T], list[Refusal]]:
+    """What was granted, and why the rest was not."""
+    granted: list[T] = []
+    refused: list[Refusal] = []
+    try:
+        meant = parts(name)
+    except Unauthorised:
+        raise  # whoever asks would be told so of each
+    except Refusal as why:
+        return granted, [why]
+    for part in meant:
+        try:
+            granted.append(call(part))
+        except Unauthorised:
+            raise
+        except Refusal as why:
+            refused.append(why)
+    return granted, refused

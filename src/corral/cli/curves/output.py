@@ -1,0 +1,105 @@
+"""Curves as a person, a program and a spreadsheet read them."""
+
+import csv
+import sys
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from corral.cli.curves.rows import Picture, Row
+from corral.cli.curves.sparkline import sparkline, value_text
+from corral.cli.printing import clean, clock_text, note, say, show_table, table
+from corral.domain.units import duration_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+OF_GPUS: Final = frozenset({"busy of those", "power"})  # curves of the cluster
+MOST_GPUS: Final = 16  # that are shown one by one without being asked for
+WIDEST: Final = 100  # characters of a curve
+LEAST: Final = 10
+_OVER_TIME: Final = "OVER TIME"
+BESIDE: Final = 44  # columns beside the names: four numbers and the gaps
+
+
+def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
+    """What is known of it; one GPU a line where they are few, or asked for."""
+    span = duration_text(picture.grid.until - picture.grid.since)
+    mark = " (its GPUs are pretend)" if picture.pretend else ""
+    say(clean(f"{picture.what}{mark}, {span} up to {clock_text(picture.grid.until)}"))
+    if picture.is_empty:
+        note("nothing is known yet: a point is kept each 10 s")
+        return
+    say()
+    _show_rows("CURVE", picture.rows, picture, width)
+    alone = picture.gpus if every_gpu or len(picture.gpus) <= MOST_GPUS else ()
+    if alone and (len(alone) > 1 or every_gpu):
+        say()
+        _show_rows("BUSY", alone, picture, width)
+    elif picture.gpus and not alone:
+        note(f"each of its {len(picture.gpus)} GPUs: --gpus")
+    for said in picture.notes:
+        note(said)
+
+
+def _show_rows(title: str, rows: tuple[Row, ...], picture: Picture, width: int) -> None:
+    names = [f"{row.name} ({row.unit})" if _is_told(row) else row.name for row in rows]
+    if picture.pretend:
+        names = [
+            f"{name} (pretend)" if _is_of_gpus(row) else name
+            for name, row in zip(names, rows, strict=True)
+        ]
+    longest = max(map(len, (*names, title)), default=0)
+    wide = max(LEAST, min(WIDEST, width - longest - BESIDE))
+    now = "LAST" if picture.is_over else "NOW"
+    made: Table = table(
+        title, now, "MIN", "MEAN", "MAX", _OVER_TIME, right=(now, "MIN", "MEAN", "MAX")
+    )
+    for name, row in zip(names, rows, strict=True):
+        low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
+        numbers = (value_text(one, row.unit) for one in (row.last, row.low, row.mean, row.high))
+        made.add_row(name, *numbers, sparkline(row.values, wide, low=low, high=high))
+    made.columns[-1].min_width = max(len(_OVER_TIME), wide)  # neither it nor a curve is folded
+    show_table(made)
+
+
+def _is_of_gpus(row: Row) -> bool:
+    """Whether it shows readings of GPUs."""
+    return "GPU " in row.name or row.name in OF_GPUS
+
+
+def _is_told(row: Row) -> bool:
+    return row.unit not in ("", "share", "bytes/s", "jobs")
+
+
+def as_json(picture: Picture) -> dict[str, Any]:
+    """Values at the moments of one grid; shares are from 0 to 1, and null is unknown."""
+    return {
+        "of": picture.what,
+        "since": picture.grid.since,
+        "until": picture.grid.until,
+        "pretend": picture.pretend,
+        "times": picture.grid.times,
+        "curves": [_plain(row) for row in picture.rows],
+        "gpus": [_plain(row) for row in picture.gpus],
+    }
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "unit": row.unit,
+        "min": row.low,
+        "mean": row.mean,
+        "max": row.high,
+        "last": row.last,
+        "values": list(row.values),
+    }
+
+
+def print_csv(picture: Picture, out: TextIO | None = None) -> None:
+    """A line a moment (seconds since 1970), a column a curve; what is unknown is empty."""
+    writer = csv.writer(out or sys.stdout, lineterminator="\n")
+    rows = (*picture.rows, *picture.gpus)
+    heads = (f"{row.name} ({row.unit})" if row.unit else row.name for row in rows)
+    writer.writerow(["at", *heads])
+    for at, *values in zip(picture.grid.times, *(row.values for row in rows), strict=True):
+        writer.writerow([f"{at:.3f}", *("" if one is None else f"{one:.10g}" for one in values)])

@@ -1,0 +1,262 @@
+"""doctor alone: this machine and the whole cluster looked at, with what to do about each thing."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from corral import __version__
+from corral.cli.error_output import DONE, JOB_FAILED
+from corral.cli.head_options import Common
+from corral.cli.printing import clean, print_json, say, show_table, table
+from corral.domain.errors import CorralError
+from corral.domain.units import size_text
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire import alerts, api
+
+FREE_SHARE: Final = 0.05  # of a disk: below it the alert of a full disk stands, too
+MOST_NODES: Final = 32  # that are looked at one by one; those that ail come first
+KEPT_APART: Final = ("own_accounts", "pods")  # means by which users are
+OF_NODES: Final = ("node_down", "node_kept_back")  # alerts that are told with their node
+
+
+class Is(StrEnum):
+    WELL = "well"
+    NOTE = "note"  # it works, and could do more
+    WRONG = "wrong"
+
+
+_STYLES: Final = {Is.WELL: "green", Is.NOTE: "yellow", Is.WRONG: "red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`to_do`: the line to type, or what a person does; "" where there is nothing to do."""
+
+    where: str
+    state: Is
+    text: str
+    to_do: str = ""
+
+
+def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
+    """Look at this machine and the whole cluster, and say what to do. Nothing is changed.
+
+    Exit code: 1 where something is wrong.
+    """
+    found = [*of_machine(common)]
+    try:
+        with common.client() as client:
+            found += of_cluster(client)
+    except CorralError as error:
+        which = Is.WRONG if common.remote else Is.NOTE  # a cluster that is down is down on purpose
+        found.append(Finding(where="head", state=which, text=error.message, to_do=error.hint))
+    wrong = sum(one.state == Is.WRONG for one in found)
+    if common.json:
+        print_json({"findings": [asdict(one) for one in found], "wrong": wrong})
+        return JOB_FAILED if wrong else DONE
+    from rich.text import Text
+
+    rows = table("WHERE", "IS", "WHAT")
+    for one in found:
+        to_do = f"\n-> {one.to_do}" if one.to_do else ""
+        rows.add_row(one.where, Text(one.state, style=_STYLES[one.state]), clean(one.text + to_do))
+    show_table(rows)
+    if wrong:
+        say(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
+    else:
+        say("nothing is wrong; to put nodes to the proof: corral doctor gpu, net, or data PATH")
+    return JOB_FAILED if wrong else DONE
+
+
+# -- this machine --------------------------------------------------------------------------------
+
+
+def of_machine(common: Common) -> Iterator[Finding]:
+    """What a head, or a node, on this machine would have."""
+    here = "this machine"
+    from corral.boot.bring_up import real_gpu_count
+
+    gpus = real_gpu_count()
+    none = "no GPU of its own; corral up --gpus N makes pretend ones: jobs run on the CPU"
+    seen = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else none
+    yield Finding(where=here, state=Is.WELL if gpus else Is.NOTE, text=seen)
+    yield from _torch(here, gpus)
+    yield _containment(here)
+    if not common.remote:
+        yield _directory(common)
+        yield _pages(here)
+
+
+def _torch(where: str, gpus: int) -> Iterator[Finding]:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        yield Finding(
+            where=where, state=Is.WRONG if gpus else Is.NOTE,
+            text="PyTorch is not installed beside Corral: GPUs cannot be put to the proof",
+            to_do="pip install 'corral[train]'",
+        )  # fmt: skip
+
+
+def _containment(where: str) -> Finding:
+    from corral.agent.containment import SUBREAPER, probe
+
+    found = probe()
+    weakest = found.kind == SUBREAPER
+    how = f"ranks are held in a {found.kind}"
+    why = f" ({found.reason})" if found.kind != "cgroup" else ""
+    advice = "let this user have a cgroup, or user namespaces" if weakest else ""
+    return Finding(where=where, state=Is.NOTE if weakest else Is.WELL, text=how + why, to_do=advice)
+
+
+def _directory(common: Common) -> Finding:
+    root = common.place.root
+    there = next(one for one in (root, *root.parents) if one.exists())
+    if not os.access(there, os.W_OK):
+        return Finding(
+            where=str(root), state=Is.WRONG, text=f"{there} may not be written",
+            to_do="choose another directory with --dir or CORRAL_DIR",
+        )  # fmt: skip
+    disk = shutil.disk_usage(there)
+    text = f"{size_text(disk.free)} of {size_text(disk.total)} free"
+    if disk.free < FREE_SHARE * disk.total:
+        return Finding(where=str(root), state=Is.WRONG, text=text, to_do="make room there")
+    return Finding(where=str(root), state=Is.WELL, text=text)
+
+
+def _pages(where: str) -> Finding:
+    from corral.web.pages import FOLDER
+
+    if (FOLDER / "index.html").is_file():
+        return Finding(where=where, state=Is.WELL, text="the pages are there")
+    return Finding(
+        where=where, state=Is.NOTE, text="the pages are not built",
+        to_do="in a checkout: make ui; or install a wheel",
+    )  # fmt: skip
+
+
+# -- the cluster ---------------------------------------------------------------------------------
+
+
+def of_cluster(client: "Client") -> list[Finding]:
+    """Of the head that answers."""
+    status, standing = client.status(), client.alerts()
+    ailing = [one for one in status.nodes if ails(one)]
+    rest = [one for one in status.nodes if not ails(one)]
+    asked = [*ailing, *rest][:MOST_NODES]
+    details = [client.node(one.id) for one in asked if one.liveness == "alive"]
+    return [
+        *of_head(status, standing),
+        *of_pretend_gpus(status.gpus),
+        *of_nodes(status.nodes, details),
+        *of_users(status.separation),
+    ]
+
+
+def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
+    """Whether GPUs of the cluster are not there, whatever this machine has."""
+    if gpus.pretend:
+        count = f"all {gpus.total}" if gpus.pretend == gpus.total else f"{gpus.pretend}"
+        of = "" if gpus.pretend == gpus.total else f" of {gpus.total}"
+        text = f"{count}{of} GPUs of the cluster are pretend ones: jobs run on the CPU"
+        yield Finding(where="nodes", state=Is.NOTE, text=text)
+
+
+def of_users(separation: "Iterable[api.Separation]") -> Iterator[Finding]:
+    """Whose account runs what on each node, and whether users are kept apart there."""
+    from corral.domain.user_isolation import names_text
+
+    for one in separation:
+        kept = one.means in KEPT_APART
+        yield Finding(
+            where=names_text(one.nodes),
+            state=Is.WELL if kept else Is.NOTE,
+            text=one.text,
+            to_do="" if kept else "see SECURITY.md, By engine",
+        )
+
+
+def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding]:
+    head, own = status.head, {node.id for node in status.nodes if ails(node)}
+    same = head.version == __version__
+    yield Finding(
+        where="head",
+        state=Is.WELL if same else Is.NOTE,
+        text=f"{head.url} answers, version {head.version}",
+        to_do="" if same else f"this command line is {__version__}: install the same on both",
+    )
+    separate = [one.text for one in status.separation]  # findings of their own
+    for warning in status.warnings:
+        if not (
+            any(warning.startswith(f"node {id}:") for id in own)
+            or any(warning.endswith(text) for text in separate)
+        ):
+            yield Finding(where="head", state=Is.NOTE, text=warning)
+    for one in standing.alerts:
+        if one.kind not in OF_NODES:
+            bad = Is.WRONG if one.severity == "critical" else Is.NOTE
+            yield Finding(where="alert", state=bad, text=one.text, to_do=one.next)
+    if standing.trouble:
+        yield Finding(where="alerts", state=Is.WRONG, text=standing.trouble)
+    elif not standing.receivers:
+        text = "nobody is told when something fails"
+        yield Finding(where="alerts", state=Is.NOTE, text=text, to_do="corral alert --help")
+    for told in standing.receivers:
+        if told.trouble:
+            text = f"the last message did not reach {told.name}: {told.trouble}"
+            yield Finding(where="alerts", state=Is.WRONG, text=text, to_do="corral alert test")
+
+
+def ails(node: "api.Node") -> bool:
+    return bool(node.health or node.suspect or node.cordoned or node.draining or node.closed) or (
+        node.liveness != "alive"
+    )
+
+
+def of_nodes(nodes: "Iterable[api.Node]", details: "list[api.NodeDetail]") -> Iterator[Finding]:
+    """What is wrong with each; those that are well together."""
+    known = {one.id: one for one in details}
+    unproven, well = [], 0
+    for node in nodes:
+        found = list(of_node(node, known.get(node.id)))
+        yield from found
+        well += not found
+        if node.id in known and not known[node.id].checks:
+            unproven.append(node.id)
+    if well:
+        one = well == 1
+        text = f"{well} node{' is' if one else 's are'} alive and take{'s' if one else ''} work"
+        yield Finding(where="nodes", state=Is.WELL, text=text)
+    if unproven:
+        names = ", ".join(unproven[:3]) + (" ..." if len(unproven) > 3 else "")
+        text = f"never put to the proof: {names}"
+        yield Finding(where="nodes", state=Is.NOTE, text=text, to_do="corral doctor gpu")
+
+
+def of_node(node: "api.Node", detail: "api.NodeDetail | None") -> Iterator[Finding]:
+    where, see = node.id, f"corral node show {node.id}"
+    if node.liveness != "alive":
+        to_do = f"see: {see}; when it is off for good: corral node dead {node.id}"
+        yield Finding(where=where, state=Is.WRONG, text=f"{node.liveness}: {node.why}", to_do=to_do)
+        return
+    ailments = [one for one in detail.ailments if one.mended_at is None] if detail else []
+    for one in ailments:
+        to_do = one.to_mend or f"{one.remedy}; then: corral node clear {node.id}"
+        yield Finding(where=where, state=Is.WRONG, text=one.text, to_do=to_do)
+    if node.health and not ailments:
+        yield Finding(where=where, state=Is.WRONG, text=node.health, to_do=f"see: {see}")
+    if node.closed:
+        yield Finding(where=where, state=Is.NOTE, text=f"takes no work: {node.closed}")
+    elif (node.cordoned or node.draining) and not node.cordoned_by:
+        text = "drained" if node.draining else "cordoned"
+        back = f"to give it work again: corral node uncordon {node.id}"
+        yield Finding(where=where, state=Is.NOTE, text=f"{text} by a person", to_do=back)
+    for check in detail.checks if detail and not ailments else ():  # else they are told already
+        if check.result == "failed" and check.kind != "data":
+            again = f"when it is repaired: corral doctor gpu --node {node.id}"
+            yield Finding(where=where, state=Is.WRONG, text=check.text, to_do=again)

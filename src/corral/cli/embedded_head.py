@@ -1,0 +1,136 @@
+"""The head of this machine: started where a command needs one, and ended in order."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Literal
+
+from corral.cli.printing import note
+
+if TYPE_CHECKING:
+    from corral.boot.settings import ClusterDir
+    from corral.cli.head_options import Change, Common
+    from corral.client import Client
+    from corral.wire import api
+
+GONE_SECONDS: Final = 60.0
+QUIET_SECONDS: Final = 3.0  # after which a wait is explained
+JOBS_SECONDS: Final = 135.0  # the head gives them 120
+
+
+@contextmanager
+def head_for(common: "Change") -> Iterator[None]:
+    """A head, started here where none runs. One that was started for what is then refused, or given
+    up, ends again; jobs that an earlier one had left run on."""
+    from corral.domain.errors import Refusal
+
+    left = _started(common)
+    try:
+        yield
+    except (Refusal, KeyboardInterrupt):
+        if left is not None:
+            _end_again(common, left)
+        raise
+
+
+def _started(common: "Change") -> frozenset[str] | None:
+    """Start one where none runs. Returns: the jobs that it found unfinished; None where a head ran
+    before."""
+    from corral.boot.start_head import head_runs
+
+    if common.remote or head_runs(common.place):
+        return None
+    from corral.boot.bring_up import Asked, bring_up, wait_for_nodes
+
+    note(f"no head runs in {common.place.root}: starting one here")
+    start = bring_up(common.place, Asked())
+    with common.client() as client:
+        left = frozenset(job.id for job in unfinished(client))
+        wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
+    say_what_is_pretended(common.place)
+    return left if start.is_new else None
+
+
+def say_what_is_pretended(place: "ClusterDir") -> None:
+    from corral.boot.settings import ClusterSettings
+
+    settings = ClusterSettings.load(place)
+    if settings is not None and settings.pretend:
+        note("the GPUs are pretended: jobs run on the CPU")
+    elif settings is not None and settings.gpus == 0:
+        note("no GPU is used on this machine: CPU-only nodes")
+
+
+def say_who_is_kept_out(common: "Common", client: "Client") -> None:
+    """Where the cluster is this machine's, and somebody's ranks do not get to it."""
+    from corral.boot.directory_access import kept_out
+    from corral.boot.settings import LOCAL, ClusterSettings
+
+    if common.remote:
+        return
+    settings = ClusterSettings.load(common.place)
+    engine = settings.engine if settings else LOCAL
+    if why := kept_out(common.place.root, engine, client.users()):
+        note(f"warning: {why}")
+
+
+def _end_again(common: "Change", left: frozenset[str]) -> None:
+    """Unless somebody else has given it work since."""
+    with common.client() as client:
+        running = unfinished(client)
+        if all(job.id in left for job in running):
+            end_head(common.place, client, running, jobs="leave")
+
+
+def unfinished(client: "Client") -> "list[api.Job]":
+    return client.jobs(limit=10_000)
+
+
+def awaited_text(running: "Sequence[api.Job]", nodes: "Sequence[api.Node]", seconds: float) -> str:
+    """Return for example: waiting at most 135 s for 1 job to end: train (j3) on n2; node n2 is
+    silent and does not answer."""
+    on_nodes = [job for job in running if job.nodes]
+    if not on_nodes:
+        return ""
+    named = ", ".join(f"{job.name} ({job.id}) on {','.join(job.nodes)}" for job in on_nodes[:5])
+    more = f" and {len(on_nodes) - 5} more" if len(on_nodes) > 5 else ""
+    used = {node for job in on_nodes for node in job.nodes}
+    away = [node for node in nodes if node.id in used and node.liveness != "alive"]
+    mute = "".join(f"; node {node.id} is {node.liveness} and does not answer" for node in away)
+    jobs = "1 job" if len(on_nodes) == 1 else f"{len(on_nodes)} jobs"
+    return f"waiting at most {seconds:.0f} s for {jobs} to end: {named}{more}{mute}"
+
+
+def end_head(
+    place: "ClusterDir",
+    client: "Client",
+    running: "list[api.Job]",
+    *,
+    jobs: Literal["leave", "stop"],
+) -> None:
+    """Raises: Conflict when it does not end."""
+    from corral.boot.settings import read_json
+    from corral.boot.start_head import head_runs, node_processes, until
+    from corral.domain.errors import Conflict
+    from corral.engines.local.processes import Process
+
+    head = Process.find(int((read_json(place.head_json) or {"pid": 0})["pid"]))
+    head_seconds = JOBS_SECONDS if running else GONE_SECONDS
+    awaited = awaited_text(running, client.nodes(), head_seconds) if jobs == "stop" else ""
+    client.down(jobs=jobs)
+
+    def is_gone() -> bool:
+        return not head_runs(place) and not (head and head.lives)
+
+    ended = until(is_gone, QUIET_SECONDS)
+    if not ended:
+        if awaited:
+            note(awaited)
+        ended = until(is_gone, head_seconds - QUIET_SECONDS)
+    if ended and not (running and jobs == "leave"):
+        ended = until(lambda: not node_processes(place), GONE_SECONDS)
+    if not ended:
+        pids = ", ".join(str(process.pid) for process in node_processes(place))
+        raise Conflict(
+            f"the cluster does not end: processes {pids or 'of the head'} are left",
+            hint=f"look at {place.head_log}",
+        )

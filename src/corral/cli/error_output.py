@@ -1,0 +1,57 @@
+"""Errors as people and programs read them, and the exit code that each kind has."""
+
+import json
+import os
+import sys
+from typing import Final
+
+from corral.cli.printing import clean
+from corral.domain.errors import Bug, CorralError, Refusal, TokenExpired, TokenRevoked
+from corral.domain.users import JOIN_LINE
+
+DONE: Final = 0
+JOB_FAILED: Final = 1
+USAGE: Final = 2
+REFUSED: Final = 3
+UNREACHABLE: Final = 4
+BUG: Final = 70  # EX_SOFTWARE
+INTERRUPTED: Final = 130
+
+
+class Usage(Exception):
+    """The command line cannot be read as it was typed."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def exit_code_of(error: CorralError) -> int:
+    if isinstance(error, Refusal):
+        return REFUSED
+    return BUG if isinstance(error, Bug) else UNREACHABLE
+
+
+def hint_of(error: CorralError) -> str:
+    """With the way of whoever holds the directory, where the token in it lets nobody in; it is no
+    join token."""
+    given = {"CORRAL_URL", "CORRAL_TOKEN"} & os.environ.keys()
+    ours = isinstance(error, TokenRevoked | TokenExpired) and JOIN_LINE not in error.hint
+    if given or not ours:
+        return error.hint
+    return (
+        f"{error.hint}; or, where the cluster's directory is yours: end its head (kill the pid of "
+        "head.json), remove the file token there, and run: corral up"
+    )
+
+
+def tell(code: str, message: str, hint: str, *, as_json: bool) -> None:
+    """On stderr: what was asked and what stands in the way, then what to do next."""
+    if as_json:
+        error = {"error": {"code": code, "message": message, "hint": hint}}
+        print(json.dumps(error, ensure_ascii=False), file=sys.stderr)
+        return
+    print(f"corral: {clean(message)}", file=sys.stderr)
+    if hint:
+        print(f"  {clean(hint)}", file=sys.stderr)

@@ -1,0 +1,156 @@
+"""What every command takes, and how it finds its head."""
+
+import os
+import select
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from corral.boot.settings import ClusterDir
+from corral.wire.head_proof import INSECURE
+
+if TYPE_CHECKING:
+    from corral.client import AsyncClient, Client
+
+DIR = Parameter(
+    name="--dir", negative="", help="The cluster's directory (else CORRAL_DIR, else ~/.corral)."
+)
+_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_INSECURE = Parameter(
+    name="--insecure",
+    negative="",
+    show_default=False,
+    help="Send the token also without TLS, and to a head that has not proven itself.",
+)
+_YES = Parameter(
+    name=["--yes", "-y"],
+    negative="",
+    show_default=False,
+    help="Do not ask. A script is not asked, but an answer that it pipes in counts.",
+)
+_YESES = ("y", "yes")
+_LONGEST_ANSWER = 200  # characters
+_ANSWER_SECONDS = 0.2  # for a piped answer: `echo n | corral down` has written it long before
+MOST = 1_000_000  # of what is counted on the command line; the head takes no more
+MOST_ROWS = 10_000  # as many as one answer lists
+Count = Annotated[int, Parameter(validator=Number(gte=0, lte=MOST))]
+Ordinal = Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """Options of every command."""
+
+    dir: Annotated[Path | None, DIR] = None
+    json: Annotated[bool, _JSON] = False
+    insecure: Annotated[bool, _INSECURE] = False
+
+    def __post_init__(self) -> None:
+        if self.insecure:
+            os.environ[INSECURE] = "1"
+
+    @property
+    def place(self) -> ClusterDir:
+        return ClusterDir.chosen(self.dir)
+
+    def client(self) -> "Client":
+        """The head of CORRAL_URL, unless a directory is named; else the directory's."""
+        from corral.cli.token_expiry import TellingClient
+
+        if self.remote:
+            return TellingClient()
+        return TellingClient(dir=self.place.root)
+
+    def async_client(self) -> "AsyncClient":
+        """The same head, from asyncio."""
+        from corral.client import AsyncClient
+
+        if self.remote:
+            return AsyncClient()
+        return AsyncClient(dir=self.place.root)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the head is looked after by somebody else."""
+        return self.dir is None and bool(os.environ.get("CORRAL_URL"))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Common):
+    """Options of every command that changes something."""
+
+    yes: Annotated[bool, _YES] = False
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether a person sits at a terminal."""
+        return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question comes before a change that ends nothing: never in a script."""
+        return self.is_attended and self.asks_before_loss
+
+    @property
+    def asks_before_loss(self) -> bool:
+        """Whether a question comes before a change that ends or removes something."""
+        return not (self.yes or self.json)
+
+    def agreed(self, question: str, *, destroys: bool = False) -> bool:
+        """Ask whether to make a change. The end of a person's input (Ctrl-D) never agrees.
+
+        Args:
+            destroys: something ends or is removed by the change. Then Enter does not agree, and an
+                answer that a script pipes in counts. A script without one agrees.
+
+        Raises: Conflict where a script piped in something else than yes or no.
+        """
+        if not (self.asks_before_loss if destroys else self.asks):
+            return True
+        if not self.is_attended:
+            return _agreed_by_pipe(question)
+        sys.stderr.write(f"{question} {'[y/N]' if destroys else '[Y/n]'} ")
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            sys.stderr.write("\n")
+        answer = line.strip().lower()
+        return answer in _YESES or (answer == "" and line != "" and not destroys)
+
+
+def _agreed_by_pipe(question: str) -> bool:
+    """Return what the pipe at the standard input answers; True where nothing is in it.
+    Raises: Conflict where its line is no answer, such as the next name of a list that a loop
+    reads (`while read job; do corral stop $job; done`): the line is gone from the list."""
+    line = _line_piped()
+    answer = line.strip().lower()
+    if not line or answer in _YESES:
+        return True
+    if answer in ("", "n", "no"):
+        return False
+    from corral.domain.errors import Conflict
+
+    raise Conflict(
+        f"nothing was changed: {line.strip()!r} was piped in, which does not answer: {question}",
+        hint="without a question and its answer: add -y",
+    )
+
+
+def _line_piped() -> str:
+    """Return the line that waits in the pipe at the standard input; "" where none does, or where
+    it is no pipe (a file, /dev/null, a terminal)."""
+    try:
+        descriptor = sys.stdin.fileno()
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return ""
+        ready, _, _ = select.select([descriptor], [], [], _ANSWER_SECONDS)
+        return sys.stdin.readline(_LONGEST_ANSWER) if ready else ""
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by the caller
+        return ""

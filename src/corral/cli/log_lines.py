@@ -1,0 +1,95 @@
+"""Ranks' pieces as whole lines, each with whose it is."""
+
+from collections import defaultdict
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from corral.cli.printing import note
+from corral.cli.terminal_text import TerminalText
+from corral.domain.time_point import moment_text
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+
+class _Begun(NamedTuple):
+    """A line that has not ended, of an attempt, and when it began."""
+
+    attempt: int | None
+    text: str = ""
+    at: float | None = None
+
+
+class Lines:
+    """Puts before each line its job, where there are several, and its rank, where `label`. On a
+    terminal what could command it is left out, unless `raw`. Where a later attempt begins is noted
+    beside it, so that the lines themselves stay as they were printed. With `times`, when a line
+    came stands before it."""
+
+    def __init__(
+        self,
+        out: IO[str],
+        *,
+        label: bool,
+        job: str = "",
+        raw: bool = False,
+        times: bool = False,
+    ) -> None:
+        self._out = out
+        self._label = label
+        self._job = job
+        self._cleaned = out.isatty() and not raw
+        self._texts: defaultdict[int, TerminalText] = defaultdict(TerminalText)  # by rank
+        self._attempt: int | None = None  # the newest that has printed
+        self._times = times
+        self._rest: dict[int, _Begun] = {}  # a line that a rank's attempt began
+
+    def write(self, piece: "api.LogLines") -> None:
+        if piece.rank is None:
+            return
+        self._mark(piece.attempt)
+        data = self._texts[piece.rank].clean(piece.data) if self._cleaned else piece.data
+        if not self._label and not self._job and not self._times:
+            self._out.write(data)
+            self._out.flush()
+            return
+        begun = self._rest.get(piece.rank, _Begun(piece.attempt))
+        if begun.attempt != piece.attempt and begun.text:
+            begun = begun._replace(text=begun.text + "\n")  # its attempt ended inside a line
+        *lines, rest = (begun.text + data).split("\n")
+        times = _times_of(begun, piece, len(lines) + 1)
+        self._rest[piece.rank] = _Begun(piece.attempt, rest, times[len(lines)])
+        for line, at in zip(lines, times, strict=False):
+            self._out.write(f"{self._tag(piece.rank, at)}{line}\n")
+        self._out.flush()
+
+    def _mark(self, attempt: int | None) -> None:
+        """Note that a later attempt begins."""
+        if attempt is not None and self._attempt is not None and attempt > self._attempt:
+            of = f" of {self._job}" if self._job else ""
+            note(f"attempt {attempt}{of} begins")
+        if attempt is not None:
+            self._attempt = max(attempt, self._attempt or attempt)
+
+    def finish(self) -> None:
+        for rank, begun in sorted(self._rest.items()):
+            if begun.text:
+                self._out.write(f"{self._tag(rank, begun.at)}{begun.text}\n")
+        self._out.flush()
+
+    def _tag(self, rank: int, at: float | None) -> str:
+        """What stands before a line, with a blank behind it."""
+        words = [self._job] if self._job else []
+        words += [str(rank)] if self._label else []
+        tag = f"[{' '.join(words)}] " if words else ""
+        if not self._times:
+            return tag
+        moment = "time not known" if at is None else moment_text(at)
+        return f"{moment:<23}  {tag}"
+
+
+def _times_of(begun: _Begun, piece: "api.LogLines", count: int) -> list[float | None]:
+    """Return when each of so many lines came: that which had begun, and those of the piece."""
+    own = piece.times or [None] * (piece.data.count("\n") + 1)
+    if begun.text and count == len(own):
+        return [begun.at, *own[1:]]
+    return [*[begun.at] * (count - len(own)), *own]

@@ -1,0 +1,78 @@
+"""Work that a change would lose, shown above the question whether to make it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from corral.boot.clock import SystemClock
+from corral.cli import arrays
+from corral.cli.head_options import Change
+from corral.cli.printing import clean, say
+from corral.domain.errors import NotFound
+from corral.domain.units import duration_text
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire import api
+
+MOST_LINES: Final = 5
+WAITING: Final = ("QUEUED", "HELD", "SUSPENDED")
+
+
+def agreed_to_lose(client: "Client", jobs: Sequence[str], question: str, common: Change) -> bool:
+    """Ask whether to make a change that ends attempts of these jobs, and say what each loses.
+
+    Args:
+        jobs: ids or names, also of arrays; one that is not there is left to the change to report.
+        question: for example "stop train?".
+    """
+    if common.asks_before_loss:
+        for line in _impact_lines(client, jobs):
+            say(line, stderr=True)
+    return common.agreed(question, destroys=True)
+
+
+def jobs_on(client: "Client", nodes: Sequence[str]) -> list[str]:
+    """Return the ids of the jobs on these nodes, each once. Raises: NotFound."""
+    return list(dict.fromkeys(job for node in nodes for job in client.node(node).jobs))
+
+
+def _impact_lines(client: "Client", jobs: Sequence[str]) -> list[str]:
+    now = SystemClock().wall()
+    lines = []
+    for job in jobs[:MOST_LINES]:
+        try:
+            one = arrays.found(client, job, client.job)
+        except NotFound:
+            continue
+        lines.append(array_impact(one, now) if isinstance(one, list) else job_impact(one, now))
+    more = len(jobs) - MOST_LINES
+    return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+def job_impact(job: "api.JobDetail", now: float) -> str:
+    """Return for example: train (j3) is RUNNING on 8 GPUs; its last save was 12 min ago: at most 12
+    min of work are lost. `now` in seconds since 1970."""
+    subject = f"{clean(job.name)} ({job.id}) is {job.state}"
+    attempt = job.attempts[-1] if job.attempts else None
+    began_at = attempt.running_at if attempt is not None else None
+    if job.is_over:
+        return subject
+    if job.state in WAITING or began_at is None:
+        return f"{subject}: no work is lost"
+    count = job.shape.nodes * job.shape.gpus_per_node
+    where = f" on {count:g} GPU{'s' if count > 1 else ''}" if count else ""
+    saves = [save.at for save in job.checkpoints if not save.quarantined]
+    lost = duration_text(max(0.0, now - max([began_at, *saves])))
+    if not saves:
+        return f"{subject}{where} and has no save: {lost} of work are lost"
+    ago = duration_text(max(0.0, now - saves[-1]))
+    return f"{subject}{where}; its last save was {ago} ago: at most {lost} of work are lost"
+
+
+def array_impact(jobs: "Sequence[api.Job]", now: float) -> str:
+    """Return for example: sweep has 200 unfinished jobs; 40 run, for at most 3 h."""
+    unfinished = [job for job in jobs if not job.is_over]
+    ran = [now - (job.started_at or now) for job in unfinished if job.state not in WAITING]
+    running = f"; {len(ran)} run, for at most {duration_text(max(ran))}" if ran else ""
+    plural = "" if len(unfinished) == 1 else "s"
+    return f"{clean(arrays.name_of(jobs))} has {len(unfinished)} unfinished job{plural}{running}"

@@ -1,0 +1,54 @@
+"""What ails nodes, for people, and the one command for all suspects."""
+
+from typing import TYPE_CHECKING
+
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Change
+from corral.cli.printing import print_json, say, show_table, table
+from corral.domain.time_point import moment_text
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+
+def health_text(node: "api.Node") -> str:
+    """Of the worst that ails it; "" when nothing does."""
+    return f"suspect: {node.health}" if node.suspect else node.health
+
+
+def show_ailments(ailments: "list[api.NodeAilment]") -> None:
+    if not ailments:
+        return
+    rows = table("AILMENT", "TIMES", "SINCE", "REMEDY", "NODE IS", right=("TIMES",))
+    for one in ailments:
+        bar = "mended" if one.mended_at is not None else "excused" if one.excused else one.bar
+        rows.add_row(one.text, str(one.count), moment_text(one.since), one.remedy, bar)
+    say()
+    show_table(rows)
+    for line in dict.fromkeys(one.to_mend for one in ailments if one.to_mend):
+        say(f"to mend it: {line}")
+
+
+def cordon_suspects(nodes: tuple[str, ...], common: Change) -> int:
+    """Those that the head names by then. The exit code. Raises: Usage, Conflict."""
+    from corral.domain.errors import Conflict
+
+    if nodes:
+        raise Usage(
+            f"--suspects are all suspects, and {', '.join(nodes)} named besides",
+            hint="corral node cordon --suspects, or: corral node cordon NODE",
+        )
+    with common.client() as client:
+        suspects = [node.id for node in client.nodes() if node.suspect]
+        if not suspects:
+            print_json({"nodes": []}) if common.json else say("no node is a suspect")
+            return 0
+        if not common.agreed(f"cordon {len(suspects)} suspects?"):
+            raise Conflict("nothing was changed")
+        changed = client.cordon_suspects()
+    if common.json:
+        print_json({"nodes": [node.model_dump(mode="json") for node in changed]})
+        return 0
+    for node in changed:
+        say(f"{node.id}: {'draining' if node.draining else 'cordoned'}; {node.health}")
+    return 0

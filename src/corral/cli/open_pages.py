@@ -1,0 +1,31 @@
+"""ui: the pages, in a browser that is logged in."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.head_options import Common
+from corral.cli.printing import note, print_json, say
+
+
+def ui(
+    *,
+    open: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Print a link to the pages, which logs a browser in: once, and within 5 minutes.
+
+    Args:
+        open: Also open it in this machine's browser.
+    """
+    with common.client() as client:
+        made = client.create_link()
+    if common.json:
+        print_json(made)
+    else:
+        say(made.url)
+        note("opens the pages once, within 5 minutes; it is a secret until then")
+    if open:
+        import webbrowser
+
+        webbrowser.open(made.url)

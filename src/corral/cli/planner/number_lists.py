@@ -1,0 +1,32 @@
+"""Lists of numbers as they are typed: NAME=NUMBER, GPUS:HOURS."""
+
+from collections.abc import Sequence
+
+from corral.cli.error_output import Usage
+from corral.cli.planner.counts import number
+
+
+def named_numbers(words: Sequence[str], option: str) -> dict[str, float]:
+    """pue=1.3 kwh=0.12. Raises: Usage."""
+    return dict(_pair(word, "=", option, "NAME=NUMBER, for example pue=1.3") for word in words)
+
+
+def number_pairs(words: Sequence[str], option: str) -> tuple[tuple[float, float], ...]:
+    """64:1000 16:7760. Raises: Usage."""
+    hint = "GPUS:HOURS, for example 64:1000 for 64 GPUs in 1,000 hours of a year"
+    found = (_pair(word, ":", option, hint) for word in words)
+    return tuple((_number(first, option, hint), second) for first, second in found)
+
+
+def _pair(word: str, mark: str, option: str, form: str) -> tuple[str, float]:
+    first, found, second = word.partition(mark)
+    if not found or not first:
+        raise Usage(f"{option} {word} cannot be read", hint=f"write {option} {form}")
+    return first, _number(second, option, form)
+
+
+def _number(word: str, option: str, form: str) -> float:
+    try:
+        return float(number(word))
+    except ValueError as error:
+        raise Usage(f"{option}: {error}", hint=f"write {option} {form}") from None

@@ -1,0 +1,166 @@
+"""Printing: calm tables on a terminal, plain text elsewhere, JSON when asked for."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from corral.domain.time_point import MOMENT_FORM
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+_MOMENT: Final = re.compile(r"[12]\d{3}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d UTC", re.ASCII)
+WIDEST: Final = 10_000  # columns; as good as no end
+LEAST_LAST: Final = 8  # columns that a table's last column has at least
+STYLES: Final = {
+    "RUNNING": "green", "DONE": "dim", "FAILED": "red", "CANCELLED": "dim", "QUEUED": "yellow",
+    "STARTING": "cyan", "STOPPING": "cyan", "RECOVERING": "yellow", "SUSPENDED": "magenta",
+    "HELD": "yellow", "alive": "green", "silent": "yellow", "dead": "red",
+}  # fmt: skip
+
+
+def console(*, stderr: bool = False, width: int | None = None) -> "Console":
+    from rich.console import Console
+
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            """As for plain text: rich would end the process as a failure."""
+            raise BrokenPipeError
+
+    return Piped(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
+
+
+def say(text: "str | Text" = "", *, stderr: bool = False) -> None:
+    """One line, as long as it is."""
+    console(stderr=stderr).print(text, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Something a person should know that is not the answer: it goes to stderr."""
+    from rich.text import Text
+
+    say(Text(clean(text), style="dim"), stderr=True)
+
+
+def print_json(value: "BaseModel | dict[str, Any]") -> None:
+    plain = value if isinstance(value, dict) else value.model_dump(mode="json")
+    print(json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def print_json_line(value: "BaseModel") -> None:
+    print(value.model_dump_json(), flush=True)
+
+
+def clean(text: str) -> str:
+    """Text that was written by the head, a job or another person, without what could move a
+    terminal. The head's moments are told in the reader's own time, as all others are."""
+    plain = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+    return _MOMENT.sub(_own_time, plain)
+
+
+def _own_time(found: "re.Match[str]") -> str:
+    try:
+        at = datetime.strptime(found[0], MOMENT_FORM).replace(tzinfo=UTC)
+        return clock_text(at.timestamp()) if at.astimezone().utcoffset() else found[0]
+    except (ValueError, OverflowError):  # a job has written what is no moment
+        return found[0]
+
+
+def state(word: str) -> "Text":
+    from rich.text import Text
+
+    return Text(word, style=STYLES.get(word, ""))
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> "Table":
+    """A table without lines. `right` columns hold numbers; the last one gives way when it is too
+    wide: it goes on in further lines, or ends in an ellipsis where its cells are `cut`."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        side: Literal["right", "left"] = "right" if column in right else "left"
+        made.add_column(column, justify=side, no_wrap=column != columns[-1], overflow="fold")
+    return made
+
+
+def cut(text: str) -> "Text":
+    """A cell of the last column that may lose its end."""
+    from rich.text import Text
+
+    return Text(clean(text), no_wrap=True, overflow="ellipsis")
+
+
+def show_table(made: "Table") -> None:
+    """Lines without blanks at their ends, so that files and diffs stay clean; in a file or a pipe
+    nothing is shortened. Where a terminal is too narrow for all columns but the last, lines go on
+    below: a shortened id is none."""
+    out = _out()
+    if (least := _least_width(made, out)) > out.width:
+        out = console(width=least)
+    if out.is_terminal:
+        out.print(made)
+        return
+    with out.capture() as captured:
+        out.print(made)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def fits(made: "Table") -> bool:
+    """Whether its lines are no wider than the terminal."""
+    out = _out()
+    return _least_width(made, out) <= out.width
+
+
+def _out() -> "Console":
+    out = console()
+    return out if out.is_terminal or "COLUMNS" in os.environ else console(width=WIDEST)
+
+
+def _least_width(made: "Table", out: "Console") -> int:
+    """Columns that all columns need when only the last one gives way."""
+    from rich.cells import cell_len
+    from rich.measure import Measurement
+
+    whole = Measurement.get(out, out.options.update(max_width=WIDEST), made).maximum
+    last = made.columns[-1]
+    cells = (str(cell) for cell in (last.header, *last.cells))
+    longest = max(cell_len(line) for cell in cells for line in (cell.splitlines() or [""]))
+    return whole - max(0, longest - max(LEAST_LAST, last.min_width or 0))
+
+
+def show_pairs(pairs: Iterable[tuple[str, "str | Text | None"]], *, stderr: bool = False) -> None:
+    """Names and values, one a line; what is empty is left out."""
+    from rich.text import Text
+
+    kept = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in kept), default=0)
+    for name, value in kept:
+        line = Text(f"{name:<{width}}  ", style="bold")
+        line.append(Text(clean(value)) if isinstance(value, str) else value or "")
+        say(line, stderr=stderr)
+
+
+def age_text(seconds: float) -> str:
+    """A short span for a column: 5s, 12m, 3h20m, 2d4h."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if hours < 1:
+        return f"{minutes}m"
+    if days < 2:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{days}d{hours % 24}h"
+
+
+def clock_text(at: float) -> str:
+    """A moment in the reader's own time, with the name of its zone."""
+    return datetime.fromtimestamp(at, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -1,0 +1,77 @@
+"""What `corral simulate` replays, and on which nodes: of a file, or of the cluster itself."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corral.cli.error_output import Usage
+from corral.cli.head_options import MOST, Common
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.traces.traces import Trace
+    from corral.wire.imports import ImportedJob
+
+OWN = "own history"
+Nodes = tuple[list[int], dict[str, int]]  # GPUs of each; and of each vc, where that is told
+
+
+def replayed(
+    trace: Path | None, nodes: Path | None, cluster: str | None, *, own: bool, dir: Path | None
+) -> "tuple[Trace, Nodes]":
+    """Raises: Usage without a trace or nodes, SpecInvalid when there is nothing to replay."""
+    from corral.traces.traces import read_trace
+
+    if own and trace is not None:
+        raise Usage(f"--own and {trace} both say what is replayed", hint="give one of them")
+    if own:
+        return _of_cluster(dir, nodes, cluster)
+    if trace is None:
+        raise Usage("no log was named", hint="corral simulate FILE, or: corral simulate --own")
+    return read_trace(trace), _nodes(trace, nodes, cluster)
+
+
+def _of_cluster(dir: Path | None, nodes: Path | None, cluster: str | None) -> "tuple[Trace, Nodes]":
+    """All that has ended here, and what was imported; on the nodes that are here now, or others."""
+    from corral.cli.ps import Listing, newest_jobs
+    from corral.traces.traces import trace_of
+    from corral.traces.traces_corral import logged, logged_import
+
+    with Common(dir=dir).client() as client:
+        jobs = newest_jobs(client, MOST, Listing(everything=True))
+        rows = [logged(job.model_dump(mode="json")) for job in jobs]
+        rows += [logged_import(one.to_domain()) for one in _imports(client)]
+        here = [node.gpus.total for node in client.nodes() if node.gpus.total]
+    found = trace_of(OWN, rows)
+    if nodes is not None or cluster is not None or not here:
+        return found, _nodes(None, nodes, cluster)
+    return found, (here, {})
+
+
+def _imports(client: "Client") -> "list[ImportedJob]":
+    from corral.wire.imports import MOST_ROWS
+
+    found: list[ImportedJob] = []
+    while page := client.imports(limit=MOST_ROWS, before=found[-1].id if found else None):
+        found += page
+    return found
+
+
+def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes:
+    from corral.traces.traces import read_nodes, sizes_of
+
+    if cluster is not None and nodes is not None:
+        raise Usage("--nodes and --cluster both say what the nodes are", hint="give one of them")
+    if cluster is not None:
+        return sizes_of(cluster), {}
+    beside = _beside(trace) if trace is not None else None
+    if nodes is None and (beside is None or not beside.exists()):
+        raise Usage("no nodes to replay on", hint="add, for example: --cluster 88x8")
+    found = read_nodes(nodes or beside or Path())
+    own: dict[str, int] = {}
+    for gpus, vc in found:
+        own[vc] = own.get(vc, 0) + gpus
+    return [gpus for gpus, _ in found], {vc: gpus for vc, gpus in own.items() if vc}
+
+
+def _beside(trace: Path) -> Path:
+    return trace.with_name(trace.name.removesuffix(".gz").removesuffix(".csv") + ".nodes.csv")

@@ -1,0 +1,232 @@
+"""What squeue, sacct and scontrol show of a job: one column each. Pure but for `Lazy`."""
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+from corral.cli.slurm.columns import Field
+from corral.cli.slurm.slurm_states import COMPACT, exit_text, reason_of, state_of
+from corral.domain.units import spans_text
+from corral.wire.slurm import value_forms
+from corral.wire.slurm.batch_plan import BatchPlan, plan_in
+from corral.wire.slurm.hostlist import compress_sorted
+from corral.wire.slurm.ids import number_of, raw_of
+from corral.wire.slurm.paths import file_name
+
+Row = Mapping[str, Any]
+UNKNOWN: Final = "N/A"
+
+
+class Job:
+    """A row of a listing; what a listing does not hold is fetched when it is shown. `indices`: the
+    waiting jobs of one array that this row stands for."""
+
+    def __init__(
+        self, row: Row, now: float, whole: Callable[[str], Row], indices: Sequence[int] = ()
+    ) -> None:
+        self.row = row
+        self.now = now
+        self.indices = tuple(indices)
+        self._whole = whole
+
+    @cached_property
+    def detail(self) -> Row:
+        return self.row if "attempts" in self.row else self._whole(self.row["id"])
+
+    @cached_property
+    def plan(self) -> BatchPlan | None:
+        """How its batch script runs. None: it is no batch script, or another user's."""
+        return plan_in(self.detail["run"] or "")
+
+    @property
+    def directory(self) -> str | None:
+        """The directory that its batch script begins in."""
+        return None if self.plan is None else self.plan.chdir
+
+    @property
+    def command(self) -> str | None:
+        """The script's path; of a job without a script the first line of its command."""
+        if self.plan is not None:
+            return self.plan.script or None
+        return str(self.detail["run"] or "").split("\n", 1)[0] or None
+
+    def file(self, pattern: str | None) -> str | None:
+        """Return the whole path of an output file, as far as it is known beforehand."""
+        if self.plan is None:
+            return None
+        number = raw_of(self.row["id"])
+        index = self.row["array_index"]
+        known = {
+            "j": number,
+            "J": number,
+            "A": self.array,
+            "a": "4294967294" if index is None else str(index),
+            "x": self.plan.name,
+            "u": str(self.row["owner"]),
+        }
+        return os.path.join(self.plan.chdir, file_name(pattern or self.plan.output, known))
+
+    @property
+    def id(self) -> str:
+        if self.indices:
+            return f"{self.array}_[{spans_text(self.indices)}]"
+        return number_of(self.row["id"])
+
+    @property
+    def array(self) -> str:
+        return number_of(self.row["array"] or self.row["id"])
+
+    @property
+    def name(self) -> str:
+        index = self.row["array_index"]
+        name = str(self.row["name"])
+        return name if index is None else name.removesuffix(f"_{index}")
+
+    @property
+    def state(self) -> str:
+        return state_of(self.row)
+
+    @property
+    def nodes(self) -> str:
+        return compress_sorted(self.row["nodes"])
+
+    @property
+    def cpus(self) -> int:
+        shape = self.row["shape"]
+        return max(1, math.ceil(float(shape["cpus_per_node"]))) * int(shape["nodes"])
+
+    @property
+    def gpus(self) -> str:
+        shape = self.row["shape"]
+        if not shape["gpus_per_node"]:
+            return UNKNOWN
+        kind = f"{shape['gpu_type']}:" if shape["gpu_type"] else ""
+        return f"gres:gpu:{kind}{shape['gpus_per_node']:g}"
+
+    @property
+    def memory(self) -> str:
+        size = int(self.row["shape"]["memory_bytes_per_node"])
+        for unit, each in (("G", 2**30), ("M", 2**20)):
+            if size and size % each == 0:
+                return f"{size // each}{unit}"
+        return f"{size / 2**20:.0f}M" if size else "0"
+
+    @property
+    def limit_seconds(self) -> float | None:
+        limit = self.row["max_duration_seconds"]
+        return None if limit is None else float(limit)
+
+    @property
+    def used_seconds(self) -> float:
+        started = self.row["started_at"]
+        if started is None or self.state == "PENDING":
+            return 0.0
+        return max(0.0, float(self.row["ended_at"] or self.now) - float(started))
+
+    @property
+    def ends_at(self) -> float | None:
+        started, limit = self.row["started_at"], self.limit_seconds
+        if self.row["ended_at"] is not None:
+            return float(self.row["ended_at"])
+        return None if started is None or limit is None else float(started) + limit
+
+    @property
+    def left_seconds(self) -> float | None:
+        return None if self.limit_seconds is None else self.limit_seconds - self.used_seconds
+
+    @property
+    def where_or_why(self) -> str:
+        if self.state in ("PENDING", "REQUEUED", "FAILED", "TIMEOUT", "NODE_FAIL", "DEADLINE"):
+            return f"({reason_of(self.row)})"
+        return self.nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A column: its letter of squeue -o, its names of -O and of sacct."""
+
+    letter: str
+    name: str
+    title: str
+    value: Callable[[Job], str]
+
+
+def moment(at: float | None, unknown: str = UNKNOWN) -> str:
+    """2026-11-22T08:00:00, by the clock of who looks."""
+    if at is None:
+        return unknown
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _index(job: Job) -> str:
+    if job.indices:
+        return spans_text(job.indices)
+    index = job.row["array_index"]
+    return UNKNOWN if index is None else str(index)
+
+
+KNOWN: Final = (
+    Known(letter="i", name="jobarrayid", title="JOBID", value=lambda job: job.id),
+    Known(letter="A", name="jobid", title="JOBID", value=lambda job: raw_of(job.row["id"])),
+    Known(letter="F", name="arrayjobid", title="ARRAY_JOB_ID", value=lambda job: job.array),
+    Known(letter="K", name="arraytaskid", title="ARRAY_TASK_ID", value=_index),
+    Known(letter="P", name="partition", title="PARTITION", value=lambda job: job.row["queue"]),
+    Known(letter="j", name="name", title="NAME", value=lambda job: job.name),
+    Known(letter="u", name="username", title="USER", value=lambda job: job.row["owner"]),
+    Known(letter="a", name="account", title="ACCOUNT", value=lambda job: job.row["queue"]),
+    Known(letter="t", name="statecompact", title="ST", value=lambda job: COMPACT[job.state]),
+    Known(letter="T", name="state", title="STATE", value=lambda job: job.state),
+    Known(letter="M", name="timeused", title="TIME",
+          value=lambda job: value_forms.duration_text(job.used_seconds)),
+    Known(letter="l", name="timelimit", title="TIME_LIMIT",
+          value=lambda job: value_forms.duration_text(job.limit_seconds)),
+    Known(letter="L", name="timeleft", title="TIME_LEFT",
+          value=lambda job: value_forms.duration_text(job.left_seconds)),
+    Known(letter="D", name="numnodes", title="NODES",
+          value=lambda job: str(job.row["shape"]["nodes"])),
+    Known(letter="C", name="numcpus", title="CPUS", value=lambda job: str(job.cpus)),
+    Known(letter="m", name="minmemory", title="MIN_MEMORY", value=lambda job: job.memory),
+    Known(letter="b", name="tres-per-node".replace("-", ""), title="TRES_PER_NODE",
+          value=lambda job: job.gpus),
+    Known(letter="R", name="reasonlist", title="NODELIST(REASON)",
+          value=lambda job: job.where_or_why),
+    Known(letter="N", name="nodelist", title="NODELIST", value=lambda job: job.nodes),
+    Known(letter="r", name="reason", title="REASON", value=lambda job: reason_of(job.row)),
+    Known(letter="S", name="starttime", title="START_TIME",
+          value=lambda job: moment(job.row["started_at"])),
+    Known(letter="e", name="endtime", title="END_TIME", value=lambda job: moment(job.ends_at)),
+    Known(letter="V", name="submittime", title="SUBMIT_TIME",
+          value=lambda job: moment(job.row["submitted_at"])),
+    Known(letter="Q", name="prioritylong", title="PRIORITY",
+          value=lambda job: str(job.row["priority"])),
+    Known(letter="p", name="priority", title="PRIORITY",
+          value=lambda job: str(job.row["priority"])),
+    Known(letter="q", name="qos", title="QOS", value=lambda job: "normal"),
+    Known(letter="h", name="oversubscribe", title="OVER_SUBSCRIBE",
+          value=lambda job: "NO" if job.detail["place"]["exclusive"] else "OK"),
+    Known(letter="f", name="feature", title="FEATURES",
+          value=lambda job: "&".join(job.detail["place"]["constraints"]) or "(null)"),
+    Known(letter="E", name="dependency", title="DEPENDENCY", value=lambda job: "(null)"),
+    Known(letter="k", name="comment", title="COMMENT", value=lambda job: "(null)"),
+    Known(letter="v", name="reservation", title="RESERVATION", value=lambda job: "(null)"),
+    Known(letter="B", name="batchhost", title="EXEC_HOST",
+          value=lambda job: next(iter(job.row["nodes"]), "n/a")),
+    Known(letter="o", name="command", title="COMMAND",
+          value=lambda job: job.command or "(null)"),
+    Known(letter="Z", name="workdir", title="WORK_DIR",
+          value=lambda job: job.directory or "(null)"),
+)  # fmt: skip
+_TIMES: Final = "lLM"
+LETTERS: Final = {
+    one.letter: Field(title=one.title, value=one.value, is_cut=one.letter not in _TIMES)
+    for one in KNOWN
+}
+NAMES: Final = {one.name: Field(title=one.title, value=one.value) for one in KNOWN}
+
+
+def exit_of(job: Job) -> str:
+    return exit_text(job.row)

@@ -1,0 +1,260 @@
+"""sacct: the jobs that were."""
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from corral.boot.clock import SystemClock
+from corral.cli.slurm import columns
+from corral.cli.slurm.columns import Field
+from corral.cli.slurm.http_client import Head, whoami
+from corral.cli.slurm.job_columns import Job, exit_of, moment
+from corral.cli.slurm.slurm_states import reason_of, state_of, states_named
+from corral.cli.slurm.squeue import document, record
+from corral.domain.errors import NotFound
+from corral.wire.slurm import value_forms
+from corral.wire.slurm.hostlist import compress_sorted
+from corral.wire.slurm.ids import ids_of, raw_of
+from corral.wire.slurm.listing_options import SACCT
+from corral.wire.slurm.options import Read
+
+DEFAULT: Final = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+BRIEF: Final = "jobid,state,exitcode"
+
+
+def _state(job: Job) -> str:
+    state = state_of(job.row)
+    return f"{state} by {_uid(job.row['owner'])}" if state == "CANCELLED" else state
+
+
+def _uid(name: str) -> str:
+    """As Slurm writes who; the name of one who has no account here."""
+    import pwd
+
+    try:
+        return str(pwd.getpwnam(name).pw_uid)
+    except KeyError:
+        return name
+
+
+def _is_there(job: Job) -> bool:
+    return job.row["started_at"] is not None
+
+
+def _tres(job: Job) -> str:
+    shape = job.row["shape"]
+    gpus = (
+        f",gres/gpu={shape['gpus_per_node'] * shape['nodes']:g}" if shape["gpus_per_node"] else ""
+    )
+    return f"billing={job.cpus},cpu={job.cpus}{gpus},mem={job.memory},node={shape['nodes']}"
+
+
+def _nodes(job: Job) -> str:
+    """A listing has them only as long as it runs."""
+    if not job.nodes and _is_there(job):
+        return compress_sorted(job.detail["nodes"])
+    return job.nodes or "None assigned"
+
+
+def _seconds(job: Job) -> str:
+    return str(int(job.used_seconds))
+
+
+FIELDS: Final = {
+    "jobid": Field(title="JobID", width=-12, value=lambda job: job.id),
+    "jobidraw": Field(title="JobIDRaw", width=-12, value=lambda job: raw_of(job.row["id"])),
+    "jobname": Field(title="JobName", value=lambda job: job.name),
+    "partition": Field(title="Partition", value=lambda job: job.row["queue"]),
+    "account": Field(title="Account", value=lambda job: job.row["queue"]),
+    "user": Field(title="User", width=9, value=lambda job: job.row["owner"]),
+    "state": Field(title="State", value=_state),
+    "exitcode": Field(title="ExitCode", width=8, value=exit_of),
+    "derivedexitcode": Field(title="DerivedExitCode", width=15, value=exit_of),
+    "reason": Field(title="Reason", width=22, value=lambda job: reason_of(job.row)),
+    "nodelist": Field(title="NodeList", width=15, value=_nodes),
+    "nnodes": Field(title="NNodes", width=8, value=lambda job: str(job.row["shape"]["nodes"])),
+    "allocnodes": Field(
+        title="AllocNodes", value=lambda job: str(job.row["shape"]["nodes"] * _is_there(job))
+    ),
+    "ncpus": Field(title="NCPUS", value=lambda job: str(job.cpus * _is_there(job))),
+    "alloccpus": Field(title="AllocCPUS", value=lambda job: str(job.cpus * _is_there(job))),
+    "reqcpus": Field(title="ReqCPUS", width=8, value=lambda job: str(job.cpus)),
+    "reqmem": Field(title="ReqMem", value=lambda job: job.memory),
+    "reqtres": Field(title="ReqTRES", value=_tres),
+    "alloctres": Field(title="AllocTRES", value=lambda job: _tres(job) if _is_there(job) else ""),
+    "submit": Field(
+        title="Submit", width=19, value=lambda job: moment(job.row["submitted_at"], "Unknown")
+    ),
+    "eligible": Field(
+        title="Eligible", width=19, value=lambda job: moment(job.row["submitted_at"], "Unknown")
+    ),
+    "start": Field(
+        title="Start", width=19, value=lambda job: moment(job.row["started_at"], "Unknown")
+    ),
+    "end": Field(title="End", width=19, value=lambda job: moment(job.row["ended_at"], "Unknown")),
+    "elapsed": Field(title="Elapsed", value=lambda job: value_forms.elapsed_text(job.used_seconds)),
+    "elapsedraw": Field(title="ElapsedRaw", value=_seconds),
+    "timelimit": Field(
+        title="Timelimit",
+        value=lambda job: (
+            "UNLIMITED"
+            if job.limit_seconds is None
+            else value_forms.elapsed_text(job.limit_seconds)
+        ),
+    ),
+    "cputimeraw": Field(
+        title="CPUTimeRAW", value=lambda job: str(int(job.used_seconds) * job.cpus)
+    ),
+    "cputime": Field(
+        title="CPUTime",
+        value=lambda job: value_forms.elapsed_text(int(job.used_seconds) * job.cpus),
+    ),
+    "totalcpu": Field(title="TotalCPU", value=lambda job: ""),
+    "maxrss": Field(title="MaxRSS", value=lambda job: ""),
+    "maxvmsize": Field(title="MaxVMSize", value=lambda job: ""),
+    "averss": Field(title="AveRSS", value=lambda job: ""),
+    "priority": Field(title="Priority", value=lambda job: str(job.row["priority"])),
+    "qos": Field(title="QOS", value=lambda job: "normal"),
+    "cluster": Field(title="Cluster", value=lambda job: "corral"),
+    "comment": Field(title="Comment", width=14, value=lambda job: ""),
+    "workdir": Field(title="WorkDir", width=20, value=lambda job: job.directory or ""),
+    "submitline": Field(title="SubmitLine", width=20, value=lambda job: ""),
+    "restarts": Field(title="Restarts", value=lambda job: str(max(0, job.row["attempt"] - 1))),
+}
+
+
+def main(words: Sequence[str]) -> int:
+    read = SACCT.read(words, mixed=True)
+    if read.has("help") or read.has("usage"):
+        print(SACCT.usage())
+        return 0
+    if read.has("helpformat"):
+        titles = [field.title for field in FIELDS.values()]
+        for at in range(0, len(titles), 4):
+            print(" ".join(f"{title:<19}" for title in titles[at : at + 4]).rstrip())
+        return 0
+    now = SystemClock().wall()
+    jobs = _chosen(read, Head(), now)
+    if read.has("json"):
+        print(json.dumps(document([_record(job) for job in jobs]), indent=2))
+        return 0
+    for line in _lines(read, jobs):
+        print(line)
+    return 0
+
+
+def _lines(read: Read, jobs: Sequence[Job]) -> list[str]:
+    usual = BRIEF if read.has("brief") else ",".join(FIELDS) if read.has("long") else DEFAULT
+    text = read.get("format") or os.environ.get("SACCT_FORMAT") or usual
+    cells = columns.sacct(text.lower(), FIELDS)
+    header = not read.has("noheader")
+    if read.has("parsable") or read.has("parsable2"):
+        ending = not read.has("parsable2")
+        divider = read.get("delimiter") or "|"
+        return columns.parsable(cells, jobs, header=header, ending=ending, divider=divider)
+    return columns.ruled(cells, jobs, header=header)
+
+
+def _chosen(read: Read, head: Head, now: float) -> list[Job]:
+    """Oldest first. Raises: Wrong."""
+    asked = ",".join(filter(None, (read.get("jobs"), *read.rest)))
+    rows = _named(head, asked) if asked else head.jobs(everything=True)
+    states = states_named(read.get("state") or "all")
+    since, until = _between(read, now, named=bool(asked))
+    users = _users(read, named=bool(asked))
+    found = [Job(row, now, head.job) for row in rows]
+    return sorted(
+        (
+            job
+            for job in found
+            if (states is None or job.state in states)
+            and (users is None or job.row["owner"] in users)
+            and _is_in(read.get("partition"), job.row["queue"])
+            and _is_in(read.get("accounts"), job.row["queue"])
+            and _is_in(read.get("name"), job.name)
+            and (job.row["ended_at"] or now) >= since
+            and job.row["submitted_at"] <= until
+        ),
+        key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0),
+    )
+
+
+def _named(head: Head, text: str) -> list[dict[str, Any]]:
+    """Those that are known; an unknown one has no line, as in Slurm's own record."""
+    rows: dict[str, dict[str, Any]] = {}
+    for id in ids_of(text):
+        try:
+            rows |= {row["id"]: row for row in head.named(id)}
+        except NotFound:
+            continue
+    return list(rows.values())
+
+
+def _between(read: Read, now: float, *, named: bool) -> tuple[float, float]:
+    """Today, unless something else is said."""
+    here = datetime.fromtimestamp(now, UTC).astimezone()
+    until = read.get("endtime")
+    end = now + 1 if until is None else _past(until, here)
+    since = read.get("starttime")
+    if since is not None:
+        return _past(since, here), end
+    if named or read.has("state"):
+        return 0.0, end
+    return here.replace(hour=0, minute=0, second=0, microsecond=0).timestamp(), end
+
+
+def _past(text: str, here: datetime) -> float:
+    """A moment; now-2days, too, and a time of day is today's."""
+    if text.lower().startswith("now-"):
+        ahead = value_forms.moment(f"now+{text[4:]}", here, "--starttime")
+        return here.timestamp() - (ahead - here).total_seconds()
+    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    if text.lower() in ("today", "midnight"):
+        return midnight.timestamp()
+    if text.lower() == "now":
+        return here.timestamp()
+    just_before = datetime.fromtimestamp(midnight.timestamp() - 1, UTC).astimezone()
+    is_clock = ":" in text and "-" not in text and "/" not in text
+    return value_forms.moment(text, just_before if is_clock else here, "--starttime").timestamp()
+
+
+def _users(read: Read, *, named: bool) -> set[str] | None:
+    """Without a word root sees all, others their own."""
+    if read.has("user"):
+        return set((read.get("user") or "").split(","))
+    if named or read.has("allusers") or os.geteuid() == 0:
+        return None
+    return {whoami()}
+
+
+def _is_in(names: str | None, name: str) -> bool:
+    return names is None or name in names.split(",")
+
+
+def _record(job: Job) -> dict[str, Any]:
+    """A job as sacct --json has it."""
+    plain = record(job)
+    code = job.row["exit_code"]
+    return {
+        "job_id": plain["job_id"],
+        "array": {"job_id": plain["array_job_id"], "task_id": plain["array_task_id"]},
+        "name": job.name,
+        "user": job.row["owner"],
+        "account": job.row["queue"],
+        "partition": job.row["queue"],
+        "state": {"current": job.state, "reason": reason_of(job.row)},
+        "exit_code": {"status": "SUCCESS" if not code else "ERROR", "return_code": code or 0},
+        "nodes": job.nodes,
+        "allocation_nodes": job.row["shape"]["nodes"],
+        "required": {"CPUs": job.cpus, "memory": job.row["shape"]["memory_bytes_per_node"]},
+        "time": {
+            "elapsed": int(job.used_seconds),
+            "start": int(job.row["started_at"] or 0),
+            "end": int(job.row["ended_at"] or 0),
+            "submission": int(job.row["submitted_at"]),
+            "limit": plain["time_limit"],
+        },
+        "steps": [],
+    }

@@ -1,0 +1,159 @@
+"""sacctmgr and sshare: who may use which account. Accounts are queues, and are only shown here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.cli.slurm import columns
+from corral.cli.slurm.columns import Field
+from corral.cli.slurm.http_client import Head, whoami
+from corral.cli.slurm.sinfo import partitions
+from corral.wire.slurm.listing_options import SACCTMGR, SSHARE
+from corral.wire.slurm.options import Read
+from corral.wire.slurm.slurm_errors import Wrong
+
+CLUSTER: Final = "corral"
+Queue = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Association:
+    """A user's right to use one account. `total_weight` is of all accounts beside it."""
+
+    user: str
+    account: str
+    queue: Queue
+    total_weight: float
+
+
+def _text(title: str, value: Callable[[Association], str], width: int = 10) -> Field:
+    return Field(title=title, value=value, width=width)
+
+
+def _share(association: Association) -> float:
+    return _weight(association.queue) / (association.total_weight or 1.0)
+
+
+def _used_gpu_seconds(association: Association) -> float:
+    return float(association.queue.get("used_gpu_hours", 0.0)) * 3600.0
+
+
+def _weight(queue: Queue) -> float:
+    return float(queue["form"].get("weight") or 1.0)
+
+
+FIELDS: Final = {
+    "cluster": _text("Cluster", lambda one: CLUSTER),
+    "account": _text("Account", lambda one: one.account),
+    "user": _text("User", lambda one: one.user),
+    "defaultaccount": _text("Def Acct", lambda one: "default"),
+    "defaultqos": _text("Def QOS", lambda one: "normal"),
+    "partition": _text("Partition", lambda one: ""),
+    "qos": _text("QOS", lambda one: "normal", 20),
+    "name": _text("Name", lambda one: one.account),
+    "descr": _text("Descr", lambda one: one.account, 20),
+    "org": _text("Org", lambda one: CLUSTER, 20),
+    "share": _text("Share", lambda one: f"{_weight(one.queue):g}", 9),
+    "admin": _text("Admin", lambda one: "None", 9),
+    "rawshares": _text("RawShares", lambda one: f"{_weight(one.queue):g}"),
+    "normshares": _text("NormShares", lambda one: f"{_share(one):.6f}", 11),
+    "rawusage": _text("RawUsage", lambda one: str(round(_used_gpu_seconds(one))), 11),
+}
+_SHOWN: Final = {
+    "user": "user,defaultaccount,admin",
+    "account": "account,descr,org",
+    "association": "cluster,account,user,partition,share,qos",
+    "cluster": "cluster",
+    "qos": "qos",
+}
+_WITH_ACCOUNTS: Final = "user,defaultaccount,admin,cluster,account,partition,share,qos"
+_SSHARE: Final = "account%-20,user,rawshares,normshares,rawusage"
+
+
+def main(words: Sequence[str]) -> int:
+    """sacctmgr show|list user|account|association|cluster|qos [NAME] [format=...]."""
+    read = SACCTMGR.read(words, mixed=True)
+    verb, entity, names, assigned = _parsed(read)
+    if read.has("help") or read.has("usage") or not verb:
+        print(SACCTMGR.usage())
+        return 0
+    if verb not in ("show", "list"):
+        raise Wrong(
+            f"{verb}: accounts are Corral's queues, and are not changed here",
+            hint="run: corral queue set NAME, or corral user create NAME",
+        )
+    if entity not in _SHOWN:
+        raise Wrong(
+            f"No valid entity in list command: {entity or 'none'}",
+            hint=f"here there are: {', '.join(_SHOWN)}",
+        )
+    rows = _rows(Head(), entity, names, assigned, with_accounts=read.has("associations"))
+    usual = _WITH_ACCOUNTS if entity == "user" and read.has("associations") else _SHOWN[entity]
+    _print(read, assigned.get("format") or read.get("format") or usual, rows)
+    return 0
+
+
+def shares(words: Sequence[str]) -> int:
+    """sshare: the accounts of a user, and their weights."""
+    read = SSHARE.read(words, mixed=True)
+    if read.has("help") or read.has("usage"):
+        print(SSHARE.usage())
+        return 0
+    names = (read.get("users") or "").split(",") if read.has("users") else [whoami()]
+    accounts = {"account": read.get("accounts") or ""}
+    rows = _rows(Head(), "user", names, accounts, with_accounts=True)
+    _print(read, read.get("format") or _SSHARE, rows)
+    return 0
+
+
+def _parsed(read: Read) -> tuple[str, str, list[str], dict[str, str]]:
+    """Return (verb, entity, names, NAME=VALUE); `where` and its like are words of no weight."""
+    plain = [word for word in read.rest if "=" not in word and word.lower() != "where"]
+    pairs = (word.partition("=") for word in read.rest if "=" in word)
+    assigned = {name.lower(): value for name, _, value in pairs}
+    verb, entity, *names = [*plain, "", ""]
+    singular = entity.lower().removesuffix("s") if entity.lower() != "qos" else "qos"
+    entity = {"assoc": "association", "acct": "account"}.get(singular, singular)
+    return verb.lower(), entity, [name for name in names if name], assigned
+
+
+def _rows(
+    head: Head, entity: str, names: Sequence[str], assigned: dict[str, str], *, with_accounts: bool
+) -> list[Association]:
+    if entity in ("cluster", "qos"):
+        return [Association(user="", account="", queue={"form": {}}, total_weight=1.0)]
+    queues = {queue["name"]: queue for queue in head.ask("GET", "/v1/queues")["queues"]}
+    accounts = [queues.get(name, {"name": name, "form": {}}) for name in partitions(head)]
+    wanted = set(filter(None, (assigned.get("account") or "").split(",")))
+    if entity == "account":
+        wanted |= set(names)
+        names = []
+    users = [*names, *filter(None, (assigned.get("user") or assigned.get("name") or "").split(","))]
+    total = sum(map(_weight, accounts))
+    found = [
+        Association(user=user, account=queue["name"], queue=queue, total_weight=total)
+        for user in (users or [whoami()])
+        for queue in accounts
+        if (not wanted or queue["name"] in wanted) and _may_use(queue, user)
+    ]
+    one_line_each = entity == "user" and not with_accounts
+    return list({row.user: row for row in reversed(found)}.values()) if one_line_each else found
+
+
+def _may_use(queue: Queue, user: str) -> bool:
+    """Return whether the queue's own list lets the user in; groups are judged by the head alone."""
+    allowed = queue["form"].get("allow")
+    names = [allowed] if isinstance(allowed, str) else allowed
+    return not names or user in names or any(not str(name).isidentifier() for name in names)
+
+
+def _print(read: Read, text: str, rows: Sequence[Association]) -> None:
+    cells = columns.sacct(text.lower(), FIELDS)
+    header = not read.has("noheader")
+    if read.has("parsable") or read.has("parsable2"):
+        ending = not read.has("parsable2")
+        lines = columns.parsable(cells, rows, header=header, ending=ending)
+    else:
+        lines = columns.ruled(cells, rows, header=header)
+    for line in lines:
+        print(line)

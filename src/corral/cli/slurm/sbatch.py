@@ -1,0 +1,143 @@
+"""sbatch: a batch script becomes a job."""
+
+import getpass
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from corral.boot.clock import SystemClock
+from corral.cli.slurm.http_client import Head
+from corral.cli.slurm.job_columns import moment
+from corral.domain.errors import Refusal, Unreachable
+from corral.wire.slurm.ids import number_of
+from corral.wire.slurm.sbatch import Batch, Here, read_batch
+from corral.wire.slurm.sbatch_options import SBATCH
+from corral.wire.slurm.slurm_errors import Wrong
+
+MOST_SCRIPT_BYTES = 4 * 1024 * 1024
+
+
+def main(words: Sequence[str]) -> int:
+    typed = SBATCH.read(words)
+    if typed.has("help") or typed.has("usage"):
+        print(SBATCH.usage())
+        return 0
+    script, name = (None, "") if typed.has("wrap") else read_script(typed.rest[:1])
+    is_file = not typed.has("wrap") and bool(typed.rest)
+    path = os.path.abspath(typed.rest[0]) if is_file else ""
+    batch = read_batch(words, script, here(), name=name, path=path)
+    if not batch.read.has("quiet"):
+        for note in batch.notes:
+            print(f"sbatch: {note}", file=sys.stderr)
+    head = Head()
+    if batch.read.has("test-only"):
+        return _told(head, batch)
+    return _submitted(head, batch)
+
+
+def here() -> Here:
+    """Where and when this runs, and its environment."""
+    now = datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
+    directory = os.environ.get("PWD", "")
+    if not directory or not os.path.isdir(directory) or not os.path.samefile(directory, "."):
+        directory = os.getcwd()
+    return Here(
+        directory=directory, host=socket.gethostname(), now=now, environment=dict(os.environ)
+    )
+
+
+def read_script(rest: Sequence[str]) -> tuple[str, str]:
+    """(text, name) of the script that is named, else of standard input. Raises: Wrong."""
+    if not rest:
+        return sys.stdin.read(), "sbatch"
+    path = Path(rest[0])
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_SCRIPT_BYTES)
+        return data.decode(), path.name
+    except OSError:
+        raise Wrong(f"Unable to open file {rest[0]}") from None
+    except UnicodeDecodeError:
+        raise Wrong(f"{rest[0]} is no text") from None
+
+
+def _submitted(head: Head, batch: Batch) -> int:
+    spec = with_singleton(head, batch)
+    jobs = submit(head, spec, hold=batch.read.has("hold"))
+    number = number_of(jobs[0]["array"] or jobs[0]["id"])
+    if batch.read.has("parsable"):
+        print(number)
+    elif not batch.read.has("quiet"):
+        print(f"Submitted batch job {number}")
+    sys.stdout.flush()
+    if not batch.read.has("wait"):
+        return 0
+    codes = [_code_of(head.until_over(job["id"])) for job in jobs]
+    return max(codes)
+
+
+def submit(head: Head, spec: dict[str, Any], *, hold: bool) -> list[dict[str, Any]]:
+    """Submit the spec and return its jobs; with `hold` none begins before its release.
+
+    Raises: Wrong, in Slurm's words.
+    """
+    body = {"specs": [spec], "key": secrets.token_hex(16), **({"held": True} if hold else {})}
+    try:
+        return list(head.ask("POST", "/v1/jobs", body=body)["jobs"])
+    except Unreachable as error:
+        raise Wrong(
+            "Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            hint=f"{error.message}; {error.hint}",
+        ) from None
+    except Refusal as error:
+        raise Wrong(f"Batch job submission failed: {error.message}", hint=error.hint) from None
+
+
+def with_singleton(head: Head, batch: Batch) -> dict[str, Any]:
+    """The spec; one of its name and owner at a time, where that was asked for."""
+    if not batch.singleton:
+        return batch.spec
+    mine = getpass.getuser()
+    others = [
+        job["array"] or job["id"]
+        for job in head.jobs(everything=False)
+        if job["owner"] == mine and batch.spec["name"] == _plain(job)
+    ]
+    after = [{"job": id, "on": "ended"} for id in dict.fromkeys(others)]
+    return {**batch.spec, "after": [*batch.spec.get("after", []), *after]}
+
+
+def _plain(job: dict[str, Any]) -> str:
+    index = job["array_index"]
+    return str(job["name"]).removesuffix(f"_{index}") if index is not None else str(job["name"])
+
+
+def _code_of(job: dict[str, Any]) -> int:
+    return 0 if job["state"] == "DONE" else (job["exit_code"] or 1)
+
+
+def _told(head: Head, batch: Batch) -> int:
+    """--test-only: on standard error, as Slurm does."""
+    body = {"specs": [batch.spec], "key": "plan"}
+    try:
+        planned = head.ask("POST", "/v1/jobs", {"dry_run": 1}, body)["plan"][0]
+    except Refusal as error:
+        raise Wrong(f"allocation failure: {error.message}", hint=error.hint) from None
+    now = SystemClock().wall()
+    starts = planned["forecast"]["starts"] if planned["forecast"] else None
+    later = (starts["high_seconds"] or starts["low_seconds"]) if starts else 0.0
+    nodes = ",".join(seat["node"] for seat in planned["seats"])
+    cpus = max(1, round(planned["shape"]["cpus_per_node"])) * planned["shape"]["nodes"]
+    where = f"on nodes {nodes} " if nodes else ""
+    at = moment(now + later) if planned["starts_now"] or starts else "an unknown time"
+    print(
+        f"sbatch: Job to start at {at} using {cpus} processors {where}in partition "
+        f"{batch.plan.partition}",
+        file=sys.stderr,
+    )
+    return 0

@@ -1,0 +1,128 @@
+"""scancel: jobs are cancelled, or sent a signal."""
+
+import sys
+from collections.abc import Sequence
+from signal import SIGKILL
+from typing import Any, Final
+
+from corral.boot.clock import SystemClock
+from corral.cli.slurm.http_client import Head, whoami
+from corral.cli.slurm.job_columns import Job
+from corral.cli.slurm.slurm_states import states_named
+from corral.domain.errors import Conflict, Forbidden, NotFound, Unsupported
+from corral.wire.slurm.hostlist import expand
+from corral.wire.slurm.ids import ids_of, number_of
+from corral.wire.slurm.listing_options import SCANCEL
+from corral.wire.slurm.options import Read
+from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.value_forms import signal_number
+
+_PENDING = dict.fromkeys(("HELD", "QUEUED", "SUSPENDED"), "Job is pending execution")
+OVER: Final = ("DONE", "FAILED", "CANCELLED")
+MOST_CHANGED: Final = 10_000  # jobs of one request
+_FILTERS = ("account", "me", "name", "nodelist", "partition", "state", "user")
+
+
+def main(words: Sequence[str]) -> int:
+    read = SCANCEL.read(words, mixed=True)
+    if read.has("help") or read.has("usage"):
+        print(SCANCEL.usage())
+        return 0
+    number = _signal(read)
+    if not read.rest and not any(read.has(one) for one in _FILTERS):
+        raise Wrong("No job identification provided")
+    head = Head()
+    meant = [row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)]
+    if number is None:
+        failed = not _cancelled(head, read, meant)
+    else:
+        failed = not all([_signalled(head, read, row, number) for row in meant])
+    return 1 if failed else 0
+
+
+def _signal(read: Read) -> int | None:
+    """Return the signal to send. None: cancel the job. Every other signal, TERM included, goes to
+    the steps and changes no state, as in Slurm."""
+    number = signal_number(read.get("signal") or "KILL")
+    return None if number == SIGKILL else number
+
+
+def _to(read: Read) -> str:
+    return "all" if read.has("full") else "batch" if read.has("batch") else "ranks"
+
+
+def _asked(read: Read, head: Head) -> list[dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    for word in read.rest:
+        for id in ids_of(word):
+            try:
+                rows |= {row["id"]: row for row in head.named(id)}
+            except NotFound:
+                continue  # as Slurm: nothing of it is left, and that is what was wanted
+    if not read.rest:
+        rows = {row["id"]: row for row in head.jobs(everything=False)}
+    return [row for row in rows.values() if _is_meant(read, row, named=bool(read.rest))]
+
+
+def _is_meant(read: Read, row: dict[str, Any], *, named: bool) -> bool:
+    job = Job(row, SystemClock().wall(), lambda _: row)
+    states = states_named(read.get("state") or "all")
+    users = {read.get("user") or whoami()} if read.has("user") or read.has("me") else set()
+    nodes = set(expand(read.get("nodelist") or "")) if read.has("nodelist") else set()
+    is_over = job.row["state"] in OVER
+    return (
+        (states is None or job.state in states)
+        and (not users or row["owner"] in users)
+        and row["queue"] in (read.get("partition") or row["queue"], read.get("account"))
+        and job.name in (read.get("name") or job.name).split(",")
+        and (not nodes or bool(nodes & set(row["nodes"])))
+        and (named or not is_over)
+    )
+
+
+def _cancelled(head: Head, read: Read, meant: Sequence[dict[str, Any]]) -> bool:
+    """Cancel the jobs by one request. Return whether none was refused; a job that is over is no
+    reason to fail, as with Slurm."""
+    ids = [row["id"] for row in meant if row["state"] not in OVER]
+    well = True
+    for first in range(0, len(ids), MOST_CHANGED):
+        for one in head.cancel(ids[first : first + MOST_CHANGED]):
+            if one["code"] == Conflict.code or not one["jobs"]:
+                continue
+            denied = "Access/permission denied: " if one["code"] == Forbidden.code else ""
+            well = _refused(read, one["jobs"][0], denied + one["message"])
+    return well
+
+
+def _signalled(head: Head, read: Read, row: dict[str, Any], number: int) -> bool:
+    """Return whether the job was sent the signal, or is over."""
+    if row["state"] in OVER:
+        return True
+    try:
+        head.signal(row["id"], number, _to(read))
+    except Conflict as error:
+        return _refused(read, row["id"], _PENDING.get(row["state"], error.message))
+    except Unsupported as error:
+        return _refused(read, row["id"], error.message)
+    except Forbidden as error:
+        return _refused(read, row["id"], f"Access/permission denied: {error.message}")
+    return True
+
+
+def _refused(read: Read, id: str, why: str) -> bool:
+    _say(read, f"Kill job error on job id {number_of(id)}: {why}")
+    return False
+
+
+def _say(read: Read, text: str) -> None:
+    if not read.has("quiet"):
+        print(f"scancel: error: {text}", file=sys.stderr)
+
+
+def _agreed(row: dict[str, Any]) -> bool:
+    print(
+        f"Cancel job_id={number_of(row['id'])} name={row['name']} partition={row['queue']} [y/n]? ",
+        end="",
+        flush=True,
+    )
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

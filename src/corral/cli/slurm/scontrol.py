@@ -1,0 +1,313 @@
+"""scontrol: show jobs, nodes and partitions; requeue, hold, release; lists of hosts."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from corral.boot.clock import SystemClock
+from corral.cli.slurm import sinfo
+from corral.cli.slurm.http_client import Head
+from corral.cli.slurm.job_columns import UNKNOWN, Job, moment
+from corral.cli.slurm.slurm_states import exit_text, reason_of
+from corral.cli.slurm.squeue import document, record
+from corral.domain.errors import Conflict, NotFound
+from corral.wire.slurm import value_forms
+from corral.wire.slurm.hostlist import compress, compress_sorted, expand
+from corral.wire.slurm.ids import ids_of, number_of, raw_of
+from corral.wire.slurm.sbatch import plain_name
+from corral.wire.slurm.slurm_errors import Wrong
+
+_FLAGS: Final = {
+    "-o": "oneliner", "--oneliner": "oneliner", "--json": "json", "-d": "", "--details": "",
+    "-a": "", "--all": "", "-Q": "", "--quiet": "",
+}  # fmt: skip
+USAGE: Final = """Usage: scontrol [-o] [--json] COMMAND
+  show job|node|partition [NAME]    show hostnames|hostlist [LIST]    show config
+  requeue ID...    hold ID...    release ID...    ping    version
+  update JobId=ID [TimeLimit=TIME] [Partition=NAME] [JobName=NAME] [Priority=N] [Nice=N]"""
+
+
+def main(words: Sequence[str]) -> int:
+    flags = {_FLAGS[word] for word in words if word in _FLAGS}
+    rest = [word for word in words if word not in _FLAGS]
+    if not rest or rest[0] in ("-h", "--help", "help"):
+        print(USAGE)
+        return 0
+    name, *arguments = rest
+    if "show".startswith(name) and len(name) > 1:
+        return _show(arguments, flags)
+    command = _COMMANDS.get(name)
+    if command is None:
+        raise Wrong(
+            f"invalid keyword: {name}",
+            before=None,
+            hint="here there are: show, update, requeue, hold, release, ping",
+        )
+    return command(arguments)
+
+
+def _show(words: Sequence[str], flags: set[str]) -> int:
+    what, *names = words or [""]
+    if "hostnames".startswith(what) and len(what) > 5:
+        for host in _hosts(names):
+            print(host)
+        return 0
+    if "hostlist".startswith(what) and len(what) > 5:
+        print(compress(_hosts(names)))
+        return 0
+    show = _SHOWS.get(what.lower().rstrip("s")) or _SHOWS.get(what.lower())
+    if show is None:
+        raise Wrong(f"invalid entity:{what} for keyword:show")
+    if what.lower().startswith("job") and "json" in flags:
+        rows = _jobs(Head(), names)
+        jobs = [record(job) for job in rows]
+        print(json.dumps(document(jobs), indent=2))
+        return 0
+    for lines in show(names):
+        parts = [line.strip() for line in lines] if "oneliner" in flags else lines
+        print((" " if "oneliner" in flags else "\n").join(parts))
+        if "oneliner" not in flags:
+            print()
+    return 0
+
+
+def _hosts(names: Sequence[str]) -> list[str]:
+    text = names[0] if names else os.environ.get("SLURM_JOB_NODELIST", "")
+    try:
+        return expand(text) if text else []
+    except ValueError as error:
+        raise Wrong(f"Invalid hostlist: {error}") from None
+
+
+def _jobs(head: Head, names: Sequence[str]) -> list[Job]:
+    now = SystemClock().wall()
+    if not names:
+        return [Job(row, now, head.job) for row in head.jobs(everything=False)]
+    found = []
+    for id in ids_of(",".join(names)):
+        try:
+            found += [Job(row, now, head.job) for row in head.named(id)]
+        except NotFound:
+            raise Wrong("slurm_load_jobs error: Invalid job id specified", before=None) from None
+    return found
+
+
+def _show_jobs(names: Sequence[str]) -> Iterator[list[str]]:
+    jobs = _jobs(Head(), names)
+    if not jobs:
+        print("No jobs in the system")
+    for job in jobs:
+        yield list(_job_lines(job))
+
+
+def _job_lines(job: Job) -> Iterator[str]:
+    row = job.row
+    index = row["array_index"]
+    array = f" ArrayJobId={job.array} ArrayTaskId={index}" if index is not None else ""
+    limit = "UNLIMITED"
+    if job.limit_seconds is not None:
+        limit = value_forms.elapsed_text(job.limit_seconds)
+    clock = value_forms.elapsed_text(job.used_seconds)
+    whole = job.detail
+    yield f"JobId={raw_of(row['id'])}{array} JobName={job.name}"
+    yield f"   UserId={row['owner']} GroupId=N/A MCS_label=N/A"
+    yield f"   Priority={row['priority']} Nice=0 Account={row['queue']} QOS=normal"
+    yield f"   JobState={job.state} Reason={reason_of(row)} Dependency=(null)"
+    yield f"   Requeue=1 Restarts={max(0, row['attempt'] - 1)} BatchFlag=1 Reboot=0 " + (
+        f"ExitCode={exit_text(row)}"
+    )
+    yield f"   RunTime={clock} TimeLimit={limit} TimeMin=N/A"
+    yield f"   SubmitTime={moment(row['submitted_at'])} EligibleTime={moment(row['submitted_at'])}"
+    yield f"   StartTime={moment(row['started_at'], 'Unknown')} " + (
+        f"EndTime={moment(job.ends_at, 'Unknown')} Deadline={moment(whole['starts_by'])}"
+    )
+    yield f"   Partition={row['queue']} AllocNode:Sid=N/A"
+    yield f"   ReqNodeList=(null) ExcNodeList=(null)\n   NodeList={job.nodes or '(null)'}"
+    if row["nodes"]:
+        yield f"   BatchHost={row['nodes'][0]}"
+    shape = row["shape"]
+    yield f"   NumNodes={shape['nodes']} NumCPUs={job.cpus} NumTasks={shape['nodes']} CPUs/Task=1"
+    yield f"   TRES={tres_text(job)}"
+    yield f"   MinMemoryNode={job.memory} MinTmpDiskNode=0"
+    exclusive = "NO" if whole["place"]["exclusive"] else "OK"
+    features = "&".join(whole["place"]["constraints"]) or "(null)"
+    yield f"   Features={features} OverSubscribe={exclusive}"
+    if job.gpus != UNKNOWN:
+        yield f"   TresPerNode={job.gpus}"
+    if job.plan is not None:
+        yield f"   Command={job.command or '(null)'}"
+        yield f"   WorkDir={job.plan.chdir}"
+        yield f"   StdErr={job.file(job.plan.error)}"
+        yield f"   StdIn={job.file(job.plan.input or '/dev/null')}"
+        yield f"   StdOut={job.file(job.plan.output)}"
+    yield f"   Comment={row['reason']}" if row["reason"] else "   Comment=(null)"
+
+
+def tres_text(job: Job) -> str:
+    """All that it has, of all its nodes: cpu=4,mem=8G,node=2,billing=4,gres/gpu=16."""
+    shape = job.row["shape"]
+    whole = f"cpu={job.cpus},mem={job.memory},node={shape['nodes']},billing={job.cpus}"
+    if not shape["gpus_per_node"]:
+        return whole
+    gpus = f"{shape['gpus_per_node'] * shape['nodes']:g}"
+    kind = f",gres/gpu:{shape['gpu_type']}={gpus}" if shape["gpu_type"] else ""
+    return f"{whole},gres/gpu={gpus}{kind}"
+
+
+def _show_nodes(names: Sequence[str]) -> Iterator[list[str]]:
+    nodes = Head().ask("GET", "/v1/nodes")["nodes"]
+    wanted = set(_hosts(names)) if names else {node["id"] for node in nodes}
+    for missing in sorted(wanted - {node["id"] for node in nodes}):
+        raise Wrong(f"Node {missing} not found")
+    for node in nodes:
+        if node["id"] in wanted:
+            yield list(_node_lines(node))
+
+
+def _node_lines(node: dict[str, Any]) -> Iterator[str]:
+    star = "" if node["liveness"] == "alive" else "*"
+    yield f"NodeName={node['id']} Arch=x86_64"
+    yield f"   CPUTot={int(node['cpus'])}"
+    yield f"   AvailableFeatures={sinfo.features_of(node)}"
+    yield f"   ActiveFeatures={sinfo.features_of(node)}"
+    yield f"   Gres={sinfo.gres_of(node)}"
+    yield f"   NodeAddr={node['address']} NodeHostName={node['id']}"
+    yield f"   RealMemory={node['memory_bytes'] // 2**20}"
+    yield f"   State={sinfo.state_of(node).upper()}{star} ThreadsPerCore=1 TmpDisk=0 Weight=1"
+    why = sinfo.why_of(node)
+    if why and (star or node["cordoned"] or node["draining"] or node.get("closed")):
+        yield f"   Reason={why} [{moment(node['since'])}]"
+
+
+def _show_partitions(names: Sequence[str]) -> Iterator[list[str]]:
+    head = Head()
+    nodes = head.ask("GET", "/v1/nodes")["nodes"]
+    queues = sinfo.partitions(head)
+    for name in names:
+        if name not in queues:
+            raise Wrong(f"Partition {name} not found")
+    for name, limit in queues.items():
+        if not names or name in names:
+            usual = "YES" if name == "default" else "NO"
+            longest = limit.replace("infinite", "UNLIMITED")
+            yield [
+                f"PartitionName={name}",
+                f"   AllowGroups=ALL AllowAccounts=ALL Default={usual}",
+                f"   MaxNodes=UNLIMITED MaxTime={longest} MinNodes=1",
+                f"   Nodes={compress_sorted([node['id'] for node in nodes])}",
+                f"   State=UP TotalCPUs={sum(int(node['cpus']) for node in nodes)} "
+                f"TotalNodes={len(nodes)}",
+            ]
+
+
+def _show_config(names: Sequence[str]) -> Iterator[list[str]]:
+    now = moment(SystemClock().wall())
+    yield [
+        f"Configuration data as of {now}",
+        "AccountingStorageType   = accounting_storage/corral",
+        "ClusterName             = corral",
+        "JobRequeue              = 1",
+        "KillWait                = 30 sec",
+        "MaxArraySize            = 10001",
+        "SLURM_VERSION           = 22.05.8",
+    ]
+
+
+_SHOWS: Final[dict[str, Callable[[Sequence[str]], Iterator[list[str]]]]] = {
+    "job": _show_jobs,
+    "node": _show_nodes,
+    "partition": _show_partitions,
+    "config": _show_config,
+}
+
+
+def _each(words: Sequence[str], change: Callable[[Head, str], object]) -> int:
+    if not words:
+        raise Wrong("too few arguments for keyword")
+    head, failed = Head(), False
+    for id in ids_of(",".join(words)):
+        try:
+            rows = head.named(id)
+        except NotFound:
+            words = f"Invalid job id specified for job {number_of(id)}"
+            raise Wrong(words, before=None) from None
+        for row in rows:
+            try:
+                change(head, row["id"])
+            except Conflict as error:
+                failed = True
+                print(
+                    f"scontrol: error: {error.message} (job {number_of(row['id'])})",
+                    file=sys.stderr,
+                )
+    return 1 if failed else 0
+
+
+def _requeue(words: Sequence[str]) -> int:
+    """Also of the job that this runs in, which is told to stop before the answer is here."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return _each(words, lambda head, id: head.change(id, "requeue"))
+
+
+def _hold(words: Sequence[str]) -> int:
+    return _each(words, lambda head, id: head.change(id, "suspend"))
+
+
+def _release(words: Sequence[str]) -> int:
+    return _each(words, lambda head, id: head.change(id, "resume"))
+
+
+def _update(words: Sequence[str]) -> int:
+    """Of waiting jobs. Raises: Wrong."""
+    said = dict(word.partition("=")[::2] for word in words)
+    told = {name.lower(): value for name, value in said.items()}
+    ids = told.pop("jobid", None) or told.pop("job", None)
+    if not ids:
+        raise Wrong("only jobs are updated here", hint="write: scontrol update JobId=17 NAME=VALUE")
+    changes = [change_of(name, value) for name, value in told.items()]
+    if not changes:
+        raise Wrong("No changes specified")
+    body = {name: value for name, value in changes}
+    return _each([ids], lambda head, id: head.ask("PATCH", f"/v1/jobs/{id}", body=body))
+
+
+def change_of(name: str, value: str) -> tuple[str, object]:
+    """What is changed of a job, and to what, by Slurm's word in small letters. Raises: Wrong."""
+    if name in ("timelimit", "timemin"):
+        seconds = value_forms.seconds(value, "TimeLimit")
+        if seconds is None or value[:1] in "+-":
+            raise Wrong(f"TimeLimit={value}: write the whole limit, as 1:30:00")
+        return "max_duration_seconds", float(seconds)
+    if name in ("partition", "account"):
+        return "queue", value
+    if name in ("jobname", "name"):
+        return "name", plain_name(value)
+    if name == "priority":
+        return "priority", value_forms.count(value, "Priority", least=0)
+    if name == "nice":
+        return "priority", -int(value) if value.lstrip("-").isdecimal() else 0
+    raise Wrong(
+        f"Update of this parameter is not supported: {name}={value}",
+        before=None,
+        hint="TimeLimit, Partition, JobName, Priority and Nice of a waiting job are changed; for "
+        "the rest cancel it and submit it anew",
+    )
+
+
+def _ping(words: Sequence[str]) -> int:
+    url = Head().ask("GET", "/v1/status")["head"]["url"]
+    print(f"Slurmctld(primary) at {url} is UP")
+    return 0
+
+
+_COMMANDS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
+    "requeue": _requeue,
+    "update": _update,
+    "hold": _hold,
+    "uhold": _hold,
+    "release": _release,
+    "ping": _ping,
+}

@@ -1,0 +1,46 @@
+"""A batch script where a spec file is asked for (corral apply -f train.sbatch), or a command
+(corral run train.sbatch)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from corral.cli.printing import note
+from corral.cli.slurm.sbatch import here, read_script
+from corral.domain.errors import SpecInvalid
+from corral.wire.slurm.options import is_batch_script
+from corral.wire.slurm.sbatch import read_batch
+from corral.wire.slurm.slurm_errors import Wrong
+
+
+def names_script(path: Path) -> bool:
+    """Whether the file is a batch script; not where there is none that can be read."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(2) == b"#!" and is_batch_script(read_script([str(path)])[0])
+    except (OSError, ValueError, Wrong):
+        return False  # whoever reads it next says why
+
+
+def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
+    """What sbatch would submit, with these arguments; None for a file that is no batch script.
+
+    Raises: SpecInvalid for an option that cannot be meant, or not here.
+    """
+    if not names_script(path):
+        return None
+    try:
+        text, name = read_script([str(path)])
+        batch = read_batch([str(path), *arguments], text, here(), name=name)
+    except Wrong as wrong:
+        hint = wrong.hint or "see docs/reference/slurm-options.md"
+        raise SpecInvalid(f"{path}: {wrong}", hint=hint) from None
+    if batch.singleton:
+        raise SpecInvalid(
+            f"{path}: --dependency=singleton needs to know who waits", hint=f"run: sbatch {path}"
+        )
+    for one in batch.notes:
+        note(one)
+    return batch.spec

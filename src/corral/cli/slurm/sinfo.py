@@ -1,0 +1,248 @@
+"""sinfo: queues as partitions, and the nodes that they share."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.boot.clock import SystemClock
+from corral.cli.slurm import columns
+from corral.cli.slurm.columns import Field
+from corral.cli.slurm.http_client import Head
+from corral.cli.slurm.job_columns import moment
+from corral.cli.slurm.squeue import document, today
+from corral.wire.slurm.hostlist import compress_sorted, expand
+from corral.wire.slurm.listing_options import SINFO
+from corral.wire.slurm.options import Read
+
+DEFAULT: Final = "%#P %.5a %.10l %.6D %.6t %N"
+LONG: Final = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
+NODES: Final = "%#N %.6D %.#P %6t"
+NODES_LONG: Final = "%#N %.6D %.#P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
+REASONS: Final = "%20E %9u %19H %N"
+SUMMARY: Final = "%#P %.5a %.10l %.16F %N"
+_COMPACT: Final = {
+    "idle": "idle", "mixed": "mix", "allocated": "alloc", "drained": "drain", "draining": "drng",
+    "down": "down", "unknown": "unk",
+}  # fmt: skip
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Nodes of one partition that are alike; `limit` as it is written."""
+
+    partition: str
+    nodes: tuple[Row, ...]
+    limit: str = "infinite"
+
+    @property
+    def state(self) -> str:
+        return state_of(self.nodes[0]) if self.nodes else "n/a"
+
+    @property
+    def star(self) -> str:
+        return "*" if self.nodes and self.nodes[0]["liveness"] != "alive" else ""
+
+    def sums(self, *, cpus: bool) -> str:
+        """allocated/idle/other/total, of CPUs or of nodes."""
+        each = [(one, int(one["cpus"]) if cpus else 1) for one in self.nodes]
+        busy = sum(count for one, count in each if state_of(one) in ("mixed", "allocated"))
+        idle = sum(count for one, count in each if state_of(one) == "idle")
+        total = sum(count for _, count in each)
+        return f"{busy}/{idle}/{total - busy - idle}/{total}"
+
+
+def state_of(node: Row) -> str:
+    """The long word, without the star of one that does not answer."""
+    if node["liveness"] == "dead":
+        return "down"
+    if node["cordoned"] or node["draining"] or node.get("closed"):
+        return "draining" if node["jobs"] else "drained"
+    if node["liveness"] != "alive":
+        return "unknown"
+    if not node["jobs"] and not is_used_by_others(node):
+        return "idle"
+    gpus = node["gpus"]
+    return "allocated" if gpus["total"] and gpus["free"] <= 0 else "mixed"
+
+
+def is_used_by_others(node: Row) -> bool:
+    return bool(node["gpus"].get("taken") or node.get("taken_cpus"))
+
+
+def why_of(node: Row) -> str:
+    """Why it takes no new work, or is not there."""
+    return str(node.get("closed") or node["why"])
+
+
+def gres_of(node: Row) -> str:
+    gpus = node["gpus"]
+    if not gpus["total"]:
+        return "(null)"
+    kind = f"{gpus['types'][0]}:" if len(gpus["types"]) == 1 else ""
+    return f"gpu:{kind}{gpus['total']}"
+
+
+def features_of(node: Row) -> str:
+    return ",".join(f"{name}={value}" for name, value in node["labels"].items()) or "(null)"
+
+
+def _span(found: Iterable[int]) -> str:
+    low, *others = sorted(set(found)) or [0]
+    return f"{low}+" if others else str(low)
+
+
+def _f(title: str, value: Any) -> Field:
+    return Field(title=title, value=value)
+
+
+_NODE_LIST: Final = _f("NODELIST", lambda one: compress_sorted([node["id"] for node in one.nodes]))
+_NONE: Final = "none"
+LETTERS: Final = {
+    "P": _f("PARTITION", lambda one: one.partition),
+    "R": _f("PARTITION", lambda one: one.partition.rstrip("*")),
+    "a": _f("AVAIL", lambda one: "up"),
+    "l": _f("TIMELIMIT", lambda one: one.limit),
+    "D": _f("NODES", lambda one: str(len(one.nodes))),
+    "t": _f("STATE", lambda one: _COMPACT.get(one.state, one.state) + one.star),
+    "T": _f("STATE", lambda one: one.state + one.star),
+    "N": _NODE_LIST,
+    "n": _f("HOSTNAMES", lambda one: ",".join(node["id"] for node in one.nodes)),
+    "o": _f("NODE_ADDR", lambda one: ",".join(node["address"] for node in one.nodes)),
+    "A": _f("NODES(A/I)", lambda one: "/".join(one.sums(cpus=False).split("/")[:2])),
+    "F": _f("NODES(A/I/O/T)", lambda one: one.sums(cpus=False)),
+    "C": _f("CPUS(A/I/O/T)", lambda one: one.sums(cpus=True)),
+    "c": _f("CPUS", lambda one: _span(int(node["cpus"]) for node in one.nodes)),
+    "m": _f("MEMORY", lambda one: _span(node["memory_bytes"] // 2**20 for node in one.nodes)),
+    "G": _f("GRES", lambda one: gres_of(one.nodes[0]) if one.nodes else "(null)"),
+    "f": _f("AVAIL_FEATURES", lambda one: features_of(one.nodes[0]) if one.nodes else "(null)"),
+    "b": _f("ACTIVE_FEATURES", lambda one: features_of(one.nodes[0]) if one.nodes else "(null)"),
+    "E": _f("REASON", lambda one: (why_of(one.nodes[0]) or _NONE) if one.nodes else _NONE),
+    "H": _f("TIMESTAMP", lambda one: moment(one.nodes[0]["since"], "Unknown")),
+    "u": _f("USER", lambda one: "root"),
+    "g": _f("GROUPS", lambda one: "all"),
+    "h": _f("OVERSUBS", lambda one: "NO"),
+    "r": _f("ROOT", lambda one: "no"),
+    "s": _f("JOB_SIZE", lambda one: "1-infinite"),
+    "z": _f("S:C:T", lambda one: f"{_span(int(node['cpus']) for node in one.nodes)}:1:1"),
+    "d": _f("TMP_DISK", lambda one: "0"),
+    "w": _f("WEIGHT", lambda one: "1"),
+}
+NAMES: Final = {
+    "partition": LETTERS["P"], "partitionname": LETTERS["R"], "available": LETTERS["a"],
+    "time": LETTERS["l"], "nodes": LETTERS["D"], "statecompact": LETTERS["t"],
+    "statelong": LETTERS["T"], "nodelist": LETTERS["N"], "nodehost": LETTERS["n"],
+    "nodeaddr": LETTERS["o"], "nodeai": LETTERS["A"], "nodeaiot": LETTERS["F"],
+    "cpusstate": LETTERS["C"], "cpus": LETTERS["c"], "memory": LETTERS["m"], "gres": LETTERS["G"],
+    "features": LETTERS["f"], "reason": LETTERS["E"], "timestamp": LETTERS["H"],
+    "gresused": _f("GRES_USED", lambda one: used_of(one.nodes[0]) if one.nodes else "(null)"),
+}  # fmt: skip
+
+
+def used_of(node: Row) -> str:
+    gpus = node["gpus"]
+    return f"gpu:{gpus['total'] - gpus['free']:g}" if gpus["total"] else "gpu:0"
+
+
+def main(words: Sequence[str]) -> int:
+    read = SINFO.read(words, mixed=True)
+    if read.has("help") or read.has("usage"):
+        print(SINFO.usage())
+        return 0
+    every = float(read.get("iterate") or 0)
+    while True:
+        _show(read, Head())
+        if not every:
+            return 0
+        sys.stdout.flush()
+        time.sleep(every)
+
+
+def _show(read: Read, head: Head) -> None:
+    nodes = [one for one in head.ask("GET", "/v1/nodes")["nodes"] if _is_meant(read, one)]
+    if read.has("json"):
+        print(json.dumps({**document([]), "nodes": [record(one) for one in nodes]}, indent=2))
+        return
+    cells = _cells(read)
+    asked = (read.get("partition") or "").split(",") if read.has("partition") else None
+    queues = partitions(head)
+    groups = [
+        group
+        for name, limit in queues.items()
+        if asked is None or name in asked
+        for group in _groups(read, name, limit, nodes)
+    ]
+    header = not read.has("noheader")
+    if header and read.has("long") and not read.has("format"):
+        print(today(SystemClock().wall()))
+    for line in columns.table(cells, groups, header=header):
+        print(line)
+
+
+def partitions(head: Head) -> dict[str, str]:
+    """Every queue that takes jobs, and how long they may run there."""
+    rows = head.ask("GET", "/v1/queues")["queues"]
+    parents = {row["parent"] for row in rows}
+    found = {
+        row["name"]: str(row["form"].get("max_duration") or "infinite")
+        for row in rows
+        if row["name"] not in parents
+    }
+    return found or {"default": "infinite"}
+
+
+def _cells(read: Read) -> list[columns.Cell]:
+    if (text := read.get("Format")) is not None:
+        return columns.long(text, NAMES)
+    usual = DEFAULT
+    for name, form in (("list-reasons", REASONS), ("summarize", SUMMARY), ("long", LONG)):
+        usual = form if read.has(name) else usual
+    if read.has("Node"):
+        usual = NODES_LONG if read.has("long") else NODES
+    return columns.percent(read.get("format") or os.environ.get("SINFO_FORMAT") or usual, LETTERS)
+
+
+def _is_meant(read: Read, node: Row) -> bool:
+    states = {one.lower() for one in (read.get("states") or "").split(",") if one}
+    state = state_of(node)
+    named = set(expand(read.get("nodes") or "")) if read.has("nodes") else set()
+    silent = node["liveness"] != "alive"
+    return (
+        (not states or bool(states & {state, _COMPACT[state], "all"}))
+        and (not named or node["id"] in named)
+        and (not read.has("dead") or silent)
+        and (not read.has("responding") or not silent)
+        and (not read.has("list-reasons") or state in ("down", "drained", "draining", "unknown"))
+    )
+
+
+def _groups(read: Read, name: str, limit: str, nodes: Sequence[Row]) -> list[Group]:
+    """By state; each node by itself where that was asked for."""
+    title = f"{name}*" if name == "default" else name
+    if read.has("summarize"):
+        return [Group(partition=title, nodes=tuple(nodes), limit=limit)]
+    alike: dict[object, list[Row]] = {}
+    for node in nodes:
+        key = node["id"] if read.has("Node") else (state_of(node), node["liveness"], gres_of(node))
+        alike.setdefault(key, []).append(node)
+    return [Group(partition=title, nodes=tuple(found), limit=limit) for found in alike.values()]
+
+
+def record(node: Row) -> dict[str, Any]:
+    """A node as sinfo --json has it."""
+    return {
+        "name": node["id"],
+        "hostname": node["id"],
+        "address": node["address"],
+        "state": state_of(node),
+        "cpus": int(node["cpus"]),
+        "real_memory": node["memory_bytes"] // 2**20,
+        "gres": gres_of(node).replace("(null)", ""),
+        "gres_used": used_of(node),
+        "features": features_of(node).replace("(null)", ""),
+        "reason": node["why"],
+    }

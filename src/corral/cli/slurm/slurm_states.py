@@ -1,0 +1,65 @@
+"""Corral's states in Slurm's words. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from corral.wire.slurm.reasons import slurm_reason
+from corral.wire.slurm.slurm_errors import Wrong
+
+COMPACT: Final = {
+    "PENDING": "PD", "CONFIGURING": "CF", "RUNNING": "R", "COMPLETING": "CG", "REQUEUED": "RQ",
+    "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F", "TIMEOUT": "TO", "NODE_FAIL": "NF",
+    "PREEMPTED": "PR", "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "SUSPENDED": "S",
+    "BOOT_FAIL": "BF",
+}  # fmt: skip
+ACTIVE: Final = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED"})
+_STATES: Final = {
+    "HELD": "PENDING", "QUEUED": "PENDING", "SUSPENDED": "PENDING", "STARTING": "CONFIGURING",
+    "RUNNING": "RUNNING", "STOPPING": "COMPLETING", "RECOVERING": "REQUEUED",
+    "DONE": "COMPLETED", "CANCELLED": "CANCELLED",
+}  # fmt: skip
+_FAILURES: Final = {
+    "TimeLimit": "TIMEOUT",
+    "NodeFail": "NODE_FAIL",
+    "Deadline": "DEADLINE",
+    "OutOfMemory": "OUT_OF_MEMORY",
+}
+
+
+def state_of(job: Mapping[str, Any]) -> str:
+    """The long word of where it is."""
+    if job["state"] == "FAILED":
+        return _FAILURES.get(job["reason_code"], "FAILED")
+    return _STATES[job["state"]]
+
+
+def reason_of(job: Mapping[str, Any]) -> str:
+    """Why it waits or has failed, in one of Slurm's words where there is one."""
+    return slurm_reason(job["state"], str(job["reason_code"]))
+
+
+def states_named(text: str) -> frozenset[str] | None:
+    """The long words of pd,RUNNING,...; None for all. Raises: Wrong."""
+    by_short = {short: state for state, short in COMPACT.items()}
+    found: set[str] = set()
+    for part in text.upper().split(","):
+        if part == "ALL":
+            return None
+        state = by_short.get(part, part)
+        if state not in COMPACT:
+            raise Wrong(
+                f"Invalid job state specified: {part}",
+                f"Valid job states include: {', '.join(COMPACT)}",
+            )
+        found.add(state)
+    return frozenset(found)
+
+
+def exit_text(job: Mapping[str, Any]) -> str:
+    """code:signal, as sacct writes it."""
+    code = job["exit_code"]
+    if state_of(job) == "OUT_OF_MEMORY":
+        return "0:125"  # Slurm's own code for it, whatever signal ended the process
+    if code is None:
+        return "0:15" if job["state"] == "CANCELLED" and job["started_at"] else "0:0"
+    return f"{code}:0" if code >= 0 else f"0:{-code}"

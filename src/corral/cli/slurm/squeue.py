@@ -1,0 +1,219 @@
+"""squeue: the jobs in line and at work."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from corral import __version__
+from corral.boot.clock import SystemClock
+from corral.cli.slurm import columns
+from corral.cli.slurm.http_client import Head, whoami
+from corral.cli.slurm.job_columns import LETTERS, NAMES, Job
+from corral.cli.slurm.slurm_states import ACTIVE, states_named
+from corral.domain.errors import NotFound
+from corral.wire.slurm.hostlist import expand
+from corral.wire.slurm.ids import ids_of, raw_of
+from corral.wire.slurm.listing_options import SQUEUE
+from corral.wire.slurm.options import Read
+from corral.wire.slurm.slurm_errors import Wrong
+
+DEFAULT: Final = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+LONG: Final = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+STARTS: Final = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+_ORDER: Final = ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED")
+
+
+def main(words: Sequence[str]) -> int:
+    read = SQUEUE.read(words, mixed=True)
+    if read.has("help") or read.has("usage"):
+        print(SQUEUE.usage())
+        return 0
+    every = float(read.get("iterate") or 0)
+    while True:
+        _show(read)
+        if not every:
+            return 0
+        sys.stdout.flush()
+        time.sleep(every)
+
+
+def _show(read: Read) -> None:
+    head = Head()
+    now = SystemClock().wall()
+    jobs = chosen(read, head, now)
+    if read.has("json"):
+        print(json.dumps(document([record(job) for job in jobs]), indent=2))
+        return
+    if not (read.has("array") or read.has("array-unique")):
+        jobs = folded(jobs)
+    starts = read.has("start")
+    if starts:
+        jobs = [job for job in jobs if job.state == "PENDING"]
+        for job in jobs:
+            job.row = {**job.row, "started_at": _expected(head, job, now)}
+    header = not read.has("noheader")
+    if header and read.has("long") and not read.has("format"):
+        print(today(now))
+    for line in columns.table(_cells(read), ordered(jobs, read.get("sort")), header=header):
+        print(line)
+
+
+def today(now: float) -> str:
+    """The line that comes first in long tables."""
+    return datetime.fromtimestamp(now, UTC).astimezone().strftime("%a %b %d %H:%M:%S %Y")
+
+
+def _cells(read: Read) -> list[columns.Cell]:
+    if (text := read.get("Format")) is not None:
+        return columns.long(text, NAMES)
+    usual = (
+        LONG if read.has("long") else STARTS.replace("%20Y ", "") if read.has("start") else DEFAULT
+    )
+    text = read.get("format") or (None if read.has("long") else os.environ.get("SQUEUE_FORMAT"))
+    return columns.percent(text or usual, LETTERS)
+
+
+def chosen(read: Read, head: Head, now: float) -> list[Job]:
+    """The jobs that the options ask for. Raises: Wrong."""
+    states = states_named(read.get("states") or ",".join(ACTIVE))
+    asked = read.get("jobs") or read.get("job")
+    rows = (
+        _asked(head, asked)
+        if asked
+        else head.jobs(everything=states is None or bool(states - ACTIVE))
+    )
+    users = set((read.get("user") or "").split(",")) if read.has("user") else set()
+    users |= {whoami()} if read.has("me") else set()
+    found = [Job(row, now, head.job) for row in rows]
+    nodes = set(_hosts(read.get("nodelist")))
+    return [
+        job
+        for job in found
+        if (states is None or job.state in states)
+        and (not users or job.row["owner"] in users)
+        and _is_in(read.get("partition"), job.row["queue"])
+        and _is_in(read.get("account"), job.row["queue"])
+        and _is_in(read.get("name"), job.name)
+        and (not nodes or nodes & set(job.row["nodes"]))
+    ]
+
+
+def _hosts(text: str | None) -> list[str]:
+    try:
+        return expand(text) if text else []
+    except ValueError as error:
+        raise Wrong(f"Invalid node name specified: {error}") from None
+
+
+def _asked(head: Head, text: str) -> list[dict[str, Any]]:
+    """Raises: Wrong where one alone is asked for and there is none, as Slurm does."""
+    ids = list(ids_of(text))
+    rows: dict[str, dict[str, Any]] = {}
+    for id in ids:
+        try:
+            rows |= {row["id"]: row for row in head.named(id)}
+        except NotFound:
+            if len(ids) == 1:
+                raise Wrong(
+                    "slurm_load_jobs error: Invalid job id specified", before=None
+                ) from None
+    return list(rows.values())
+
+
+def _is_in(names: str | None, name: str) -> bool:
+    return names is None or name in names.split(",")
+
+
+def folded(jobs: Iterable[Job]) -> list[Job]:
+    """The waiting jobs of an array are one line: 17_[0-3]."""
+    found: list[Job] = []
+    waiting: dict[str, list[Job]] = {}
+    for job in jobs:
+        if job.state == "PENDING" and job.row["array"] is not None:
+            waiting.setdefault(job.row["array"], []).append(job)
+        else:
+            found.append(job)
+    for group in waiting.values():
+        indices = sorted(job.row["array_index"] for job in group)
+        first = min(group, key=lambda job: job.row["array_index"])
+        found.append(Job(first.row, first.now, first._whole, indices))
+    return found
+
+
+def ordered(jobs: Iterable[Job], sort: str | None) -> list[Job]:
+    """By partition, state and priority; or by the letters of -S, the last first."""
+    found = sorted(jobs, key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0))
+    if not sort:
+        return sorted(
+            found, key=lambda job: (job.row["queue"], _place(job.state), -job.row["priority"])
+        )
+    for part in reversed(sort.split(",")):
+        field = LETTERS.get(part.lstrip("+-"))
+        if field is None:
+            raise Wrong(f"Invalid sort specification: {part}")
+        _sort(found, field.value, downwards=part[:1] == "-")
+    return found
+
+
+def _sort(jobs: list[Job], show: Callable[[Job], str], *, downwards: bool) -> None:
+    jobs.sort(key=lambda job: _numeric(show(job)), reverse=downwards)
+
+
+def _numeric(text: str) -> tuple[int, int, str]:
+    return (0, int(text), "") if text.isdecimal() else (1, 0, text)
+
+
+def _place(state: str) -> int:
+    return _ORDER.index(state) if state in _ORDER else len(_ORDER)
+
+
+def _expected(head: Head, job: Job, now: float) -> float | None:
+    """When it is likely to start: the later end of what is foretold."""
+    told = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
+    seconds = told["starts"]["high_seconds"] or told["starts"]["low_seconds"] if told else None
+    return None if seconds is None else now + seconds
+
+
+def document(jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What --json prints around the jobs."""
+    meta = {
+        "plugin": {"type": "openapi/v0.0.38", "name": "Corral"},
+        "Slurm": {
+            "version": {"major": 22, "micro": 8, "minor": 5},
+            "release": f"corral {__version__}",
+        },
+    }
+    return {"meta": meta, "errors": [], "jobs": jobs}
+
+
+def record(job: Job) -> dict[str, Any]:
+    """A job as squeue --json has it."""
+    row, shape = job.row, job.row["shape"]
+    limit = job.limit_seconds
+    return {
+        "job_id": int(raw_of(row["id"]).partition("_")[0]),
+        "array_job_id": int(job.array.partition("_")[0]) if row["array"] else 0,
+        "array_task_id": row["array_index"],
+        "name": job.name,
+        "user_name": row["owner"],
+        "account": row["queue"],
+        "partition": row["queue"],
+        "job_state": job.state,
+        "state_reason": LETTERS["r"].value(job),
+        "state_description": row["reason"],
+        "nodes": job.nodes,
+        "node_count": shape["nodes"],
+        "cpus": job.cpus,
+        "tres_per_node": "" if job.gpus == "N/A" else job.gpus,
+        "priority": row["priority"],
+        "restart_cnt": max(0, row["attempt"] - 1),
+        "time_limit": None if limit is None else int(limit // 60),
+        "submit_time": int(row["submitted_at"]),
+        "start_time": int(row["started_at"] or 0),
+        "end_time": int(job.ends_at or 0),
+        "exit_code": row["exit_code"] or 0,
+    }

@@ -1,0 +1,120 @@
+"""srun: a step of the job that it is in; elsewhere a job of its own, followed to its end."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from corral.agent.batch.environment import STEPS
+from corral.cli.slurm import srun_components, srun_pty, srun_step
+from corral.cli.slurm.http_client import Head
+from corral.cli.slurm.sbatch import here, submit
+from corral.wire.field_readers import OWN_TOKEN
+from corral.wire.slurm.batch_plan import BatchPlan, command_of
+from corral.wire.slurm.ids import number_of, raw_of
+from corral.wire.slurm.options import Read
+from corral.wire.slurm.resource_shape import shape_of
+from corral.wire.slurm.sbatch import afters, exported, job_fields, plain_name
+from corral.wire.slurm.sbatch_options import SRUN
+from corral.wire.slurm.slurm_errors import Wrong
+
+QUIET = "/dev/null"
+
+
+def main(words: Sequence[str]) -> int:
+    if ":" in words:
+        return srun_components.run(srun_components.divided(words))
+    read = SRUN.read(words)
+    if read.has("help") or read.has("usage"):
+        print(SRUN.usage())
+        return 0
+    if read.get("mpi") == "list":
+        print("MPI plugin types are...\n\tnone", file=sys.stderr)
+        return 0
+    if not read.rest:
+        raise Wrong("No command given to execute.", before="fatal: ")
+    socket = os.environ.get(STEPS)
+    if socket and read.has("pty"):
+        raise Wrong("--pty is for a job of its own", hint="open a shell in this one: corral attach")
+    if socket:
+        return srun_step.run(read, socket)
+    return srun_pty.run(*_spec(read), read) if read.has("pty") else _run_job(read)
+
+
+def _run_job(read: Read) -> int:
+    """Submit it, print what it prints, and end as it ends; Ctrl-C cancels it."""
+    spec, notes = _spec(read)
+    if not read.has("quiet"):
+        for note in notes:
+            print(f"srun: {note}", file=sys.stderr)
+    head = Head()
+    job = submit(head, spec, hold=False)[0]
+    id, cancelled = str(job["id"]), threading.Event()
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        if not cancelled.is_set():
+            cancelled.set()
+            threading.Thread(target=head.change, args=(id, "cancel"), daemon=True).start()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, cancel)
+    if job["state"] in ("QUEUED", "HELD") and not read.has("quiet"):
+        print(f"srun: job {number_of(id)} queued and waiting for resources", file=sys.stderr)
+    for piece in head.follow(f"/v1/jobs/{id}/logs", {"follow": 1, "rank": 0}):
+        sys.stdout.write(piece.get("data", ""))
+        sys.stdout.flush()
+    ended = head.until_over(id)
+    if ended["state"] == "DONE":
+        return 0
+    why = ended["reason"] or ended["state"].lower()
+    print(f"srun: error: job {raw_of(id)}: {why}", file=sys.stderr)
+    return ended["exit_code"] or 1
+
+
+def _spec(read: Read) -> tuple[dict[str, object], list[str]]:
+    """One job whose script is a step of all its tasks."""
+    from shlex import join
+
+    notes: list[str] = []
+    shape, where = shape_of(read), here()
+    after, singleton = afters(read.get("dependency"))
+    if singleton:
+        raise Wrong("--dependency=singleton is for sbatch")
+    options = [
+        f"--{name}" + (f"={value}" if value else "")
+        for name, value in read.options.items()
+        if name in ("label", "output", "error", "kill-on-bad-exit", "wait", "open-mode")
+    ]
+    script = f"#!/bin/sh\nexec srun {join([*options, *read.rest])}\n"
+    if read.has("pty"):
+        script = srun_pty.SCRIPT
+    name = read.get("job-name") or os.path.basename(read.rest[0])
+    plan = BatchPlan(
+        name=name,
+        submit_dir=where.directory,
+        submit_host=where.host,
+        chdir=os.path.join(where.directory, read.get("chdir") or "."),
+        output=QUIET,  # what it prints is followed, and lies in no file
+        tasks=shape.tasks,
+        tasks_given=True,
+        tasks_per_node=shape.tasks_per_node,
+        cpus_per_task=shape.cpus_per_task,
+        cpus_given=read.has("cpus-per-task"),
+        gpus_per_node=shape.gpus_per_node,
+        task_gpus=shape.task_gpus,
+        memory_bytes_per_node=shape.memory_bytes,
+        partition=(read.get("partition") or "default").partition(",")[0],
+    )
+    notes += shape.notes
+    spec = {
+        "name": plain_name(name),
+        "run": command_of(script, plan),
+        "per": "node",
+        "env": exported(read.get("export"), where.environment, notes),
+        "secrets": [OWN_TOKEN],
+        **job_fields(read, shape, where, notes),
+        **({"after": after} if after else {}),
+    }
+    return spec, notes

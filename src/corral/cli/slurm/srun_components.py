@@ -1,0 +1,93 @@
+"""srun with several components, `srun A : B`: a step for each, on nodes of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import Final
+
+from corral.agent.batch.environment import STEPS
+from corral.wire.slurm import value_forms
+from corral.wire.slurm.sbatch_options import SRUN
+from corral.wire.slurm.slurm_errors import Wrong
+
+POLL_SECONDS: Final = 0.2
+
+
+def divided(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of each component; a word ":" divides them."""
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word == ":":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the components with the nodes of each: as many as it asks for, behind those before it.
+
+    Raises: Wrong.
+    """
+    found, before = [], 0
+    for words in components:
+        read = SRUN.read(words)
+        if not read.rest:
+            raise Wrong("a component has no command to execute", before="fatal: ")
+        nodes = value_forms.nodes(read.get("nodes") or "1")[1]
+        each = read.get("ntasks-per-node") or os.environ.get("SLURM_NTASKS_PER_NODE") or "1"
+        tasks = nodes * value_forms.count(
+            each, "--ntasks-per-node"
+        )  # and not those of the whole job
+        found.append([f"--nodes={nodes}", f"--relative={before}", f"--ntasks={tasks}", *words])
+        before += nodes
+    return found
+
+
+def run(components: Sequence[Sequence[str]]) -> int:
+    """Run all of them at once, and return the highest of their exit codes. With
+    --kill-on-bad-exit the others end when one fails, and its code is returned.
+
+    Raises: Wrong outside of a job.
+    """
+    if STEPS not in os.environ:
+        raise Wrong(
+            "components (srun A : B) are steps of a job",
+            hint="write them into a batch script with as many nodes: sbatch -N 2 SCRIPT",
+        )
+    this = [sys.executable, "-P", "-m", "corral.cli.slurm", "srun"]
+    steps = [subprocess.Popen([*this, *words]) for words in placed(components)]
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        for step in steps:
+            with suppress(ProcessLookupError):
+                step.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    ends_all = [SRUN.read(words).get("kill-on-bad-exit") not in (None, "0") for words in components]
+    return _ended(steps, ends_all)
+
+
+def _ended(steps: Sequence["subprocess.Popen[bytes]"], ends_all: Sequence[bool]) -> int:
+    open_steps = dict(zip(steps, ends_all, strict=True))
+    while open_steps:
+        for step, ends in list(open_steps.items()):
+            with suppress(subprocess.TimeoutExpired):
+                code = step.wait(POLL_SECONDS / len(open_steps))
+                open_steps.pop(step)
+                if code and ends:
+                    for other in open_steps:
+                        other.terminate()
+                    for other in open_steps:
+                        other.wait()
+                    return _shell_code(code)
+    return max(_shell_code(step.returncode) for step in steps)
+
+
+def _shell_code(code: int) -> int:
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,80 @@
+"""srun --pty outside of a job: a terminal in a job of its own, which is over when it is left."""
+
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from corral.cli.slurm.http_client import PAUSE_SECONDS, Head
+from corral.cli.slurm.sbatch import submit
+from corral.wire.slurm.ids import number_of, raw_of
+from corral.wire.slurm.options import Read
+
+_KEPT: Final = ".terminal-environment"  # in the attempt's own folder, where its ranks begin
+_ENDED: Final = ".terminal-ended"  # beside it, a FIFO: the exit code of what ran in the terminal
+# What the job itself does: it keeps its place, leaves the variables of a batch job to what runs in
+# the terminal, and ends as that ends. They are whole when the file has its name.
+SCRIPT: Final = (
+    '#!/bin/sh\numask 077\nhere=$(dirname "$CORRAL_SLURM_BIN")\n'
+    f'mkfifo "$here/{_ENDED}"\n'
+    f'export -p > "$here/{_KEPT}.new"\nmv "$here/{_KEPT}.new" "$here/{_KEPT}"\n'
+    f'read -r code < "$here/{_ENDED}"\nexit "$code"\n'
+)
+END_SECONDS: Final = 10.0  # until a job whose terminal is closed is over, before it is cancelled
+_OVER: Final = ("DONE", "FAILED", "CANCELLED")
+
+
+def command(words: Sequence[str]) -> str:
+    """What runs in the terminal, for /bin/sh, which outlives a Ctrl-C that is meant for it."""
+    wait = f"while [ ! -e {_KEPT} ]; do sleep 0.1; done"
+    take_over = f'term=$TERM; . ./{_KEPT}; export TERM="$term"; cd "$PWD"'
+    tell = f'code=$?; echo $code > "$1/{_ENDED}"; exit $code'
+    runs = f"trap : INT QUIT; {shlex.join(words)}"
+    return f'set -- "$PWD"; {wait}; {take_over}; {runs}; {tell}'
+
+
+def run(spec: dict[str, Any], notes: Sequence[str], read: Read) -> int:
+    """Submit it, open the terminal when it runs, and end it with what ran there: whose exit code is
+    the answer."""
+    from corral.cli.attach import attach  # only now is what it needs worth its time
+
+    if not read.has("quiet"):
+        for note in notes:
+            print(f"srun: {note}", file=sys.stderr)
+    head = Head()
+    job = submit(head, spec, hold=False)[0]
+    id = str(job["id"])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if job["state"] in ("QUEUED", "HELD") and not read.has("quiet"):
+            print(f"srun: job {number_of(id)} queued and waiting for resources", file=sys.stderr)
+        ended = _until_running(head, id)
+        if ended is not None:
+            print(f"srun: error: job {raw_of(id)}: {ended['reason']}", file=sys.stderr)
+            return ended["exit_code"] or 1
+        code = attach(id, command(read.rest))
+        _until_over(head, id)
+        return code
+    finally:
+        if head.job(id)["state"] not in _OVER:
+            head.change(id, "cancel")
+
+
+def _until_over(head: Head, id: str) -> None:
+    """The job ends as what ran in its terminal; not where that was only left."""
+    give_up_at = time.monotonic() + END_SECONDS
+    while head.job(id)["state"] not in _OVER and time.monotonic() < give_up_at:
+        time.sleep(PAUSE_SECONDS)
+
+
+def _until_running(head: Head, id: str) -> dict[str, Any] | None:
+    """None when it runs; the job where it has ended before."""
+    while True:
+        found = head.job(id)
+        if found["state"] == "RUNNING":
+            return None
+        if found["state"] in _OVER:
+            return found
+        time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,247 @@
+"""srun within a job: its tasks on the job's nodes, their output, and their true end."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from types import FrameType
+from typing import Any, Final
+
+from corral.agent.batch.frames import Frames
+from corral.agent.batch.layout import Asked
+from corral.wire.slurm import value_forms
+from corral.wire.slurm.hostlist import expand
+from corral.wire.slurm.options import Read
+from corral.wire.slurm.paths import file_name
+from corral.wire.slurm.slurm_errors import Wrong
+
+READ_BYTES: Final = 65536
+Message = dict[str, Any]
+
+
+class Step:
+    """One srun: what it was told, and how far its tasks have come."""
+
+    def __init__(self, read: Read, frames: Frames) -> None:
+        self._read = read
+        self._frames = frames
+        self._number = ""
+        self._nodes: list[str] = []
+        self._sizes: list[int] = []
+        self._codes: dict[int, int] = {}
+        self._files: dict[str, int] = {}
+        self._partial: dict[tuple[int, str], bytes] = {}
+
+    def run(self) -> int:
+        """The exit code: the highest of its tasks'."""
+        self._frames.send(_request(self._read))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._pass_on)
+        while (heard := self._frames.receive()) is not None:
+            message, data = heard
+            if message["type"] == "refused":
+                raise Wrong(*str(message["why"]).splitlines())
+            if message["type"] == "began":
+                self._begin(message)
+            elif message["type"] == "output":
+                self._write(int(message["task"]), str(message["stream"]), data)
+            elif message["type"] == "end" and self._end(message):
+                break
+        self._flush()
+        if len(self._codes) < sum(self._sizes) or not self._sizes:
+            print("srun: error: the step was lost with its job", file=sys.stderr)
+            return 1
+        return max((code if code >= 0 else 128 - code for code in self._codes.values()), default=0)
+
+    def _begin(self, message: Message) -> None:
+        self._number = str(message["step"])
+        self._nodes = list(message["nodes"])
+        self._sizes = list(message["layout"]["tasks"])
+        if _input(self._read) != "none":
+            threading.Thread(target=self._feed, daemon=True).start()
+
+    def _feed(self) -> None:
+        """What standard input says, to whoever is to hear it."""
+        said = self._read.get("input")
+        is_file = said is not None and said not in ("all", "none") and not said.isdecimal()
+        source = os.open(self._path(said or "", 0), os.O_RDONLY) if is_file else 0
+        with suppress(OSError):
+            while data := os.read(source, READ_BYTES):
+                self._frames.send({"type": "input"}, data)
+            self._frames.send({"type": "input"})
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._signal_all(number)
+
+    def _signal_all(self, number: int) -> None:
+        with suppress(OSError):
+            self._frames.send({"type": "signal", "number": number})
+
+    # -- output
+
+    def _write(self, task: int, stream: str, data: bytes) -> None:
+        if self._read.has("label"):
+            data = self._labelled(task, stream, data)
+        target = self._target(task, stream)
+        with suppress(BrokenPipeError):
+            left = memoryview(data)
+            while left:
+                left = left[os.write(target, left) :]
+
+    def _labelled(self, task: int, stream: str, data: bytes) -> bytes:
+        """Whole lines, each with its task; the rest waits for its end."""
+        lines = (self._partial.pop((task, stream), b"") + data).split(b"\n")
+        if lines[-1]:
+            self._partial[(task, stream)] = lines[-1]
+        width = len(str(max(0, sum(self._sizes) - 1)))
+        return b"".join(f"{task:>{width}}: ".encode() + line + b"\n" for line in lines[:-1])
+
+    def _flush(self) -> None:
+        for (task, stream), rest in list(self._partial.items()):
+            self._partial.pop((task, stream))
+            self._write(task, stream, rest + b"\n")
+
+    def _target(self, task: int, stream: str) -> int:
+        """The descriptor: a file, opened once, or srun's own output."""
+        out, err = self._read.get("output"), self._read.get("error")
+        pattern = out if stream == "out" or err is None else err
+        if pattern is None:
+            return 1 if stream == "out" else 2
+        if pattern == "none":
+            pattern = os.devnull
+        path = self._path(pattern, task)
+        if path not in self._files:
+            mode = os.O_APPEND if (self._read.get("open-mode") or "")[:1] == "a" else os.O_TRUNC
+            try:
+                found = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o644)
+            except OSError as trouble:
+                print(f"srun: error: Could not open stdout file: {trouble}", file=sys.stderr)
+                found = 1
+            self._files[path] = found
+        return self._files[path]
+
+    def _path(self, pattern: str, task: int) -> str:
+        node = self._node_of(task)
+        env = os.environ
+        number = env.get("SLURM_JOB_ID", "")
+        known = {
+            "j": number,
+            "J": f"{number}.{self._number}",
+            "A": env.get("SLURM_ARRAY_JOB_ID", number),
+            "a": env.get("SLURM_ARRAY_TASK_ID", "4294967294"),
+            "x": env.get("SLURM_JOB_NAME", ""),
+            "u": env.get("SLURM_JOB_USER", ""),
+            "s": self._number,
+            "t": str(task),
+            "n": str(node),
+            "N": self._nodes[node] if node < len(self._nodes) else "",
+        }
+        return os.path.join(self._read.get("chdir") or ".", file_name(pattern, known))
+
+    def _node_of(self, task: int) -> int:
+        """The place of its node in the step."""
+        above = 0
+        for place, size in enumerate(self._sizes):
+            above += size
+            if task < above:
+                return place
+        return 0
+
+    # -- ends
+
+    def _end(self, message: Message) -> bool:
+        """Whether that was the last."""
+        task, code = int(message["task"]), int(message["code"])
+        self._codes.setdefault(task, code)
+        if code:
+            node = self._nodes[self._node_of(task)]
+            how = f"Exited with exit code {code}" if code > 0 else _killed(-code)
+            print(f"srun: error: {node}: task {task}: {how}", file=sys.stderr, flush=True)
+            if self._read.get("kill-on-bad-exit") not in (None, "0"):
+                self._signal_all(signal.SIGKILL)
+        wait = self._read.get("wait")
+        if len(self._codes) == 1 and wait not in (None, "0"):
+            timer = threading.Timer(float(wait or 0), self._signal_all, (signal.SIGKILL,))
+            timer.daemon = True
+            timer.start()
+        return len(self._codes) == sum(self._sizes)
+
+
+def _killed(number: int) -> str:
+    return signal.strsignal(number) or f"signal {number}"
+
+
+def _input(read: Read) -> str | int:
+    """Which tasks hear standard input: all, none, or the number of one."""
+    said = read.get("input") or "all"
+    if said == "none":
+        return "none"
+    return int(said) if said.isdecimal() else "all"
+
+
+def _request(read: Read) -> Message:
+    """What srun asks the first node for. Raises: Wrong."""
+    asked = Asked(
+        nodes=value_forms.nodes(read.get("nodes") or "1")[1] if read.has("nodes") else None,
+        tasks=_count(read, "ntasks"),
+        tasks_per_node=_count(read, "ntasks-per-node"),
+        cpus_per_task=_count(read, "cpus-per-task"),
+        relative=value_forms.count(read.get("relative") or "0", "--relative", least=0),
+        on=tuple(_hosts(read, "nodelist")),
+        off=tuple(_hosts(read, "exclude")),
+    )
+    gpus = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")[1]
+    return {
+        "type": "run",
+        "asked": asdict(asked),
+        "words": list(read.rest),
+        "env": _environment(read, dict(os.environ)),
+        "folder": os.path.join(os.getcwd(), read.get("chdir") or "."),
+        "input": _input(read),
+        "task_gpus": gpus,
+    }
+
+
+def _count(read: Read, name: str) -> int | None:
+    said = read.get(name)
+    return None if said is None else value_forms.count(said, f"--{name}")
+
+
+def _hosts(read: Read, name: str) -> list[str]:
+    try:
+        return expand(read.get(name) or "") if read.get(name) else []
+    except ValueError as error:
+        raise Wrong(f"Invalid node name specified: {error}") from None
+
+
+def _environment(read: Read, own: Mapping[str, str]) -> dict[str, str]:
+    """ALL, NONE, NAMES and NAME=VALUE of --export; Slurm's own names always."""
+    said = read.get("export")
+    parts = said.split(",") if said else ["ALL"]
+    found = {
+        name: value
+        for name, value in own.items()
+        if "ALL" in parts or name.startswith(("SLURM", "CORRAL_")) or name in parts
+    }
+    for part in parts:
+        name, sign, value = part.partition("=")
+        if sign:
+            found[name] = value
+    return found
+
+
+def run(read: Read, path: str) -> int:
+    """Raises: Wrong when the job's first node does not answer."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(path)
+    except OSError as trouble:
+        raise Wrong(
+            f"Unable to create step for job {os.environ.get('SLURM_JOB_ID', '')}: {trouble}",
+            hint="steps are started on the first node of a job, by its script",
+        ) from None
+    return Step(read, Frames(connection)).run()

@@ -1,0 +1,128 @@
+"""What `corral run` was given, as the spec that a file would have held. Nothing is judged here:
+the spec's own reader says what is wrong."""
+
+import os
+import re
+import secrets
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from corral.boot.clock import SystemClock
+from corral.cli.error_output import Usage
+from corral.cli.time_options import Wishes, forms_of, nodes_of, number
+from corral.domain.errors import SpecInvalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """The options of one `corral run`. None: not given."""
+
+    command: tuple[str, ...]
+    name: str | None = None
+    nodes: str | None = None
+    gpus: str | None = None
+    cpus: str | None = None
+    memory: str | None = None
+    queue: str | None = None
+    priority: str | None = None
+    time: str | None = None
+    env: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    token: str | None = None
+    per: str | None = None
+    checkpoint: str | None = None
+    origin: str | None = None
+    workdir: Path | None = None
+    no_workdir: bool = False
+    after: tuple[str, ...] = ()
+    array: str | None = None
+    retry: int | None = None
+    wishes: Wishes = Wishes()
+
+
+def spec_of(typed: Typed) -> dict[str, Any]:
+    """Raises: Usage when there is no command, SpecInvalid when an option is not of its form."""
+    asked = {"gpu": number(typed.gpus), "cpu": number(typed.cpus), "memory": typed.memory}
+    resources = {name: value for name, value in asked.items() if value is not None}
+    fields = {
+        "name": typed.name or made_name(typed.command),
+        "run": command_text(typed.command),
+        **nodes_of(typed.nodes),
+        "resources": resources,
+        "any_of": forms_of(typed.wishes.any_of, resources),
+        "queue": typed.queue,
+        "priority": number(typed.priority),
+        "max_duration": typed.time,
+        "env": dict(_assignment(pair) for pair in typed.env),
+        "secrets": list(typed.secret),
+        "token": typed.token,
+        "per": typed.per,
+        "checkpoint": _given({"path": typed.checkpoint, "from": typed.origin}),
+        "workdir": workdir_of(typed),
+        "after": [_after(text) for text in typed.after],
+        "array": typed.array,
+        "retry": {"user": typed.retry} if typed.retry is not None else None,
+        **typed.wishes.fields(_now()),
+    }
+    return _given(fields)
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that hold anything."""
+    return {name: value for name, value in fields.items() if value not in (None, [], {})}
+
+
+def _now() -> datetime:
+    """This moment, with the time zone of whoever types."""
+    return datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
+
+
+def command_text(command: Sequence[str]) -> str:
+    """One word is a line for the shell; several are a command and its arguments, as typed."""
+    if not command:
+        raise Usage("there is no command", hint="write it after --: corral run -- CMD ...")
+    return command[0] if len(command) == 1 else shlex.join(command)
+
+
+def made_name(command: Sequence[str]) -> str:
+    """From the script, else the program; four digits make it new."""
+    words = [word for line in command for word in line.split() if not word.startswith("-")]
+    scripts = [word for word in words if word.endswith((".py", ".sh"))]
+    base = Path((scripts or words or ["job"])[0]).stem
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", base).strip("-")[:40] or "job"
+    return f"{plain}-{secrets.token_hex(2)}"
+
+
+def workdir_of(typed: Typed) -> str | None:
+    """The directory whose snapshot travels: the current one, unless it is that of temporary
+    files."""
+    if typed.no_workdir:
+        return None
+    if typed.workdir is not None:
+        return str(typed.workdir.expanduser().absolute())
+    here = Path.cwd()
+    return None if here == Path(tempfile.gettempdir()).resolve() else str(here)
+
+
+def is_around_home(folder: Path) -> bool:
+    """Whether it is the home directory or holds it, as / does."""
+    return Path(os.path.expanduser("~")).resolve().is_relative_to(folder)
+
+
+def _assignment(pair: str) -> tuple[str, str]:
+    """K=V, or K alone: the value that it has here."""
+    name, sign, value = pair.partition("=")
+    if not sign and name not in os.environ:
+        raise SpecInvalid(f"--env {name}: it is not set here", hint=f"write: --env {name}=VALUE")
+    return name, value if sign else os.environ[name]
+
+
+def _after(text: str) -> Mapping[str, str]:
+    """JOB, or JOB:failed (done, failed, ended, started)."""
+    job, colon, on = text.partition(":")
+    return {"job": job, "on": on} if colon else {"job": job}

@@ -1,0 +1,110 @@
+"""up --hosts: other machines over ssh, and what came of each."""
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.cli.head_options import Common
+from corral.cli.printing import cut, say, show_table, state, table
+from corral.cli.up_options import Others
+from corral.domain.node_policy import ROOT
+
+if TYPE_CHECKING:
+    from corral.boot.ssh_hosts import Outcome, Target
+
+
+def read(others: Others, host: str | None) -> "list[Target]":
+    """The hosts of the file; none without one.
+
+    Raises: SpecInvalid, also where the head could not be reached by them.
+    """
+    from corral.boot.settings import is_loopback
+    from corral.boot.ssh_hosts import read_targets
+    from corral.domain.errors import SpecInvalid
+
+    if others.hosts is None:
+        return []
+    if host is None or is_loopback(host):
+        raise SpecInvalid(
+            "other machines cannot reach a head on loopback",
+            hint="name an address of this machine: "
+            f"corral up --host ADDRESS --hosts {others.hosts}",
+        )
+    try:
+        targets = read_targets(others.hosts.read_text(), str(others.hosts))
+        return [_with_policy(one, others) for one in targets]
+    except (OSError, ValueError) as error:
+        raise SpecInvalid(f"{others.hosts} cannot be read: {error}", hint="name a file") from None
+
+
+def _with_policy(target: "Target", others: Others) -> "Target":
+    """Root who logs in as root there brings machines for root's own jobs too."""
+    by_root = os.geteuid() == 0 and (target.user or others.ssh_user or ROOT) == ROOT
+    if not by_root or "--policy" in target.words:
+        return target
+    return replace(target, words=(*target.words, "--policy", "root=allow"))
+
+
+def bring(common: Common, others: Others, targets: "list[Target]") -> "list[Outcome]":
+    """Let them all join the cluster that is up. Raises: Unsupported."""
+    from corral.boot.extras import needed_to_join
+    from corral.boot.own_wheel import own_wheel
+    from corral.boot.settings import ClusterSettings
+    from corral.boot.ssh_hosts import Invitation, Way, bring_up_hosts
+
+    with common.client() as client:
+        made = client.create_join_token(uses=len(targets), expires_seconds=3600.0)
+    invitation = Invitation(url=made.url, fingerprint=made.fingerprint, token=made.token)
+    settings = ClusterSettings.load(common.place) or ClusterSettings()
+    way = Way(
+        user=others.ssh_user,
+        key=others.ssh_key,
+        python=others.python,
+        beside=needed_to_join(settings),
+    )
+    with tempfile.TemporaryDirectory(prefix="corral-wheel-") as folder:
+        wheel = own_wheel(Path(folder)) if way.python is None else None
+        found = bring_up_hosts(targets, way, invitation, wheel)
+    with common.client() as client:
+        client.revoke_token(made.id)  # what is left of it lets in nobody
+    return found
+
+
+def show(found: "list[Outcome]") -> None:
+    rows = table("HOST", "NODE", "STATE", "NOTE")
+    for one in found:
+        rows.add_row(
+            str(one.target),
+            one.node,
+            state("failed" if one.trouble else "joined"),
+            cut(f"{one.trouble}; {one.hint}" if one.trouble else ""),
+        )
+    say()
+    show_table(rows)
+
+
+def as_json(found: "list[Outcome]") -> list[dict[str, Any]]:
+    return [
+        {
+            "host": str(one.target),
+            "node": one.node or None,
+            "trouble": one.trouble or None,
+            "hint": one.hint or None,
+        }
+        for one in found
+    ]
+
+
+def check(found: "list[Outcome]") -> None:
+    """Raises: StartFailed when not all have joined."""
+    from corral.boot.start_head import StartFailed
+
+    failed = [one for one in found if one.trouble]
+    if failed:
+        raise StartFailed(
+            f"{len(failed)} of {len(found)} hosts have not joined: "
+            + "; ".join(f"{one.target}: {one.trouble}" for one in failed),
+            hint=f"{failed[0].hint}; then the same command again: those that have joined stay",
+        )

@@ -1,0 +1,149 @@
+"""The plan of a submission, before it is made."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from corral.cli.printing import clean, clock_text, say, show_pairs
+from corral.domain.units import duration_text, size_text
+
+if TYPE_CHECKING:
+    from corral.client.spec_input import Wished
+    from corral.wire import api
+
+MOST = 10  # plans of an array that are shown one by one
+
+
+def show_plan(plan: "list[api.PlannedJob]", wished: "Wished", *, whole: bool) -> None:
+    """Where each job would go. `whole`: it is the answer, with its environment; else it is told on
+    stderr, as stdout is for what the ranks print."""
+    workdirs = {str(path) for path in wished.workdirs}
+    for number, one in enumerate(plan[:MOST]):
+        if number:
+            say(stderr=not whole)
+        show_pairs(_pairs(one, workdirs, whole=whole), stderr=not whole)
+    if len(plan) > MOST:
+        say(f"and {len(plan) - MOST} more", stderr=not whole)
+
+
+def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterator[tuple[str, str]]:
+    yield "job", one.name
+    is_open = len(one.forms) > 1 or any(form.least_nodes < form.nodes for form in one.forms)
+    yield "asks for", forms_text(one.forms, one.shape)
+    yield "gets", shape_text(one.shape) if is_open and one.starts_now else ""
+    unknown = is_open and not one.starts_now  # how many nodes it has
+    if one.kind == "ray":
+        many = f"{one.shape.nodes} " if one.shape.nodes > 1 else ""
+        nodes = "nodes" if unknown else f"{many}node{'s' * (one.shape.nodes > 1)}"
+        yield "runs", f"one program, on a Ray cluster of its {nodes}"
+    else:
+        yield "ranks", "" if unknown else str(one.ranks)
+    yield "queue", f"{one.queue}, priority {one.priority}" if one.queue else ""
+    yield "place", place_text(one)
+    yield "time limit", limit_text(one)
+    yield "signal", signal_text(one.warned)
+    yield "starts from", f"the save {one.origin}" if one.origin else ""
+    yield "image", one.image or ""
+    yield "python", python_text(one)
+    yield "workdir", f"{', '.join(sorted(workdirs))} (a snapshot)" if workdirs else "none"
+    if one.starts_now:
+        yield "starts", "now, on " + "; ".join(seat_text(seat) for seat in one.seats)
+    else:
+        yield "waits", one.reason
+    for stopped in one.stops:
+        yield "would stop", stopped
+    for suggestion in one.suggestions:
+        yield "sooner", suggestion
+    if one.forecast is not None:
+        yield "starts", one.forecast.text
+        yield "ends", "" if one.forecast.is_too_late else one.forecast.ends.text
+        yield "but", given_up_text(one.forecast)
+        for other in one.forecast.instead:
+            yield "sooner", instead_text(other)
+    if whole:
+        for name, value in sorted(one.environment.items()):
+            yield "env", f"{name}={clean(value)}"
+
+
+def python_text(one: "api.PlannedJob") -> str:
+    """Return the Python of the job's ranks; "" where that belongs to what they run in."""
+    if one.image or one.kind == "ray" or "PATH" in one.environment:
+        return ""
+    folder = one.environment.get("VIRTUAL_ENV") or one.environment.get("CONDA_PREFIX")
+    if folder:
+        return f"{clean(folder)}/bin/python, on nodes that have it"
+    return f"{clean(one.python)} (the head's)" if one.python else ""
+
+
+def given_up_text(forecast: "api.Forecast") -> str:
+    """What its start_by comes to, if it may come first."""
+    if forecast.gives_up_at is None:
+        return ""
+    at = clock_text(forecast.gives_up_at)
+    if forecast.is_too_late:
+        return f"will be given up at {at}, before it is likely to start"
+    return f"is given up at {at} if it has not started by then"
+
+
+def instead_text(one: "api.Instead") -> str:
+    """For example: in queue b it starts in 2 to 5 min, and is likely to stop 1 job of queue a."""
+    stops = f", and is likely to stop {one.stops}" if one.stops else ""
+    return f"{one.change} it starts {one.starts.text}{stops}"
+
+
+def forms_text(forms: "Sequence[api.Form]", shape: "api.Shape") -> str:
+    """All forms in the order in which they are tried; of an older head, which tells none, the
+    shape. For example: 2 to 9 nodes, each with 8 GPUs; else 1 node with 2 GPUs."""
+    texts = [shape_text(form, least=form.least_nodes) for form in forms]
+    return "; else ".join(texts) or shape_text(shape)
+
+
+def shape_text(shape: "api.Shape", *, least: int | None = None) -> str:
+    """For example: 2 nodes, each with 8 h100 GPUs, 4 CPUs, 64 GB. `least`: so few nodes would do
+    too."""
+    parts = []
+    if shape.gpus_per_node:
+        plural = "s" if shape.gpus_per_node > 1 else ""
+        kind = f"{shape.gpu_type} " if shape.gpu_type else ""
+        parts.append(f"{shape.gpus_per_node:g} {kind}GPU{plural}")
+    if shape.cpus_per_node:
+        parts.append(f"{shape.cpus_per_node:g} CPU{'s' if shape.cpus_per_node > 1 else ''}")
+    if shape.memory_bytes_per_node:
+        parts.append(size_text(shape.memory_bytes_per_node))
+    span = f"{least} to " if least is not None and least < shape.nodes else ""
+    nodes = "1 node" if shape.nodes == 1 else f"{span}{shape.nodes} nodes, each"
+    return f"{nodes} with {', '.join(parts)}" if parts else nodes
+
+
+def seat_text(seat: "api.Seat") -> str:
+    """For example: n1 (GPU 0,1)."""
+    gpus = ",".join(str(index) for index in seat.gpus)
+    return f"{seat.node} (GPU {gpus})" if gpus else seat.node
+
+
+def limit_text(job: "api.JobDetail | api.PlannedJob") -> str:
+    """For example: 4 h. "" without one."""
+    limit = job.max_duration_seconds
+    return "" if limit is None else duration_text(limit)
+
+
+def signal_text(warned: "api.Warned | None") -> str:
+    """For example: USR1, 2 min before the time limit. "" where it asks for nothing of its own."""
+    if warned is None:
+        return ""
+    before = duration_text(warned.before_seconds)
+    return f"{warned.signal or 'none, to save'}, {before} before the time limit"
+
+
+def place_text(job: "api.JobDetail | api.PlannedJob") -> str:
+    """For example: zone=a, require:rack, exclusive, apart from train, preemptible."""
+    place = job.place
+    if place is None:
+        return ""
+    parts = [
+        *place.constraints,
+        *([] if place.topology == "prefer" else [place.topology]),
+        *(["exclusive"] if place.exclusive else []),
+        *(f"apart from {name}" for name in place.apart_from),
+        *(["preemptible"] if job.preemptible else []),
+    ]
+    return ", ".join(parts)

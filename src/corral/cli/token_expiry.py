@@ -1,0 +1,34 @@
+"""The warning that a token ends soon, which the head gives with each answer near its end."""
+
+from functools import cache
+from typing import Final
+
+from corral.boot.clock import SystemClock
+from corral.cli.printing import clock_text, note
+from corral.client import Client
+from corral.domain.units import duration_text
+
+LOG_IN_WARNING_SECONDS: Final = 3600.0
+
+
+class TellingClient(Client):
+    """A client that warns a person, once a command, of the end of the token."""
+
+    def close(self) -> None:
+        super().close()
+        if self._where.token_ends_at is not None:
+            log_in = self._where.log_in
+            _warn(self._where.token_ends_at, None if log_in is None else log_in.url)
+
+
+@cache
+def _warn(ends_at: float, log_in_url: str | None) -> None:
+    left = max(0.0, ends_at - SystemClock().wall())
+    end = f"{duration_text(left)}, at {clock_text(ends_at)}"
+    if log_in_url is None:
+        note(
+            f"your token ends in {end}; a token that you make with it ends no later, so ask an "
+            "admin before that for another: corral token create NAME"
+        )
+    elif left <= LOG_IN_WARNING_SECONDS:  # it lasts for hours: a warning with each command is noise
+        note(f"your log-in ends in {end}; to go on, run: corral login --oidc {log_in_url}")

@@ -1,0 +1,126 @@
+"""One table: what is filtered, sorted, chosen and in sight. No I/O."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from corral.cli.top.row_order import Order, ordered
+from corral.cli.top.styled_text import (
+    Cell,
+    Column,
+    Line,
+    Part,
+    fitted,
+    lengths,
+    row_line,
+    sized,
+    title_line,
+)
+
+
+class Keyed(Protocol):
+    @property
+    def key(self) -> str: ...
+
+
+R = TypeVar("R", bound=Keyed)
+
+
+@dataclass
+class Listing(Generic[R]):
+    """`key`: of the chosen row, which stays chosen when rows come, go and move. `first`: the row
+    that is the uppermost in sight."""
+
+    columns: Sequence[Column]
+    cells: Callable[[R], Sequence[Cell]]
+    orders: Mapping[str, Order[R]]
+    words: Callable[[R], str] | None = None  # None: the head filters
+    by: str = ""
+    turned: bool = False
+    text: str = ""
+    rows: list[R] = field(default_factory=list)
+    given: Sequence[R] = ()
+    key: str = ""
+    cursor: int = 0
+    first: int = 0
+    needs: list[int] = field(default_factory=list)  # columns only grow, or they would jump about
+
+    def __post_init__(self) -> None:
+        self.by = self.by or next(iter(self.orders))
+
+    def take(self, given: Sequence[R]) -> None:
+        """New rows; the chosen one is found again by its key."""
+        self.given = given
+        self._arrange()
+
+    def filter(self, text: str) -> None:
+        self.text = text
+        self._arrange()
+
+    def sort_by_next(self) -> str:
+        """Answers with its name."""
+        names = list(self.orders)
+        self.by, self.turned = names[(names.index(self.by) + 1) % len(names)], False
+        self._arrange()
+        return self.by
+
+    def turn(self) -> None:
+        self.turned = not self.turned
+        self._arrange()
+
+    def _arrange(self) -> None:
+        text, words = self.text.lower(), self.words
+        kept = (
+            [row for row in self.given if text in words(row)]
+            if text and words is not None
+            else list(self.given)
+        )
+        self.rows = ordered(kept, self.orders[self.by], turned=self.turned)
+        places = {row.key: at for at, row in enumerate(self.rows)}
+        self._choose(places.get(self.key, self.cursor))
+
+    def move(self, by: int) -> None:
+        self._choose(self.cursor + by)
+
+    def to(self, place: int) -> None:
+        """The place may be beyond the end."""
+        self._choose(place)
+
+    def _choose(self, place: int) -> None:
+        self.cursor = max(0, min(place, len(self.rows) - 1))
+        self.key = self.rows[self.cursor].key if self.rows else ""
+
+    @property
+    def chosen(self) -> R | None:
+        return self.rows[self.cursor] if self.rows else None
+
+    def lines(self, width: int, height: int, *, marked: bool = True) -> list[Line]:
+        """The titles and the rows in sight: those alone are made into text. `marked`: the chosen
+        row stands out."""
+        room = max(1, height - 1)
+        self.first = max(0, min(self.first, self.cursor, len(self.rows) - room))
+        self.first = max(self.first, self.cursor - room + 1)
+        shown = [self.cells(row) for row in self.rows[self.first : self.first + room]]
+        self.needs = [
+            max(column)
+            for column in zip(
+                self.needs or [0] * len(self.columns), *map(lengths, shown), strict=True
+            )
+        ]
+        places = fitted(self.columns, width, self.needs)
+        order = self.orders[self.by]
+        arrow = "▼" if order.down != self.turned else "▲"
+        found: list[Line] = [title_line(self.columns, places, order.title, arrow)]
+        for at, cells in enumerate(shown, start=self.first):
+            line = row_line(self.columns, cells, places)
+            chosen = [Part(part.text, "chosen") for part in sized(line, width)]
+            found.append(chosen if marked and at == self.cursor else line)
+        return found
+
+    def at(self, y: int) -> int | None:
+        """The row that is drawn on this line, if there is one."""
+        place = self.first + y - 1
+        return place if y > 0 and place < len(self.rows) else None
+
+
+AnyListing = Listing[Any]

@@ -1,0 +1,100 @@
+"""Quotas on the command line: options that set them, and the table of use and limits."""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from corral.cli.printing import clean, show_table, table
+from corral.domain.units import HOUR_SECONDS, size_text
+
+if TYPE_CHECKING:
+    from corral.wire.quotas import QuotaRow, RateRow
+
+NONE: Final = "none"
+
+
+def _limit(name: str, text: str) -> Parameter:
+    return Parameter(name=f"--max-{name}", help=f"{text}; none: the limit of the cluster.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one user. A field has the name of its quota."""
+
+    jobs: Annotated[str | None, _limit("jobs", "Unfinished jobs: 20000")] = None
+    array: Annotated[str | None, _limit("array", "Jobs of one array")] = None
+    spec_bytes: Annotated[str | None, _limit("spec-bytes", "Stored specs: 512MB")] = None
+    upload_bytes: Annotated[str | None, _limit("upload-bytes", "Uploaded workdirs: 10GB")] = None
+    log_bytes: Annotated[str | None, _limit("log-bytes", "Kept logs: 20GB")] = None
+    job_log_bytes: Annotated[str | None, _limit("job-log-bytes", "Kept logs of one job: 10GB")] = (
+        None
+    )
+    secrets: Annotated[str | None, _limit("secrets", "Secrets: 200")] = None
+    secret_bytes: Annotated[str | None, _limit("secret-bytes", "All secrets: 4MB")] = None
+    tokens: Annotated[str | None, _limit("tokens", "Valid tokens: 200")] = None
+
+    @property
+    def given(self) -> dict[str, str | int | None]:
+        """Return the limits that were typed, by quota; None where one is taken away."""
+        typed = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: None if value == NONE else value
+            for name, value in typed.items()
+            if value is not None
+        }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What bounds all users of a cluster."""
+
+    quotas: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--quota",
+            negative="",
+            show_default=False,
+            help="A limit of each user, QUOTA=LIMIT, such as jobs=5000 or upload_bytes=2GB; may be "
+            "repeated. Limits of one user: corral user set.",
+        ),
+    ] = ()
+    disk_reserve: Annotated[
+        str | None,
+        Parameter(
+            name="--disk-reserve",
+            help="Free bytes that uploads, logs and large specs leave on the head's disk (2 %, at "
+            "least 1 GB).",
+        ),
+    ] = None
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {"quotas": self.quotas or None, "disk_reserve": self.disk_reserve}
+
+
+def show_quotas(rows: "list[QuotaRow]") -> None:
+    """Print what is used and allowed of each quota."""
+    shown = table("QUOTA", "USED", "LIMIT", "SET BY", right=("USED", "LIMIT"))
+    for row in rows:
+        used = "" if row.used is None else _amount(row, row.used)
+        shown.add_row(clean(row.name), used, _amount(row, row.limit), row.set_by)
+    show_table(shown)
+
+
+def show_rates(rows: "list[RateRow]") -> None:
+    """Print what is used and allowed of each rate."""
+    shown = table("RATE", "USED", "AT ONCE", "ON AVERAGE", right=("USED", "AT ONCE", "ON AVERAGE"))
+    for row in rows:
+        average = f"{row.a_second:g} a second"
+        if row.a_second < 1:
+            average = f"{row.a_second * HOUR_SECONDS:g} an hour"
+        shown.add_row(clean(row.text), f"{row.used:,.0f}", f"{row.limit:,.0f}", average)
+    show_table(shown)
+
+
+def _amount(row: "QuotaRow", number: int) -> str:
+    return size_text(number) if row.unit == "bytes" else f"{number:,}"

@@ -1,0 +1,237 @@
+"""user add, ls, show, set, rm; token create, ls, revoke; audit."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from corral.cli.embedded_head import say_who_is_kept_out
+from corral.cli.error_output import Usage
+from corral.cli.head_options import Change, Common
+from corral.cli.printing import (
+    clean,
+    clock_text,
+    note,
+    print_json,
+    say,
+    show_pairs,
+    show_table,
+    table,
+)
+from corral.cli.user_quotas import Limits, show_quotas, show_rates
+from corral.domain.units import size_text
+
+if TYPE_CHECKING:
+    from corral.wire import users
+
+Role = Literal["viewer", "user", "operator", "admin"]
+LONGEST_SECONDS = 3650 * 86400.0  # as the head takes it
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None:  # noqa: B008
+    """Let somebody own jobs. They need a token: corral token create --user NAME.
+
+    Args:
+        name: What they are called.
+        role: viewer sees, user also submits, operator also stops jobs and cordons nodes, admin
+            also looks after users, tokens and the cluster.
+    """
+    with common.client() as client:
+        found = client.add_user(name, role=role)
+        if common.json:
+            print_json(found)
+            return
+        say(f"{found.name}: {found.role}")
+        note(f"to let them in: corral token create --user {found.name}")
+        say_who_is_kept_out(common, client)
+
+
+def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List the users."""
+    with common.client() as client:
+        found = client.users()
+    if common.json:
+        print_json({"users": [one.model_dump(mode="json") for one in found]})
+        return
+    rows = table("NAME", "ROLE", "STATE", "SINCE")
+    for one in found:
+        rows.add_row(one.name, one.role, _state(one), clock_text(one.created_at))
+    show_table(rows)
+
+
+def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """Show one user, their quotas and their tokens.
+
+    Args:
+        name: What they are called.
+    """
+    with common.client() as client:
+        found = client.user(name)
+        tokens = [one for one in client.tokens() if one.user == name and one.node is None]
+    if common.json:
+        shown = [one.model_dump(mode="json") for one in tokens]
+        print_json({**found.model_dump(mode="json"), "tokens": shown})
+        return
+    since = clock_text(found.created_at)
+    log_in = f"{clean(found.subject)} of {clean(found.issuer or '')}" if found.subject else "none"
+    show_pairs(
+        [
+            ("user", found.name),
+            ("role", found.role),
+            ("state", _state(found)),
+            ("since", since),
+            ("log-in", log_in),
+        ]
+    )
+    say()
+    show_quotas(found.quotas)
+    if found.log_bytes_dropped:
+        dropped = size_text(found.log_bytes_dropped)
+        note(f"{dropped} of the logs of kept jobs were dropped: see the quotas of logs")
+    say()
+    show_rates(found.rates)
+    if tokens:
+        say()
+        _show_tokens(tokens)
+
+
+def _state(user: "users.User") -> str:
+    return "disabled" if user.disabled else "enabled"
+
+
+def put(
+    name: str,
+    /,
+    *,
+    role: Role | None = None,
+    disable: _Flag = False,
+    enable: _Flag = False,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Change a user's role, quotas, or whether they are let in. Their jobs run on.
+
+    Args:
+        name: What they are called.
+        role: viewer, user, operator or admin.
+        disable: Let them in no more.
+        enable: Let them in again.
+    """
+    from corral.domain.errors import Conflict
+
+    if disable and enable:
+        raise Usage("--disable and --enable cannot both be", hint="write one of them")
+    if role is None and not disable and not enable and not limits.given:
+        raise Usage("nothing was said to change", hint=f"corral user set {name} --role operator")
+    if not common.agreed(f"change the user {name}?"):
+        raise Conflict("nothing was changed")
+    disabled = True if disable else False if enable else None
+    with common.client() as client:
+        found = client.set_user(name, role=role, disabled=disabled, limits=limits.given)
+    if common.json:
+        print_json(found)
+    else:
+        say(f"{found.name}: {found.role}, {_state(found)}")
+
+
+def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Forget a user, revoke their tokens and remove their secrets; not while they have unfinished
+    jobs. Secrets for everybody stay, as yours.
+
+    Args:
+        name: What they are called.
+    """
+    from corral.domain.errors import Conflict
+
+    if not common.agreed(f"remove the user {name}, their tokens and their secrets?", destroys=True):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        removed = client.remove_user(name)
+    if common.json:
+        print_json(removed)
+        return
+    say(f"{name} is removed")
+    note(
+        f"tokens revoked: {removed.tokens_revoked}, secrets removed: {removed.secrets_removed}, "
+        f"secrets for everybody that are yours now: {removed.secrets_kept}"
+    )
+
+
+def create_token(
+    user: str | None = None,
+    *,
+    role: Role | None = None,
+    expires: str | None = None,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Make a token and print it, this once: the cluster keeps only its hash.
+
+    Args:
+        user: Whose it is (your own).
+        role: The most that it lets them do (what they may).
+        expires: How long it lasts: 12h, 90d, never (30d, or the cluster's setting).
+    """
+    never = expires == "never"
+    seconds = None if expires is None or never else _seconds(expires, "--expires 30d")
+    if seconds is not None and not 1.0 <= seconds <= LONGEST_SECONDS:
+        raise Usage(f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d")
+    with common.client() as client:
+        made = client.create_token(
+            user=user, role=role, expires_seconds=seconds, never_expires=never
+        )
+    if common.json:
+        print_json(made)
+        return
+    say(made.token)
+    until = f", until {clock_text(made.expires_at)}" if made.expires_at else ""
+    note(f"{made.id}: {made.role} of {made.user}{until}; it is not shown again")
+
+
+def _seconds(text: str, example: str) -> float:
+    from corral.domain.units import seconds_of
+
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise Usage(str(error), hint=f"for example: {example}") from None
+
+
+def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List tokens, of people and of nodes; never the tokens themselves."""
+    with common.client() as client:
+        found = client.tokens()
+    if common.json:
+        print_json({"tokens": [one.model_dump(mode="json") for one in found]})
+        return
+    _show_tokens(found)
+
+
+def _show_tokens(tokens: "list[users.Token]") -> None:
+    rows = table("TOKEN", "USER", "ROLE", "STATE", "EXPIRES", "LAST USED")
+    for one in tokens:
+        ends = clock_text(one.expires_at) if one.expires_at else "never"
+        used = clock_text(one.used_at) if one.used_at else "never"
+        rows.add_row(one.id, one.user, one.role, one.state, ends, used)
+    show_table(rows)
+
+
+def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Take tokens back: they let nobody in any more, at once.
+
+    Args:
+        tokens: Their ids, as `corral token ls` shows them.
+    """
+    from corral.domain.errors import Conflict
+
+    if not tokens:
+        raise Usage("no token was named", hint="corral token revoke ID; see: corral token ls")
+    if not common.agreed(f"revoke {', '.join(tokens)}?", destroys=True):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        found = [client.revoke_token(id) for id in tokens]
+    if common.json:
+        one = found[0].model_dump(mode="json") if len(found) == 1 else None
+        print_json(one or {"tokens": [token.model_dump(mode="json") for token in found]})
+        return
+    for token in found:
+        say(f"{token.id}: {token.state}, was {token.role} of {token.user}")

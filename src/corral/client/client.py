@@ -1,0 +1,399 @@
+"""The client for plain code."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from corral.client import api_calls
+from corral.client.api_calls import Call, Stream
+from corral.client.check_calls import SyncChecks
+from corral.client.head_proof import http_client, was_refused
+from corral.client.head_target import Target, Where, error_of, no_answer
+from corral.client.job_change_calls import SyncJobChanges
+from corral.client.node_calls import SyncNodes
+from corral.client.observation_calls import SyncSights
+from corral.client.output_calls import SyncOutputs
+from corral.client.request_rules import (
+    STREAM_NAP,
+    STREAM_PATIENCE,
+    Following,
+    body_of,
+    headers,
+    naps,
+    retry_after,
+    worth_another_try,
+)
+from corral.client.spec_input import Spec, Wished, read_wished
+from corral.client.user_calls import SyncPeople
+from corral.client.workdir_snapshot import Snapshot, pack
+from corral.domain.errors import WrongHead
+
+if TYPE_CHECKING:
+    import httpx2
+    from websockets.sync.client import ClientConnection
+
+    from corral.wire import api
+    from corral.wire import queue_answers as shapes
+    from corral.wire.imports import ImportDone, ImportedJob
+    from corral.wire.reports import Report
+
+T = TypeVar("T")
+
+
+class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, SyncOutputs):
+    """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
+    (CORRAL_DIR, ~/.corral).
+
+    Every method raises a Refusal (the caller's mistake), Unreachable or another Trouble (worth
+    another try); each carries `code`, `message` and `hint`.
+    """
+
+    def __init__(
+        self, url: str | None = None, token: str | None = None, dir: str | Path | None = None
+    ) -> None:
+        self._where = Where(url=url, token=token, dir=dir)
+        self._http: dict[bool, httpx2.Client] = {}  # by whether they speak TLS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._http:
+            self._http.popitem()[1].close()
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.Job]":
+        """Queue the job or jobs of a spec: a mapping, several of them, or a file.
+
+        The workdir goes first. They are durable on return; the same key answers with the first.
+        """
+        return self._call(api_calls.submit(self._ready(spec), key or secrets.token_hex(16)))
+
+    def plan(self, spec: Spec) -> "list[api.PlannedJob]":
+        """What submitting would do now. Nothing happens, and nothing is uploaded."""
+        return self._call(api_calls.plan(read_wished(spec).without_workdirs()))
+
+    def begin_plan(self, spec: Spec) -> "Callable[[], list[api.PlannedJob]]":
+        """As `plan`, whose answer is read when the function is called: loading what reads it takes
+        longer than to submit."""
+        return self._call(api_calls.begin_plan(read_wished(spec).without_workdirs()))
+
+    def jobs(
+        self,
+        *,
+        everything: bool = False,
+        limit: int = 100,
+        before: str | None = None,
+        states: Sequence[str] = (),
+        text: str = "",
+        owner: str | None = None,
+        queue: str | None = None,
+        since: float | None = None,
+    ) -> "list[api.Job]":
+        """Newest first; with `everything`, also those that are over. With `before` those that
+        follow the job of this id, the last of the page before; of these states, with `text` in
+        their name, of this owner and queue, and not ended before `since`."""
+        return self._call(
+            api_calls.jobs(
+                everything=everything,
+                limit=limit,
+                before=before,
+                states=states,
+                text=text,
+                owner=owner,
+                queue=queue,
+                since=since,
+            )
+        )
+
+    def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
+        """Jobs of the array with this id, or of the newest array of this name, by index."""
+        return self._call(api_calls.array(array, everything=everything))
+
+    def job(self, job: str) -> "api.JobDetail":
+        """One job by its id, or the newest of that name."""
+        return self._call(api_calls.job(job))
+
+    def why(self, job: str) -> "api.Why":
+        return self._call(api_calls.why(job))
+
+    def checkpoints(self, job: str) -> "list[api.Checkpoint]":
+        return self._call(api_calls.checkpoints(job))
+
+    def wait(self, job: str) -> "api.JobDetail":
+        """The job, once it is over."""
+        newest = self.job(job)
+        if not newest.is_over:
+            for _ in self.events(newest.id, follow=True):
+                pass
+        return self.job(newest.id)
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def events(
+        self, job: str | None = None, *, after: int = 0, follow: bool = False
+    ) -> "Iterator[api.Event]":
+        """Events of one job or of all, oldest first; with `follow` it goes on as they happen, and
+        ends when that one job is over."""
+        if follow:
+            yield from self._stream(api_calls.follow_events(job, after))
+            return
+        while page := self._call(api_calls.events(job, after)):
+            yield from page
+            after = page[-1].number
+
+    def logs(
+        self,
+        job: str,
+        *,
+        follow: bool = False,
+        rank: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+        times: bool = False,
+    ) -> "Iterator[api.LogLines]":
+        """Pieces of the ranks' logs, of the newest attempt (or the one asked for) and, with
+        `follow`, of those after it. `tail`: the last so many lines of each rank. `times`: with
+        those at which lines reached the head. The last piece has `end`: the job's state."""
+        asked = api_calls.logs(
+            job, follow=follow, rank=rank, attempt=attempt, tail=tail, times=times
+        )
+        yield from self._stream(asked)
+
+    @contextmanager
+    def attach(
+        self,
+        job: str,
+        *,
+        rank: int = 0,
+        shell: bool = True,
+        rows: int = 24,
+        columns: int = 80,
+        command: str = "",
+    ) -> "Iterator[ClientConnection]":
+        """A terminal beside the rank, of a shell or of `command`, or the rank's standard input:
+        `send(bytes)`, iterate for bytes."""
+        from websockets.exceptions import InvalidStatus
+        from websockets.sync.client import connect
+
+        from corral.wire.proven_http import proven_connection
+
+        path = api_calls.attach_path(
+            job, rank=rank, shell=shell, rows=rows, columns=columns, command=command
+        )
+        with ExitStack() as stack:
+            for left in reversed(range(self._where.heads)):
+                target, address, options = self._where.socket(path)
+                try:
+                    if target.needs_proof:
+                        options["sock"] = proven_connection(target.url, target.challenge)
+                    dialled = connect(address, **options)
+                    connection = stack.enter_context(dialled)
+                    break
+                except InvalidStatus as error:
+                    raise error_of(error.response.status_code, bytes(error.response.body)) from None
+                except (OSError, WrongHead) as error:
+                    self._where.pass_over()
+                    if not left:
+                        raise no_answer(target, error) from None
+            yield connection
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def status(self) -> "api.Status":
+        return self._call(api_calls.status())
+
+    def nodes(self) -> "list[api.Node]":
+        return self._call(api_calls.nodes())
+
+    def node(self, node: str) -> "api.NodeDetail":
+        return self._call(api_calls.node(node))
+
+    def cordon(self, node: str) -> "api.NodeDetail":
+        """No new work for the node."""
+        return self._call(api_calls.change_node(node, "cordon"))
+
+    def drain(self, node: str) -> "api.NodeDetail":
+        """No new work for the node, and what runs there is moved."""
+        return self._call(api_calls.change_node(node, "drain"))
+
+    def uncordon(self, node: str) -> "api.NodeDetail":
+        return self._call(api_calls.change_node(node, "uncordon"))
+
+    def label(self, node: str, labels: Mapping[str, str | None]) -> "api.NodeDetail":
+        """Set labels of the node; None takes one away."""
+        return self._call(api_calls.label_node(node, labels))
+
+    def queues(self) -> "shapes.Queues":
+        """Every queue, each below its parent."""
+        return self._call(api_calls.queues())
+
+    def queue(self, queue: str) -> "shapes.QueueDetail":
+        return self._call(api_calls.queue(queue))
+
+    def set_queues(
+        self, document: Mapping[str, Any], *, dry_run: bool = False
+    ) -> "shapes.QueueChanges":
+        """The whole tree, as in a file of `kind: queues`; answers with what changes."""
+        return self._call(api_calls.set_queues(document, dry_run=dry_run))
+
+    def set_queue(
+        self, queue: str, fields: Mapping[str, Any], *, dry_run: bool = False
+    ) -> "shapes.QueueChanges":
+        """Make one queue, or change these fields of it."""
+        return self._call(api_calls.set_queue(queue, fields, dry_run=dry_run))
+
+    def drop_queue(self, queue: str) -> "shapes.QueueChanges":
+        """Take a queue away that has no unfinished job, and no queue below it."""
+        return self._call(api_calls.drop_queue(queue))
+
+    def put_imports(self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False) -> "ImportDone":
+        """Keep jobs of another system, at most 5,000 a call; known ones are passed over."""
+        return self._call(api_calls.put_imports(jobs, dry_run=dry_run))
+
+    def imports(self, *, limit: int = 100, before: str | None = None) -> "list[ImportedJob]":
+        """The last to end first; with `before` those that follow the one of this id."""
+        return self._call(api_calls.imports(limit, before))
+
+    def report(
+        self,
+        kind: str,
+        *,
+        by: str = "queue",
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 10_000,
+        job: str | None = None,
+    ) -> "Report":
+        """What GPUs were held for: usage, waste, cost or goodput, of whole days (UTC).
+
+        `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
+        submitted.
+        """
+        call = api_calls.report(kind, by=by, since=since, until=until, limit=limit, job=job)
+        return self._call(call)
+
+    def secrets(self) -> "list[api.Secret]":
+        """Names; a value is never answered."""
+        return self._call(api_calls.secrets())
+
+    def set_secret(self, name: str, value: str, *, for_everybody: bool | None = None) -> None:
+        """Set it for one's own jobs or, by an admin, for everybody's; None: as it is."""
+        self._call(api_calls.set_secret(name, value, for_everybody))
+
+    def drop_secret(self, name: str) -> None:
+        self._call(api_calls.drop_secret(name))
+
+    def down(self, *, jobs: Literal["leave", "stop"] = "leave") -> None:
+        """Stop the head; its jobs run on unless they are to be stopped."""
+        self._call(api_calls.down(jobs))
+
+    def upload_workdir(self, path: str | Path) -> str:
+        """Snapshot a directory into the cluster; answers with its digest, for `workdir`."""
+        with pack(Path(path)) as snapshot:
+            self._upload(snapshot)
+            return snapshot.sha256
+
+    # -- how -------------------------------------------------------------------------------------
+
+    def _ready(self, spec: Spec) -> list[dict[str, Any]]:
+        wished: Wished = read_wished(spec)
+        digests = {path: self.upload_workdir(path) for path in wished.workdirs}
+        return wished.with_workdirs(digests)
+
+    def _client(self, target: Target) -> "httpx2.Client":
+        if target.is_tls not in self._http:
+            self._http[target.is_tls] = http_client(self._where.trust(target))
+        return self._http[target.is_tls]
+
+    def _call(self, call: Call[T]) -> T:
+        import httpx2
+
+        for nap in naps(self._where.heads):
+            target = self._where.target()
+            try:
+                answer = self._client(target).request(
+                    call.method,
+                    target.url + call.path,
+                    params=call.query,
+                    json=call.json,
+                    headers=headers(target),
+                )
+            except (httpx2.TransportError, WrongHead) as error:
+                self._where.pass_over()
+                if nap is None or not worth_another_try(call, nap, refused=was_refused(error)):
+                    raise no_answer(target, error) from None
+                time.sleep(nap)
+                continue
+            if answer.status_code == 503 and nap is not None:
+                time.sleep(retry_after(answer.headers.get("Retry-After"), nap))
+                continue
+            self._where.note(answer.headers)
+            if answer.status_code >= 400:
+                raise self._where.refusal(answer.status_code, answer.content)
+            return call.read(body_of(answer.content))
+        raise AssertionError("the last try answers or raises")
+
+    def _stream(self, stream: Stream[T]) -> Iterator[T]:
+        import httpx2
+
+        following = Following(stream)
+        given_up = time.monotonic() + STREAM_PATIENCE
+        while not following.over:
+            target = self._where.target()
+            try:
+                with self._client(target).stream(
+                    "GET",
+                    target.url + stream.path,
+                    params=following.query(),
+                    headers=headers(target),
+                ) as answer:
+                    if answer.status_code >= 400 and answer.status_code != 503:
+                        raise self._where.refusal(answer.status_code, answer.read())
+                    for piece in answer.iter_raw() if answer.status_code < 400 else ():
+                        given_up = time.monotonic() + STREAM_PATIENCE
+                        yield from following.feed(piece)
+            except (httpx2.TransportError, WrongHead) as error:
+                self._where.pass_over()
+                if time.monotonic() > given_up:
+                    raise no_answer(target, error) from None
+            if not following.over:
+                time.sleep(STREAM_NAP)
+
+    def _upload(self, snapshot: Snapshot) -> None:
+        import httpx2
+
+        for left in reversed(range(self._where.heads)):
+            target = self._where.target()
+            url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
+            try:
+                known = self._client(target).head(url, headers=headers(target))
+                if known.status_code >= 400 and known.status_code != 404:
+                    # a HEAD is refused without a word: the same, asked with a PUT, says why
+                    known = self._client(target).put(url, content=b"", headers=headers(target))
+                elif known.status_code == 404:
+                    known = self._client(target).put(
+                        url,
+                        content=snapshot.pieces(),
+                        headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
+                    )
+                break
+            except (httpx2.TransportError, WrongHead) as error:
+                self._where.pass_over()
+                if not left:
+                    raise no_answer(target, error) from None
+        if known.status_code >= 400:
+            raise error_of(known.status_code, known.content)

@@ -1,0 +1,274 @@
+"""Which head is meant, and what its refusals mean here."""
+
+import json
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from corral.client.log_ins import LogIn, log_in_at
+from corral.domain import errors
+from corral.domain.errors import (
+    Bug,
+    CorralError,
+    Refusal,
+    SpecInvalid,
+    Trouble,
+    Unauthorised,
+    Unreachable,
+)
+from corral.wire.head_proof import Challenge, needs_proof
+from corral.wire.tls import trusting
+
+DEFAULT_DIR: Final = "~/.corral"
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)  # what a head takes for one
+_SAID: Final = "what CORRAL_TOKEN holds"
+_ANOTHER: Final = "an admin of the cluster makes one: corral token create NAME"
+_UNTRUSTED: Final = "certificate_verify_failed"
+_NOBODY_THERE: Final = ("connection refused", "connect call failed", "attempts failed")
+_BY_CODE: Final = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, CorralError)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A head's address, a token that it knows, and what to do when no head answers there."""
+
+    url: str
+    token: str
+    begin: str = "run: corral up"
+    needs_proof: bool = False
+
+    @property
+    def is_tls(self) -> bool:
+        return self.url.startswith("https:")
+
+    def challenge(self, address: tuple[str, int]) -> Challenge:
+        """Return the question that the head must answer before the token is sent to it."""
+        return Challenge.by_token(self.url, self.token, address)
+
+
+@dataclass(slots=True, kw_only=True)
+class Where:
+    """What the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the cluster's directory.
+
+    Of several heads the addresses are one after the other, commas or blanks between them: any of
+    them does, and the one that has answered is asked again.
+    """
+
+    url: str | None = None
+    token: str | None = None
+    dir: str | Path | None = None
+    _passed_over: int = field(default=0, init=False)
+    token_ends_at: float | None = field(default=None, init=False)  # said in its last days
+    _own: bool = field(default=False, init=False)  # the token is the directory's
+    log_in: LogIn | None = field(default=None, init=False)  # whose token is used
+
+    def target(self) -> Target:
+        """Read anew at each connection: a head that came back may have another address.
+
+        Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address;
+            Unauthorised when there is no token for it, or what is given cannot be one; InsecureHead
+            when the token would travel in clear to another machine.
+        """
+        given, urls = self._given(), self.addresses()
+        here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
+        said = f"see that a head runs {here}; {_from_where(given)}" if given else self._begin()
+        chosen = urls[self._passed_over % len(urls)]
+        return Target(
+            url=chosen,
+            token=self._token(urls if given else None),
+            begin=said,
+            needs_proof=needs_proof(chosen),
+        )
+
+    def addresses(self) -> list[str]:
+        """Return the addresses to choose from. Raises: Unreachable, SpecInvalid."""
+        urls = split_addresses(self._given() or self._head_url())
+        for url in urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise SpecInvalid(
+                    f"{url!r} is no address of a head",
+                    hint="write for example http://127.0.0.1:8470",
+                )
+        return urls
+
+    @property
+    def heads(self) -> int:
+        """How many there are to choose from."""
+        return len(split_addresses(self._given() or "-"))
+
+    def note(self, headers: Mapping[str, str]) -> None:
+        """Keep when the token ends, as an answer says; the directory's is renewed by its head."""
+        if self._own:
+            return
+        with suppress(KeyError, ValueError):
+            self.token_ends_at = float(headers["corral-token-ends"])
+
+    def refusal(self, status: int, body: bytes) -> CorralError:
+        """Return the head's error; where a log-in lets in no more, with the way to another one."""
+        error = error_of(status, body)
+        if self.log_in is not None and isinstance(error, Unauthorised):
+            error.hint = f"log in again: corral login --oidc {self.log_in.url}"
+        return error
+
+    def pass_over(self) -> None:
+        """The head of the target did not answer: the next one is the target, if there is any."""
+        self._passed_over += 1
+
+    def _given(self) -> str | None:
+        return self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
+
+    def trust(self, target: Target) -> ssl.SSLContext:
+        """Whom to believe to be the head: the machine's own list (or SSL_CERT_FILE), what CORRAL_CA
+        names, and what the cluster's directory holds. Without TLS nobody: there is nothing to
+        check, and to read the machine's list takes as long as ten answers of a head.
+
+        Raises: SpecInvalid when CORRAL_CA names no certificate.
+        """
+        return self.trust_of(target.url)
+
+    def trust_of(self, url: str) -> ssl.SSLContext:
+        """Return the same for an address. Raises: SpecInvalid."""
+        if not url.startswith("https:"):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        said = os.environ.get("CORRAL_CA")
+        file = Path(said) if said else self.root / "ca.pem"
+        try:
+            return trusting(file if said or file.exists() else None)
+        except OSError as wrong:
+            raise SpecInvalid(
+                f"{file} holds no certificate: {wrong}",
+                hint="CORRAL_CA is the file ca.pem of the head's directory",
+            ) from None
+
+    def socket(self, path: str) -> tuple[Target, str, dict[str, Any]]:
+        """(target, address, options of `connect` of websockets) of a WebSocket on the head.
+
+        Raises: as `target` and `trust`.
+        """
+        target = self.target()
+        options = {
+            "additional_headers": {"Authorization": f"Bearer {target.token}"},
+            "proxy": None,
+            "ssl": self.trust(target) if target.is_tls else None,
+        }
+        return target, "ws" + target.url.removeprefix("http") + path, options
+
+    @property
+    def root(self) -> Path:
+        """The cluster's directory."""
+        return Path(self.dir or os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
+
+    def _head_url(self) -> str:
+        path = self.root / "head.json"
+        try:
+            return str(json.loads(path.read_text())["url"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise Unreachable(f"there is no head in {self.root}", hint=self._begin()) from None
+
+    def _begin(self) -> str:
+        """How a head is started in this directory."""
+        usual = Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
+        return "run: corral up" if self.root == usual else f"run: corral up --dir {self.root}"
+
+    def _token(self, urls: list[str] | None) -> str:
+        """What was given, else that of a log-in at one of these heads, else the directory's: that
+        one is sent to no head but the directory's."""
+        said = None if self.dir else os.environ.get("CORRAL_TOKEN")
+        self._own, self.log_in = False, None
+        if self.token or said:
+            return _checked(self.token or said or "", "what was given" if self.token else _SAID)
+        known = (log_in_at(self.root, url) for url in urls or ())
+        self.log_in = next((log_in for log_in in known if log_in is not None), None)
+        if self.log_in is not None:
+            return _checked(self.log_in.token, f"the log-in at {self.log_in.url}")
+        self._own = True
+        for url in urls or ():
+            if not self._is_own(url):
+                hint = f"run: corral login --oidc {url}; or set CORRAL_TOKEN; {_ANOTHER}"
+                raise Unauthorised(f"there is no token for {url}", hint=hint)
+        return _checked(self._own_token(), str(self.root / "token"))
+
+    def _is_own(self, url: str) -> bool:
+        try:
+            return url == self._head_url().rstrip("/")
+        except Unreachable:
+            return False
+
+    def _own_token(self) -> str:
+        path = self.root / "token"
+        try:
+            return path.read_text(errors="replace").strip()
+        except OSError as error:
+            raise Unreachable(
+                f"the token {path} cannot be read: {(error.strerror or '').lower()}",
+                hint="run: corral up, or set CORRAL_TOKEN",
+            ) from None
+
+
+def split_addresses(given: str) -> list[str]:
+    """Return the addresses of heads in a text, with commas or blanks between them."""
+    return [url.rstrip("/") for url in given.replace(",", " ").split()] or [given]
+
+
+def _checked(token: str, where: str) -> str:
+    """Raises: Unauthorised, without a word of what it holds."""
+    if not _TOKEN.fullmatch(token):
+        raise Unauthorised(f"{where} is not a valid token", hint=_ANOTHER)
+    return token
+
+
+def _from_where(url: str) -> str:
+    said = os.environ.get("CORRAL_URL")
+    return "its address is that of CORRAL_URL" if url == said else "its address was given"
+
+
+def no_answer(target: Target, error: Exception) -> CorralError:
+    """Return the error of a head that is not there, or went away, or is another process."""
+    if isinstance(error, CorralError):
+        return error
+    return unreachable(target.url, error, hint=target.begin)
+
+
+def unreachable(url: str, error: Exception, *, hint: str) -> Unreachable:
+    """Return the error of an address at which no head answers."""
+    words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+    if _UNTRUSTED in words.lower():
+        return Unreachable(
+            f"the head at {url} shows a certificate that this machine does not trust",
+            hint="set CORRAL_CA to a copy of its ca.pem (on the head: tls/ca.pem in the cluster's "
+            f"directory); or run: corral login {url}",
+        )
+    plain = not words or any(part in words.lower() for part in _NOBODY_THERE)
+    why = "" if plain else f": {words}"
+    return Unreachable(f"no head answers at {url}{why}", hint=hint)
+
+
+def error_of(status: int, body: bytes) -> CorralError:
+    """The head's error as the exception that it was there."""
+    code, message, hint = _parts(status, body)
+    general = Bug if status == 500 else Trouble if status > 500 and status != 501 else Refusal
+    kind = _BY_CODE.get(code, general)
+    error = kind.__new__(kind)
+    CorralError.__init__(error, message, hint=hint)
+    if kind.code != code:
+        error.code = code  # type: ignore[misc]  # of a head that is newer than this client
+    return error
+
+
+def _parts(status: int, body: bytes) -> tuple[str, str, str]:
+    try:
+        error: Any = json.loads(body)["error"]
+        return str(error["code"]), str(error["message"]), str(error.get("hint", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = body[:200].decode(errors="replace")
+        return f"http_{status}", f"this is no answer of a head: HTTP {status} {said}", ""

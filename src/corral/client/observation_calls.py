@@ -1,0 +1,157 @@
+"""Calls about what is seen of a cluster, curves and alerts, as values; and both clients' methods
+for them.
+
+As in `calls`, pydantic is loaded when the first answer comes.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from corral.client.api_calls import Call, read_as
+
+if TYPE_CHECKING:
+    from corral.wire import api, gpus
+    from corral.wire import time_series as series
+    from corral.wire.alerts import Alerts, AlertsSent
+    from corral.wire.logs import LogMatches
+
+T = TypeVar("T")
+
+
+def curve(
+    key: str, since: float | None, until: float | None, fields: tuple[str, ...], points: int
+) -> "Call[series.Series]":
+    query = {"key": key, "since": since, "until": until, "points": points}
+    given: dict[str, Any] = {name: value for name, value in query.items() if value is not None}
+    if fields:
+        given["fields"] = ",".join(fields)
+
+    return Call(method="GET", path="/v1/series", query=given, read=read_as("time_series.Series"))
+
+
+def gpus_now() -> "Call[gpus.GpusNow]":
+    return Call(method="GET", path="/v1/gpus", read=read_as("gpus.GpusNow"))
+
+
+def newest_events(count: int) -> "Call[list[api.Event]]":
+    return Call(
+        method="GET",
+        path="/v1/events",
+        query={"newest": count},
+        read=lambda body: read_as("api.Events")(body).events,
+    )
+
+
+def alerts_now() -> "Call[Alerts]":
+    return Call(method="GET", path="/v1/alerts", read=read_as("alerts.Alerts"))
+
+
+def test_alerts() -> "Call[AlertsSent]":
+    return Call(
+        method="POST",
+        path="/v1/alerts/test",
+        read=read_as("alerts.AlertsSent"),
+        repeatable=False,
+    )
+
+
+def search_of(
+    name: str, text: str, *, rank: int | None, attempt: int | None, after: str
+) -> "Call[LogMatches]":
+    asked = {"text": text, "rank": rank, "attempt": attempt, "after": after or None}
+    return Call(
+        method="GET",
+        path=f"/v1/jobs/{quote(name, safe='')}/logs/search",
+        query={key: value for key, value in asked.items() if value is not None},
+        read=read_as("logs.LogMatches"),
+    )
+
+
+class SyncSights:
+    """What `Client` can say about what is seen."""
+
+    def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def series(
+        self,
+        key: str,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        fields: tuple[str, ...] = (),
+        points: int = 360,
+    ) -> "series.Series":
+        """A curve of "cluster", "node:N", "job:J" or "queue:Q"; of the last hour by itself."""
+        return self._call(curve(key, since, until, fields, points))
+
+    def gpus(self) -> "gpus.GpusNow":
+        """What every GPU does, by node, and what an hour of all that is held costs."""
+        return self._call(gpus_now())
+
+    def newest_events(self, count: int = 1) -> "list[api.Event]":
+        """So many of the last events, oldest first."""
+        return self._call(newest_events(count))
+
+    def alerts(self) -> "Alerts":
+        """What stands now, and who is told."""
+        return self._call(alerts_now())
+
+    def test_alerts(self) -> "AlertsSent":
+        """Send a message to each receiver."""
+        return self._call(test_alerts())
+
+    def search_logs(
+        self,
+        job: str,
+        text: str,
+        *,
+        rank: int | None = None,
+        attempt: int | None = None,
+        after: str = "",
+    ) -> "LogMatches":
+        """Lines of an attempt's log that hold the text, up to a bound. `after`: `next` of the
+        answer before, to go on behind it."""
+        return self._call(search_of(job, text, rank=rank, attempt=attempt, after=after))
+
+
+class AsyncSights:
+    """What `AsyncClient` can say about what is seen."""
+
+    async def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def series(
+        self,
+        key: str,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        fields: tuple[str, ...] = (),
+        points: int = 360,
+    ) -> "series.Series":
+        return await self._call(curve(key, since, until, fields, points))
+
+    async def gpus(self) -> "gpus.GpusNow":
+        return await self._call(gpus_now())
+
+    async def newest_events(self, count: int = 1) -> "list[api.Event]":
+        return await self._call(newest_events(count))
+
+    async def alerts(self) -> "Alerts":
+        return await self._call(alerts_now())
+
+    async def test_alerts(self) -> "AlertsSent":
+        return await self._call(test_alerts())
+
+    async def search_logs(
+        self,
+        job: str,
+        text: str,
+        *,
+        rank: int | None = None,
+        attempt: int | None = None,
+        after: str = "",
+    ) -> "LogMatches":
+        call = search_of(job, text, rank=rank, attempt=attempt, after=after)
+        return await self._call(call)

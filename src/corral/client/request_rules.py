@@ -1,0 +1,83 @@
+"""What both clients share: headers, when to try again, where a stream goes on. No I/O."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, Generic, TypeVar
+
+from corral import __version__
+from corral.client.api_calls import Call, Stream
+from corral.client.head_target import Target
+from corral.client.sse import Parser
+
+T = TypeVar("T")
+
+NAPS: Final = (0.05, 0.2, 0.5, 1.0)  # seconds before each further try of a call
+REFUSED_NAP: Final = 0.2  # the longest for a head that takes no connection: it is hardly there
+STREAM_NAP: Final = 0.25
+STREAM_PATIENCE: Final = 15.0  # seconds that a stream waits for a head that went away
+CONNECT_TIMEOUT: Final = 5.0
+READ_TIMEOUT: Final = 30.0  # the head sends a heartbeat into a stream each 10 s
+
+
+def headers(target: Target) -> dict[str, str]:
+    return {
+        "Authorization": f"Bearer {target.token}",
+        "User-Agent": f"corral/{__version__}",
+        "Accept-Encoding": "identity",
+    }
+
+
+def naps(heads: int) -> tuple[float | None, ...]:
+    """Seconds before each further try of a call, and None after the last: of several heads each
+    is tried at once."""
+    return (*[0.0] * (heads - 1), *NAPS, None)
+
+
+def worth_another_try(call: Call[T], nap: float, *, refused: bool) -> bool:
+    """After a connection that was refused, or lost once the call may have been sent."""
+    return nap <= REFUSED_NAP if refused else call.repeatable
+
+
+def retry_after(header: str | None, otherwise: float) -> float:
+    """Seconds to wait after a 503, at most 2."""
+    try:
+        return min(2.0, float(header)) if header else otherwise
+    except ValueError:
+        return otherwise
+
+
+def body_of(content: bytes) -> Any:
+    return json.loads(content) if content else None
+
+
+class Following(Generic[T]):
+    """One stream over several connections: it goes on behind the last event that was read."""
+
+    def __init__(self, stream: Stream[T]) -> None:
+        self._stream = stream
+        self._places: dict[str, str] = {}
+        self._parser = Parser()
+        self.over = False
+
+    def query(self) -> dict[str, str | int]:
+        """For the next connection."""
+        self._parser = Parser()
+        query = dict(self._stream.query)
+        if self._places:
+            query.pop("tail", None)
+            query["after"] = ",".join(
+                f"{key}:{place}" if key else place for key, place in self._places.items()
+            )
+        return query
+
+    def feed(self, piece: bytes) -> Iterator[T]:
+        for sent in self._parser.feed(piece):
+            if sent.kind == "end":
+                self.over = True
+                return
+            value = self._stream.read(json.loads(sent.data))
+            if sent.id:
+                key, _, place = sent.id.rpartition(":")
+                self._places[key] = place
+            self.over = self._stream.is_last(value)
+            yield value

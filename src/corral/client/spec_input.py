@@ -1,0 +1,109 @@
+"""What a caller may give as a spec, and its workdirs.
+
+What reads a spec, pydantic with it, is loaded when the first is given: most commands give none.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.client.active_environment import active_environment, with_active_environment
+from corral.domain.errors import SpecInvalid
+
+if TYPE_CHECKING:
+    from corral.wire.spec_reader import Parsed
+
+Spec = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wished:
+    """Checked specs as they travel. A workdir and a checkpoint path are relative to the spec's
+    file, else to here, and `~` is the home of whoever submits."""
+
+    values: tuple[dict[str, Any], ...]
+    paths: tuple[Path | None, ...]  # of each value's workdir; None when it needs no upload
+    begins: tuple[float, ...] = ()  # the moments by the clock that are named; since 1970
+
+    @property
+    def workdirs(self) -> list[Path]:
+        return list(dict.fromkeys(path for path in self.paths if path is not None))
+
+    def with_workdirs(self, digests: Mapping[Path, str]) -> list[dict[str, Any]]:
+        return [
+            value if path is None else {**value, "workdir": digests[path]}
+            for value, path in zip(self.values, self.paths, strict=True)
+        ]
+
+    def without_workdirs(self) -> list[dict[str, Any]]:
+        return [
+            value if path is None else {key: one for key, one in value.items() if key != "workdir"}
+            for value, path in zip(self.values, self.paths, strict=True)
+        ]
+
+
+def read_wished(spec: Spec) -> Wished:
+    """Read and check everything that can be checked here, before anything is sent.
+
+    Raises: SpecInvalid with file and line; a field alone where there is one spec and no file.
+    """
+    from corral.wire import spec_reader
+    from corral.wire.submission import to_domain
+    from corral.wire.yaml_document import Document
+
+    folder = Path.cwd()
+    if isinstance(spec, str | Path):
+        parsed = spec_reader.read_specs(Path(spec))
+        folder = Path(spec).absolute().parent
+    elif isinstance(spec, Mapping):
+        parsed = [spec_reader.check(Document(value=dict(spec), source=""))]
+    else:
+        parsed = spec_reader.parse_values(list(spec), source="spec")
+    if not parsed:
+        raise SpecInvalid("there is no job in this list", hint="give at least one spec")
+    to_domain(parsed)
+    active = active_environment()
+    return Wished(
+        values=tuple(
+            with_active_environment(_with_checkpoint(one, folder), active) for one in parsed
+        ),
+        paths=tuple(_workdir(one, folder) for one in parsed),
+        begins=tuple(_begins(parsed)),
+    )
+
+
+def _begins(parsed: "Iterable[Parsed]") -> Iterator[float]:
+    for one in parsed:
+        if one.spec.begin is not None and one.spec.begin.at is not None:
+            yield one.spec.begin.at
+
+
+def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
+    """The document with its checkpoint path made absolute: nodes have no `here` of the caller's."""
+    value = one.document.value
+    if one.spec.checkpoint is None:
+        return value
+    asked = value["checkpoint"]
+    if one.spec.checkpoint.path is None:
+        return value
+    path = os.path.normpath(folder / Path(one.spec.checkpoint.path).expanduser())
+    rule = asked if isinstance(asked, Mapping) else {}
+    return {**value, "checkpoint": {**rule, "path": path}}
+
+
+def _workdir(one: "Parsed", folder: Path) -> Path | None:
+    from corral.wire.field_readers import is_digest
+    from corral.wire.spec_reader import Problem, refusal
+
+    asked = one.spec.workdir
+    if asked is None or is_digest(asked):
+        return None
+    path = (folder / Path(asked).expanduser()).resolve()
+    if not path.is_dir():
+        problem = Problem(
+            where=("workdir",), text=f"{path} is no directory", hint=f"run: ls -ld {path}"
+        )
+        raise refusal(one.document, [problem])
+    return path

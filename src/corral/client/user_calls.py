@@ -1,0 +1,283 @@
+"""Calls about users, tokens and the audit log, as values; and both clients' methods for them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from corral.client.api_calls import Call, quoted, read_as
+
+if TYPE_CHECKING:
+    from corral.wire import users as people
+
+T = TypeVar("T")
+
+
+def users() -> "Call[list[people.User]]":
+    return Call(
+        method="GET", path="/v1/users", read=lambda body: read_as("users.Users")(body).users
+    )
+
+
+def user(name: str) -> "Call[people.UserDetail]":
+    return Call(method="GET", path=_user(name), read=read_as("users.UserDetail"))
+
+
+def add_user(name: str, role: str) -> "Call[people.User]":
+    body = {"name": name, "role": role}
+    return Call(
+        method="POST", path="/v1/users", json=body, read=read_as("users.User"), repeatable=False
+    )
+
+
+def set_user(
+    name: str,
+    role: str | None,
+    disabled: bool | None,
+    limits: Mapping[str, int | str | None] | None,
+) -> "Call[people.User]":
+    body = {"role": role, "disabled": disabled, "limits": limits or None}
+    given = {key: value for key, value in body.items() if value is not None}
+    return Call(method="PATCH", path=_user(name), json=given, read=read_as("users.User"))
+
+
+def link_user(
+    name: str, issuer: str | None, subject: str | None, pending: str | None
+) -> "Call[people.User]":
+    body = {"issuer": issuer, "subject": subject, "pending": pending}
+    given = {key: value for key, value in body.items() if value is not None}
+    path = f"{_user(name)}/identity"
+    return Call(method="PUT", path=path, json=given, read=read_as("users.User"))
+
+
+def unlink_user(name: str) -> "Call[people.User]":
+    return Call(method="DELETE", path=f"{_user(name)}/identity", read=read_as("users.User"))
+
+
+def pending_log_ins() -> "Call[list[people.PendingLogIn]]":
+    read = read_as("users.PendingLogIns")
+    return Call(method="GET", path="/v1/log-ins", read=lambda body: read(body).pending)
+
+
+def remove_user(name: str) -> "Call[people.UserRemoved]":
+    read = read_as("users.UserRemoved")
+    return Call(method="DELETE", path=_user(name), read=read, repeatable=False)
+
+
+def rotate_key() -> "Call[people.KeyRotated]":
+    return Call(
+        method="POST", path="/v1/keys/rotate", read=read_as("users.KeyRotated"), repeatable=False
+    )
+
+
+def tokens() -> "Call[list[people.Token]]":
+    return Call(
+        method="GET", path="/v1/tokens", read=lambda body: read_as("users.Tokens")(body).tokens
+    )
+
+
+def create_token(
+    user: str | None, role: str | None, expires_seconds: float | None, never_expires: bool = False
+) -> "Call[people.TokenMade]":
+    body = {"user": user, "role": role, "expires_seconds": expires_seconds}
+    given: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
+    if never_expires:
+        given["never_expires"] = True
+    read = read_as("users.TokenMade")
+    return Call(method="POST", path="/v1/tokens", json=given, read=read, repeatable=False)
+
+
+def revoke_token(id: str) -> "Call[people.Token]":
+    path = f"/v1/tokens/{quoted('token', id, 'corral token ls')}"
+    return Call(method="DELETE", path=path, read=read_as("users.Token"))
+
+
+def create_link() -> "Call[people.LinkMade]":
+    read = read_as("users.LinkMade")
+    return Call(method="POST", path="/v1/session/links", read=read, repeatable=False)
+
+
+def audit(
+    user: str | None, since: float, before: int | None, after: int | None, limit: int
+) -> "Call[list[people.AuditEntry]]":
+    query: dict[str, Any] = {"user": user, "since": since, "limit": limit}
+    query |= {"before": before, "after": after}
+    given = {key: value for key, value in query.items() if value is not None}
+    return Call(
+        method="GET",
+        path="/v1/audit",
+        query=given,
+        read=lambda body: read_as("users.Audit")(body).entries,
+    )
+
+
+def _user(name: str) -> str:
+    return f"/v1/users/{quoted('user', name, 'corral user ls')}"
+
+
+class SyncPeople:
+    """What `Client` can say about users, tokens and the audit log."""
+
+    def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def users(self) -> "list[people.User]":
+        """All, or to those who may not see others, themselves."""
+        return self._call(users())
+
+    def user(self, name: str) -> "people.UserDetail":
+        return self._call(user(name))
+
+    def add_user(self, name: str, *, role: str = "user") -> "people.User":
+        return self._call(add_user(name, role))
+
+    def set_user(
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        disabled: bool | None = None,
+        limits: Mapping[str, int | str | None] | None = None,
+    ) -> "people.User":
+        """What is left out stays. A disabled user is let in no more; their jobs run on. `limits`:
+        quotas by name; None takes one away."""
+        return self._call(set_user(name, role, disabled, limits))
+
+    def rotate_key(self) -> "people.KeyRotated":
+        """Seal all secrets with a fresh key; tokens of jobs that run go on for 30 days."""
+        return self._call(rotate_key())
+
+    def link_user(
+        self,
+        name: str,
+        *,
+        issuer: str | None = None,
+        subject: str | None = None,
+        pending: str | None = None,
+    ) -> "people.User":
+        """Let one identity at the provider log in as the user: by both, or as it waits."""
+        return self._call(link_user(name, issuer, subject, pending))
+
+    def unlink_user(self, name: str) -> "people.User":
+        """Let no identity at the provider log in as the user."""
+        return self._call(unlink_user(name))
+
+    def pending_log_ins(self) -> "list[people.PendingLogIn]":
+        """Refused log-ins of the last day that no user is linked to."""
+        return self._call(pending_log_ins())
+
+    def remove_user(self, name: str) -> "people.UserRemoved":
+        """Forget the user, revoke their tokens and remove their secrets."""
+        return self._call(remove_user(name))
+
+    def tokens(self) -> "list[people.Token]":
+        """All, or to those who may not see others', their own; never a secret."""
+        return self._call(tokens())
+
+    def create_token(
+        self,
+        *,
+        user: str | None = None,
+        role: str | None = None,
+        expires_seconds: float | None = None,
+        never_expires: bool = False,
+    ) -> "people.TokenMade":
+        """A new token, of the caller where no user is named. Its secret is answered this once. It
+        lasts for as long as the cluster's setting says (30 days) where no end is given."""
+        return self._call(create_token(user, role, expires_seconds, never_expires))
+
+    def revoke_token(self, id: str) -> "people.Token":
+        return self._call(revoke_token(id))
+
+    def create_link(self) -> "people.LinkMade":
+        """An address that logs a browser in, once."""
+        return self._call(create_link())
+
+    def audit(
+        self,
+        *,
+        user: str | None = None,
+        since: float = 0.0,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 1_000,
+    ) -> "list[people.AuditEntry]":
+        """Who asked for what, newest first; `since` in wall-clock seconds since 1970. With
+        `after` a number, the oldest first from there on."""
+        return self._call(audit(user, since, before, after, limit))
+
+
+class AsyncPeople:
+    """The same methods, awaited."""
+
+    async def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def users(self) -> "list[people.User]":
+        return await self._call(users())
+
+    async def user(self, name: str) -> "people.UserDetail":
+        return await self._call(user(name))
+
+    async def rotate_key(self) -> "people.KeyRotated":
+        return await self._call(rotate_key())
+
+    async def add_user(self, name: str, *, role: str = "user") -> "people.User":
+        return await self._call(add_user(name, role))
+
+    async def set_user(
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        disabled: bool | None = None,
+        limits: Mapping[str, int | str | None] | None = None,
+    ) -> "people.User":
+        return await self._call(set_user(name, role, disabled, limits))
+
+    async def link_user(
+        self,
+        name: str,
+        *,
+        issuer: str | None = None,
+        subject: str | None = None,
+        pending: str | None = None,
+    ) -> "people.User":
+        return await self._call(link_user(name, issuer, subject, pending))
+
+    async def unlink_user(self, name: str) -> "people.User":
+        return await self._call(unlink_user(name))
+
+    async def pending_log_ins(self) -> "list[people.PendingLogIn]":
+        return await self._call(pending_log_ins())
+
+    async def remove_user(self, name: str) -> "people.UserRemoved":
+        return await self._call(remove_user(name))
+
+    async def tokens(self) -> "list[people.Token]":
+        return await self._call(tokens())
+
+    async def create_token(
+        self,
+        *,
+        user: str | None = None,
+        role: str | None = None,
+        expires_seconds: float | None = None,
+        never_expires: bool = False,
+    ) -> "people.TokenMade":
+        return await self._call(create_token(user, role, expires_seconds, never_expires))
+
+    async def revoke_token(self, id: str) -> "people.Token":
+        return await self._call(revoke_token(id))
+
+    async def create_link(self) -> "people.LinkMade":
+        return await self._call(create_link())
+
+    async def audit(
+        self,
+        *,
+        user: str | None = None,
+        since: float = 0.0,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 1_000,
+    ) -> "list[people.AuditEntry]":
+        return await self._call(audit(user, since, before, after, limit))

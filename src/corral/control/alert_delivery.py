@@ -1,0 +1,199 @@
+"""Tells people who do not look: each few seconds what stands and what was, to whoever wants it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from corral.control.control import Control
+from corral.domain.errors import Trouble
+from corral.domain.ids import QueueName
+from corral.domain.units import DAY_SECONDS, HOUR_SECONDS
+from corral.insight.alerts import Alert, AlertRules, Look, failed, standing, with_beginnings
+from corral.insight.notifications import Notice, Told, due
+from corral.ports.log import Log
+from corral.ports.notifications import Receiver
+from corral.reconcile.changeset import Draft
+from corral.reconcile.usage import held_now, spent_now
+
+STEP_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 60.0  # until a message is tried again that could not be handed over
+ID_DIGITS: Final = 8  # of the cluster's id, in messages
+MOST_MOMENTS: Final = 1000
+PAGE: Final = 1000
+log = Log("corral.alerts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What outlives a head: how far the events were read, what each receiver knows, and what was
+    and may still have to be told."""
+
+    event: int | None = None
+    told: Mapping[str, Told] = field(default_factory=dict)
+    moments: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What an operator has asked for. `trouble`: why the newest word of it could not be read."""
+
+    rules: AlertRules = AlertRules()  # noqa: RUF009 - frozen
+    receivers: tuple[Receiver, ...] = ()
+    trouble: str = ""
+
+
+class Memory(Protocol):
+    def load(self) -> Remembered: ...
+
+    def save(self, remembered: Remembered) -> None: ...
+
+
+class Alerting:
+    """Runs while one head leads. A message that could not be handed over is made anew and tried
+    again: nothing is lost, and a receiver may hear of a thing twice."""
+
+    def __init__(
+        self,
+        control: Control,
+        asked: Callable[[], Asked],
+        memory: Memory,
+        disks: Callable[[], Mapping[str, tuple[int, int]]],
+        *,
+        machine: str = "",
+    ) -> None:
+        self._control = control
+        self._machine = machine
+        self.asked = asked
+        self._memory = memory
+        self._disks = disks
+        self._failed_at: dict[str, float] = {}
+        self._since: dict[str, float] = {}  # of what stands, by key
+        self.troubles: dict[str, str] = {}  # by the receiver's name
+
+    @property
+    def cluster(self) -> str:
+        """Return the name of the cluster in messages: that of the head's machine, and the first
+        digits of the cluster's id."""
+        short = self._control.world.cluster[:ID_DIGITS]
+        return f"{self._machine} ({short})" if self._machine else short
+
+    def standing(self) -> list[Alert]:
+        """What is so now, wanted by somebody or not, and since when: a share that is low has no
+        beginning of its own."""
+        found = with_beginnings(standing(self._look(), self.asked().rules), self._since)
+        self._since = {alert.key: alert.since for alert in found}
+        return found
+
+    def warnings(self) -> list[str]:
+        """What an operator should know of the messages themselves."""
+        trouble = self.asked().trouble
+        told = [f"alerts do not reach {name}: {why}" for name, why in self.troubles.items()]
+        return [*([trouble] if trouble else []), *told]
+
+    async def run(self) -> None:
+        """For ever."""
+        known = self._memory.load()
+        told = (one for each in known.told.values() for one in each.sent.items())
+        self._since = {key: sent.alert.since for key, sent in told if not sent.alert.moment}
+        while True:
+            await asyncio.sleep(STEP_SECONDS)
+            asked = self.asked()
+            if not asked.receivers:
+                self.standing()
+                continue
+            try:
+                fresh = await self._tell(known, asked)
+            except Trouble as trouble:
+                log.warning("not_looked", error=trouble.message)
+                continue
+            if fresh != known:
+                known = fresh
+                self._memory.save(known)
+
+    async def test(self) -> dict[str, str]:
+        """Send one message to each receiver, whatever comes of the others; by their names, why it
+        did not reach them, or ""."""
+        receivers = self.asked().receivers
+        told = await asyncio.gather(*map(self._tried, receivers))
+        return {receiver.name: why for receiver, why in zip(receivers, told, strict=True)}
+
+    async def _tried(self, receiver: Receiver) -> str:
+        try:
+            await receiver.send(Notice(), self.cluster)
+        except Trouble as trouble:
+            return trouble.message
+        return ""
+
+    async def _tell(self, known: Remembered, asked: Asked) -> Remembered:
+        now = self._control.now().wall
+        event, new = await self._read(known.event, asked.rules)
+        moments = [one for one in (*known.moments, *new) if now - one.since < DAY_SECONDS]
+        moments = moments[-MOST_MOMENTS:]
+        alerts = [*self.standing(), *moments]
+        told = {}
+        for receiver in asked.receivers:
+            before = known.told.get(receiver.name, Told())
+            told[receiver.name] = await self._to(receiver, before, alerts, now)
+        return Remembered(event=event, told=told, moments=tuple(moments))
+
+    async def _to(
+        self, receiver: Receiver, before: Told, alerts: Sequence[Alert], now: float
+    ) -> Told:
+        """What the receiver knows afterwards."""
+        if now - self._failed_at.get(receiver.name, float("-inf")) < AGAIN_SECONDS:
+            return before
+        notice, after = due(before, alerts, now, receiver.day_seconds(now), receiver.taste)
+        if notice is None:
+            return after
+        try:
+            await receiver.send(notice, self.cluster)
+        except Trouble as trouble:
+            self._failed_at[receiver.name] = now
+            self.troubles[receiver.name] = trouble.message
+            log.warning("alert_not_sent", to=receiver.name, error=trouble.message)
+            return before
+        self.troubles.pop(receiver.name, None)
+        self._failed_at.pop(receiver.name, None)
+        return after
+
+    async def _read(self, after: int | None, rules: AlertRules) -> tuple[int, list[Alert]]:
+        """How far the events go now, and the failures among those that are new. What was before
+        anybody asked to be told is not told."""
+        store, found = self._control.store, list[Alert]()
+        number = after or 0
+        while page := await store.events(after=number, job=None, limit=PAGE):
+            number = page[-1].number
+            for event in page if after is not None and rules.job_failed else ():
+                job = await store.job(event.job) if event.job is not None else None
+                alert = failed(event, job)
+                if alert is not None:
+                    found.append(alert)
+        return number, found
+
+    def _look(self) -> Look:
+        control = self._control
+        now = control.now()
+        return Look(
+            world=control.world,
+            facts=control.facts,
+            wall=now.wall,
+            serving=now.serving,
+            samples=control.sensed.newest,
+            budgets=budgets_left(Draft(control.world, control.facts, now)),
+            disks=self._disks(),
+        )
+
+
+def budgets_left(draft: Draft) -> dict[QueueName, float]:
+    """Of each queue with a budget, the share of it that is left in this period."""
+    found = {}
+    for name, spent in spent_now(draft, held_now(draft)).items():
+        budget = draft.tree.queue(name).budget
+        assert budget is not None
+        if budget.money is not None:
+            amount, done = budget.money, spent.money
+        else:
+            amount, done = budget.gpu_hours or 0.0, spent.gpu_seconds / HOUR_SECONDS
+        found[name] = max(0.0, 1 - done / amount) if amount else 0.0
+    return found

@@ -1,0 +1,158 @@
+"""Who holds what a waiting job could use, who of them is likely to end first, which of those nodes
+take no work, and what others than Corral hold of them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job, JobSpec
+from corral.domain.node import Node
+from corral.domain.resources import Inventory
+from corral.domain.run_history import Ending
+from corral.domain.time_point import moment_text
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, gpus_text, size_text
+from corral.domain.world import World
+from corral.schedule import Fleet
+
+MOST_NAMED: Final = 2
+MOST_ASKED: Final = 8  # of the largest, when they end
+NO_ROOM: Final = frozenset({"Resources", "Priority", "Topology", "Exclusive"})  # a reason's codes
+
+
+def holders_text(
+    world: World, job: Job, code: str, now: float, ending_of: Callable[[Job], Ending | None]
+) -> str:
+    """For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6; likely
+    first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. Of a job that waits for no
+    GPUs only which nodes take no work, and what others than Corral hold, is told.
+
+    Args:
+        code: of the reason that the job waits.
+        now: by the wall clock.
+    """
+    if code not in NO_ROOM:
+        return ""
+    nodes = _usable(world, job)
+    others = _others_text([world.nodes[id] for id in nodes], job.spec)
+    there = "; ".join(filter(None, (_closed_text(world, nodes), others)))
+    if not any(shape.gpu_millis for shape in job.spec.shapes):
+        return there
+    held = _held(world, nodes)
+    ranked = sorted(held, key=lambda id: (-held[id], id))
+    if not ranked:
+        return there
+    named = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)  # one is not worth a count
+    first, *more = ranked[:named]
+    parts = [f"{_name(world, first)} holds {_gpus(held[first])} there"]
+    parts += [f"{_name(world, id)} {gpus_text(held[id])}" for id in more]
+    rest = ranked[named:]
+    if rest:
+        together = gpus_text(sum(held[id] for id in rest))
+        parts.append(f"and {len(rest)} others together {together}")
+    known = (world.jobs[id] for id in ranked[:MOST_ASKED] if id in world.jobs)
+    ends = _first_end(((one, ending_of(one)) for one in known), now)
+    return "; ".join(filter(None, (there, ", ".join(parts), ends)))
+
+
+def _closed_text(world: World, nodes: set[NodeId]) -> str:
+    """For example: n1 and n2 take no work now, see: corral node ls."""
+    closed = sorted(id for id in nodes if not world.nodes[id].takes_work)
+    if not closed:
+        return ""
+    if len(closed) == 1:
+        why = world.nodes[closed[0]].inventory.closed
+        return f"{closed[0]} takes no work now{f' ({why})' if why else ''}, see: corral node ls"
+    who = " and ".join(closed) if len(closed) <= MOST_NAMED else f"{len(closed)} of these nodes"
+    return f"{who} take no work now, see: corral node ls"
+
+
+def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
+    """For example: others hold 6 of 8 GPUs on n1. Of what the job asks for; "" where they hold
+    nothing of that."""
+    asked = spec.shapes[-1].resources
+    crowded = sorted((one for one in nodes if one.takes_work), key=lambda one: one.id)
+    for wanted, taken, text in (
+        (asked.gpu_millis, lambda has: len(has.taken), _gpus_taken),
+        (asked.cpu_millis, lambda has: has.taken_cpu_millis, _cpus_taken),
+        (asked.memory_bytes, lambda has: has.taken_memory_bytes, _memory_taken),
+    ):
+        there = [one for one in crowded if taken(one.inventory)] if wanted else []
+        if len(there) > MOST_NAMED:
+            return f"others hold {text([one.inventory for one in there])} on {len(there)} nodes"
+        if there:
+            each = (f"{text([one.inventory])} on {one.id}" for one in there)
+            return f"others hold {', '.join(each)}"
+    return ""
+
+
+def _gpus_taken(found: Sequence[Inventory]) -> str:
+    total = sum(len(one.gpus) for one in found)
+    return f"{sum(len(one.taken) for one in found)} of {total} GPU{'s' * (total > 1)}"
+
+
+def _cpus_taken(found: Sequence[Inventory]) -> str:
+    total = sum(one.cpu_millis for one in found) / MILLIS_PER_CPU
+    taken = sum(one.taken_cpu_millis for one in found) / MILLIS_PER_CPU
+    return f"{taken:g} of {total:g} CPU{'s' * (total > 1)}"
+
+
+def _memory_taken(found: Sequence[Inventory]) -> str:
+    total = size_text(sum(one.memory_bytes for one in found))
+    return f"{size_text(sum(one.taken_memory_bytes for one in found))} of {total}"
+
+
+def _held(world: World, nodes: set[NodeId]) -> Counter[JobId]:
+    """Thousandths of GPUs of each job on these nodes; an exclusive one holds all that are there."""
+    held: Counter[JobId] = Counter()
+    for one in world.allocations.values():
+        millis = world.held_gpu_millis(one.seat) if one.seat.node in nodes else 0
+        if millis:
+            held[one.job] += millis
+    return held
+
+
+def _usable(world: World, job: Job) -> set[NodeId]:
+    """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks for any."""
+    fleet, rule = Fleet(world.nodes.values()), job.spec.place
+    every = {shape.resources for shape in job.spec.shapes}
+    asked = {one for one in every if one.gpu_millis} or every
+    return {
+        node.id
+        for node in world.nodes.values()
+        if rule.admits(node.labels) and any(fleet.could_seat(node.id, one) for one in asked)
+    }
+
+
+def _first_end(endings: Iterable[tuple[Job, Ending | None]], now: float) -> str:
+    """Of the one that is likely to have ended first; "" when nothing tells."""
+    found = [
+        (latest, str(job.id), job, ending)
+        for job, ending in endings
+        if ending is not None and (latest := _latest(ending, now)) is not None
+    ]
+    if not found:
+        return ""
+    _, _, job, ending = min(found, key=lambda one: one[:2])
+    text = str(ending)
+    if not text and ending.ends_by is not None:
+        text = f"ends by its limit at {moment_text(ending.ends_by)} at the latest"
+    return f"likely first, {job.spec.name} ({job.id}) {text}"
+
+
+def _latest(ending: Ending, now: float) -> float | None:
+    """Seconds until it has ended in most cases; None: nothing tells."""
+    if ending.ends is not None and ending.ends.high_seconds is not None:
+        return ending.ends.high_seconds
+    return None if ending.ends_by is None else ending.ends_by - now
+
+
+def _name(world: World, id: JobId) -> str:
+    if id not in world.jobs:
+        return str(id)
+    spec = world.jobs[id].spec
+    return f"{spec.name} ({id}{', exclusive' if spec.place.exclusive else ''})"
+
+
+def _gpus(millis: int) -> str:
+    return f"{gpus_text(millis)} GPU{'s' * (millis > MILLIS_PER_GPU)}"

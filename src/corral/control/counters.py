@@ -1,0 +1,108 @@
+"""What one head has counted since it began to lead, for whoever draws it: starts, ends, waits."""
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.attempt import Cause
+from corral.domain.ids import QueueName
+from corral.domain.job_states import JobState
+from corral.domain.ledger import Amounts
+from corral.domain.world import Changes, World
+
+WAIT_BOUNDS_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86400.0)
+# A taking repeats the loss of its victims, and a missed deadline interrupts nothing.
+NOT_INTERRUPTIONS: Final = frozenset({"taking", "deadline"})
+TICK_BOUNDS_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How many values lie in each bucket; a value that is a bound belongs below it."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """(upper bound, how many values are at most that), the last bound being +Inf."""
+        found, so_far = [], 0
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            so_far += count
+            found.append((bound, float(so_far)))
+        return found
+
+
+class Counts:
+    """Numbers that only rise while the head leads; they begin at nothing with each term."""
+
+    def __init__(self) -> None:
+        self.submitted: Counter[QueueName] = Counter()
+        self.ended: Counter[tuple[QueueName, JobState]] = Counter()
+        self.starts: Counter[QueueName] = Counter()
+        self.failures: Counter[Cause] = Counter()
+        self.interruptions: Counter[str] = Counter()  # by the kind of their receipt
+        self.lost_gpu_seconds: dict[str, float] = {}  # likewise
+        self.amounts: dict[QueueName, Amounts] = {}  # of the ledger, as they are written down
+        self.saves = 0
+        self.save_seconds = 0.0
+        self.save_stall_seconds = 0.0
+        self.saved_bytes = 0
+        self.signals: Counter[str] = Counter()
+        self.commits = 0
+        self.waits: dict[QueueName, Histogram] = {}
+        self.ticks = Histogram(TICK_BOUNDS_SECONDS)
+
+    def take_in(self, world: World, changes: Changes) -> None:
+        """Count what has just been committed; `world` is as it was before."""
+        self.commits += 1
+        for job in changes.jobs:
+            queue, before = job.spec.queue, world.jobs.get(job.id)
+            if before is None and world.state_of(job.id) is None:
+                self.submitted[queue] += 1
+            if job.is_final and world.state_of(job.id) != job.state:
+                self.ended[queue, job.state] += 1
+        self._take_attempts(world, changes)
+        for receipt in changes.receipts:
+            if receipt.kind in NOT_INTERRUPTIONS:
+                continue
+            self.interruptions[receipt.kind] += 1
+            lost = self.lost_gpu_seconds.get(receipt.kind, 0.0) + receipt.gpu_seconds_lost
+            self.lost_gpu_seconds[receipt.kind] = lost
+        for save in (one for one in changes.saves if not one.quarantined):
+            self.saves += 1
+            self.save_seconds += save.seconds
+            self.save_stall_seconds += save.stall_seconds
+            self.saved_bytes += save.size_bytes
+        for account in changes.accounts:
+            before_it = self.amounts.get(account.queue, Amounts())
+            self.amounts[account.queue] = before_it.plus(account.amounts)
+        for event in changes.events:
+            if event.kind.startswith("signal_"):
+                self.signals[event.kind.removeprefix("signal_")] += 1
+
+    def _take_attempts(self, world: World, changes: Changes) -> None:
+        jobs = {job.id: job for job in changes.jobs}
+        for attempt in changes.attempts:
+            before = world.attempts.get(attempt.job)
+            job = jobs.get(attempt.job) or world.jobs.get(attempt.job)
+            if job is None:
+                continue
+            is_new = before is None or before.number < attempt.number
+            if is_new and attempt.number == 1:
+                wait = attempt.placed_at - job.submitted_at
+                queue = job.spec.queue
+                bounds = WAIT_BOUNDS_SECONDS
+                self.waits.setdefault(queue, Histogram(bounds)).add(max(0.0, wait))
+            self.starts[job.spec.queue] += is_new
+            was_over = before is not None and before.number == attempt.number and before.ended_at
+            if attempt.ended_at is not None and not was_over and attempt.cause != Cause.NONE:
+                self.failures[attempt.cause] += 1

@@ -1,0 +1,81 @@
+"""What every node was last told, and what it concerns when something changes."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from corral.domain.attempt import Allocation, SeatState
+from corral.domain.desired_state import Version, Wanted
+from corral.domain.ids import JobId, NodeId
+from corral.domain.node import Node
+from corral.domain.observed_state import NodeFacts
+from corral.domain.world import AllocationKey, Changes, World
+from corral.reconcile import grounds_of, wanted_of
+
+
+class Book:
+    """The newest word for each node under one term. The counter rises with each new word."""
+
+    def __init__(self) -> None:
+        self._counter = 0
+        self._told: dict[NodeId, Wanted] = {}
+        self._held: dict[NodeId, dict[AllocationKey, Allocation]] = defaultdict(dict)
+        self._nodes_of: dict[JobId, set[NodeId]] = defaultdict(set)
+        self._grounds: dict[NodeId, list[object]] = {}  # of what was last told
+        self._addresses: dict[NodeId, str] = {}
+        self._indexed = False
+
+    def index(self, world: World, changes: Changes) -> None:
+        """Keep allocations by node, so that one node's word costs no look at all the others."""
+        if not self._indexed:
+            self._indexed = True
+            self._index(world.allocations.values())
+            self._see_addresses(world.nodes.values())
+        self._index(changes.allocations)
+        self._see_addresses(changes.nodes, changes.removed)
+
+    def _index(self, allocations: Iterable[Allocation]) -> None:
+        for one in allocations:
+            if one.state == SeatState.RELEASED:
+                self._held[one.seat.node].pop(one.key, None)
+            else:
+                self._held[one.seat.node][one.key] = one
+                self._nodes_of[one.job].add(one.seat.node)
+
+    def _see_addresses(self, nodes: Iterable[Node], removed: Iterable[NodeId] = ()) -> None:
+        """Gangs are told where their nodes are: where one has moved, every word is made anew."""
+        there = {node.id: node.address for node in nodes}
+        there.update(dict.fromkeys(removed, ""))
+        if any(self._addresses.get(id) != address for id, address in there.items()):
+            self._grounds.clear()
+        self._addresses.update(there)
+
+    def concerned(self, changes: Changes, touched: Iterable[JobId]) -> set[NodeId]:
+        """Nodes whose word may have changed. Call it for every change: it forgets what is over."""
+        jobs = {job.id for job in changes.jobs} | {save.job for save in changes.saves}
+        nodes = {node for job in jobs | set(touched) for node in self._nodes_of.get(job, ())}
+        for job in changes.jobs:
+            if job.is_final:
+                self._nodes_of.pop(job.id, None)
+        nodes |= {node.id for node in changes.nodes if node.checkups}
+        return nodes | {one.seat.node for one in changes.allocations}
+
+    def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted | None:
+        """The node's word under a new version if it differs from the last one, else None."""
+        last, held = self._told.get(node), self._held[node].values()
+        grounds = grounds_of(world, node, held, heard)
+        if last is not None and grounds == self._grounds.get(node):
+            return None
+        self._grounds[node] = grounds
+        version = last.version if last else Version(term=world.term, counter=0)
+        wanted = wanted_of(world, node, held, heard, version)
+        if wanted == last:
+            return None
+        self._counter += 1
+        version = Version(term=world.term, counter=self._counter)
+        self._told[node] = wanted_of(world, node, held, heard, version)
+        return self._told[node]
+
+    def newest(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted:
+        self.index(world, Changes())
+        self.renewed(world, node, heard)
+        return self._told[node]

@@ -1,0 +1,106 @@
+"""Data of nodes that is out of bounds and not taken: counted, and reported sparingly."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.bounds import cut
+from corral.domain.ids import NodeId
+from corral.domain.observed_state import AttemptKey
+from corral.domain.world import Event
+from corral.ports.log import Log
+
+log = Log("corral.control")
+
+REPORT_SECONDS: Final = 600.0  # between two events about the same node and kind of data
+WARN_SECONDS: Final = 3600.0  # so long `corral status` names the node
+MOST_REPORTS: Final = 1_024  # that are remembered; the oldest go first
+MOST_EVENTS: Final = 64  # that wait for a commit
+WHY_LETTERS: Final = 200
+
+ReportKey = tuple[NodeId, str, AttemptKey | None]
+
+
+@dataclass(slots=True)
+class _Report:
+    """What was dropped of one kind since it was last reported."""
+
+    count: int = 0
+    why: str = ""
+    at: float = 0.0
+    reported_at: float = float("-inf")
+
+
+class DroppedData:
+    """Of one head. `counts`: how much was dropped since it began, by kind."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._reports: OrderedDict[ReportKey, _Report] = OrderedDict()
+        self._events: list[Event] = []
+
+    def note(
+        self,
+        node: NodeId,
+        what: str,
+        why: str,
+        *,
+        at: float,
+        key: AttemptKey | None = None,
+        count: int = 1,
+    ) -> bool:
+        """Count what was dropped. True where it is reported now: an event is waiting.
+
+        Args:
+            key: the attempt of that node that it was said of.
+            at: the head's wall clock.
+        """
+        self.counts[what] += count
+        report = self._reports.setdefault((node, what, key), _Report())
+        self._reports.move_to_end((node, what, key))
+        while len(self._reports) > MOST_REPORTS:
+            self._reports.popitem(last=False)
+        report.count += count
+        report.why, report.at = cut(why, WHY_LETTERS), at
+        if 0 <= at - report.reported_at < REPORT_SECONDS or len(self._events) >= MOST_EVENTS:
+            return False
+        report.reported_at = at
+        self._events.append(_event(node, what, key, report))
+        log.warning("dropped", node=node, what=what, of=key, count=report.count, why=report.why)
+        report.count = 0
+        return True
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
+    def take_events(self) -> tuple[Event, ...]:
+        """Return what is to be recorded, once."""
+        events, self._events = tuple(self._events), []
+        return events
+
+    def warnings(self, at: float) -> Iterator[str]:
+        """Yield a sentence for each node of which data was dropped lately."""
+        newest: dict[NodeId, tuple[float, str, str]] = {}
+        for (node, what, _), report in self._reports.items():
+            if at - report.at < WARN_SECONDS:
+                newest[node] = max(newest.get(node, (0.0, "", "")), (report.at, what, report.why))
+        for node, (_, what, why) in sorted(newest.items()):
+            yield (
+                f"node {node} sends data out of bounds, which is dropped; the last: {what}: {why}; "
+                f"run: corral node show {node}"
+            )
+
+
+def _event(node: NodeId, what: str, key: AttemptKey | None, report: _Report) -> Event:
+    many = "" if report.count == 1 else f" ({report.count} times)"
+    job, attempt = key or (None, None)
+    return Event(
+        at=report.at,
+        kind="dropped",
+        text=f"node {node}: {what} out of bounds was dropped{many}: {report.why}",
+        node=node,
+        job=job,
+        attempt=attempt,
+    )

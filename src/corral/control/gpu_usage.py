@@ -1,0 +1,205 @@
+"""What sensors say of GPUs that are held, summed between commits.
+
+It is written down once a minute. A head that dies takes at most that minute along: it is then told
+as not measured, never as idle.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Final
+
+from corral.control.step_times import Paces
+from corral.domain.attempt import Allocation
+from corral.domain.bounds import share
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.ledger import Account, Amounts, by_day, summed
+from corral.domain.observed_state import AttemptKey, Facts
+from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import Changes, World
+from corral.insight.attempt_spans import row
+from corral.reconcile import Now
+
+FLUSH_SECONDS: Final = 60.0
+LONGEST_SECONDS: Final = 60.0  # that one sample speaks for: what is beyond was not measured
+MOST_WATTS: Final = 10_000.0  # of one GPU: what a sample says beyond it is no measurement
+IDLE_SHARE: Final = 0.05  # of a sample's time with a kernel; below, the GPU is idle
+INDEX_SECONDS: Final = 1.0  # so old may the list be of what each node holds
+
+RowKey = tuple[JobId, AttemptNumber, int, str]  # of a job, its attempt, a day, a type of GPU
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was last heard of one node: when, and its GPUs' counters of joules by index."""
+
+    at: float
+    joules: dict[int, tuple[str, float]] = field(default_factory=dict)
+
+
+class Ledger:
+    """Of one head. `idle` maps attempts to since when (wall clock) all of their GPUs stand idle;
+    None: one of them works."""
+
+    def __init__(self) -> None:
+        self.idle: dict[AttemptKey, float | None] = {}
+        self.paces = Paces()
+        self._sums: dict[RowKey, tuple[Job, Amounts]] = {}
+        self._seen: dict[NodeId, _Seen] = {}
+        self._parts: dict[AttemptKey, dict[NodeId, float | None]] = {}  # idle since
+        self._held: dict[NodeId, list[Allocation]] = {}
+        self._indexed_at = float("-inf")
+        self._flushed_at: float | None = None
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def take(self, world: World, node: NodeId, sample: NodeSample, at: float) -> None:
+        """Count what passed since this node's last sample. `at`: the head's wall clock."""
+        before = self._seen.get(node)
+        joules = {
+            one.index: (one.uuid, one.energy_joules)
+            for one in sample.gpus
+            if one.energy_joules is not None
+        }
+        self._seen[node] = _Seen(at, joules)
+        gpus = {one.index: one for one in sample.gpus}
+        length = min(LONGEST_SECONDS, sample.seconds if before is None else at - before.at)
+        for allocation in self._on(world, node, at):
+            job = world.jobs.get(allocation.job)
+            seconds = min(length, at - allocation.began)
+            if job is None or seconds <= 0 or not allocation.seat.gpus:
+                continue
+            self._count(job, allocation, gpus, before, at - seconds, at)
+            self._note_idle(world, allocation, gpus, at - seconds)
+
+    def _on(self, world: World, node: NodeId, at: float) -> list[Allocation]:
+        if not 0 <= at - self._indexed_at < INDEX_SECONDS:
+            self._indexed_at, self._held = at, {}
+            for one in world.allocations.values():
+                self._held.setdefault(one.seat.node, []).append(one)
+            self._drop(world)
+        return self._held.get(node, [])
+
+    def _drop(self, world: World) -> None:
+        """What is held no more is idle no more."""
+        live = {(one.job, one.attempt) for one in world.allocations.values()}
+        for key in [key for key in self._parts if key not in live]:
+            del self._parts[key]
+            self.idle.pop(key, None)
+        for gone in self._seen.keys() - world.nodes.keys():
+            del self._seen[gone]
+
+    def _count(
+        self,
+        job: Job,
+        allocation: Allocation,
+        gpus: dict[int, GpuSample],
+        before: _Seen | None,
+        since: float,
+        until: float,
+    ) -> None:
+        seat = allocation.seat
+        each = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
+        seen = [gpus[index] for index in seat.gpus if index in gpus]
+        for gpu in seen:
+            amounts = _of_sample(gpu, until - since, _joules(gpu, before, since, until))
+            for day, seconds in by_day(since, until) if amounts else ():
+                part = amounts.times(each * seconds / (until - since))
+                key = (job.id, allocation.attempt, day, gpu.type)
+                _, sums = self._sums.get(key, (job, Amounts()))
+                self._sums[key] = (job, sums.plus(part))
+
+    def _note_idle(
+        self,
+        world: World,
+        allocation: Allocation,
+        gpus: dict[int, GpuSample],
+        since: float,
+    ) -> None:
+        """An attempt is idle since the last of its nodes is. One that no sensor reads is not."""
+        key = (allocation.job, allocation.attempt)
+        own = self._parts.setdefault(key, {})
+        seat, known = allocation.seat, own.get(allocation.seat.node)
+        idle = all(index in gpus and _is_idle(gpus[index]) for index in seat.gpus)
+        own[seat.node] = (since if known is None else known) if idle else None
+        attempt = world.attempts.get(allocation.job)
+        whole = attempt is not None and len(own) == sum(bool(one.gpus) for one in attempt.seats)
+        since_all = [one for one in own.values() if one is not None]
+        self.idle[key] = max(since_all) if whole and len(since_all) == len(own) else None
+
+    # -- what goes out ---------------------------------------------------------------------------
+
+    def waiting(self) -> Iterator[Account]:
+        """What was summed and is not written down yet."""
+        sums = list(self._sums.items())  # they go on while somebody reads this
+        return (
+            row(job, attempt, day, kind, amounts)
+            for (_, attempt, day, kind), (job, amounts) in sums
+        )
+
+    def news(self, world: World, facts: Facts, now: Now) -> Changes:
+        """What is to be told of running jobs, and once a minute what was summed."""
+        events = tuple(self.paces.look(world, facts, now.serving, now.wall))
+        return self.flushed(Changes(events=events), now.wall)
+
+    def flushed(self, changes: Changes, at: float) -> Changes:
+        """With what was summed, once a minute. It goes out once: where the commit fails nobody
+        knows whether it was written, and it is not counted again."""
+        if self._flushed_at is None:
+            self._flushed_at = at
+        if 0 <= at - self._flushed_at < FLUSH_SECONDS:
+            return changes
+        self._flushed_at = at
+        rows = tuple(self.waiting())
+        self._sums = {}
+        return replace(changes, accounts=_together((*changes.accounts, *rows))) if rows else changes
+
+
+def with_news(changes: Changes, news: Changes) -> Changes:
+    """The changes with these events and accounts."""
+    if not news:
+        return changes
+    accounts = (*changes.accounts, *news.accounts)
+    return replace(
+        changes,
+        events=(*changes.events, *news.events),
+        accounts=_together(accounts) if news.accounts else accounts,
+    )
+
+
+def _together(rows: Iterable[Account]) -> tuple[Account, ...]:
+    return tuple(summed(rows).values())
+
+
+def _is_idle(gpu: GpuSample) -> bool:
+    return _reads(gpu) and gpu.utilisation is not None and gpu.utilisation < IDLE_SHARE
+
+
+def _reads(gpu: GpuSample) -> bool:
+    return not gpu.silent and not gpu.lost
+
+
+def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) -> float:
+    """By its counter, where that has only risen; else by its power."""
+    uuid, last = ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
+    counter = gpu.energy_joules
+    if before is not None and counter is not None and uuid == gpu.uuid and counter >= last:
+        return (counter - last) * min(1.0, (until - since) / max(until - before.at, 1e-9))
+    return gpu.power_watts * (until - since) if gpu.power_watts is not None else 0.0
+
+
+def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> Amounts:
+    """What a whole GPU came to in so many seconds; a pretend one has nothing to measure."""
+    if not _reads(gpu) or gpu.pretend:
+        return Amounts()
+    joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0
+    if gpu.utilisation is None:
+        return Amounts(energy_joules=joules)
+    return Amounts(
+        measured_gpu_seconds=seconds,
+        used_gpu_seconds=share(gpu.utilisation) * seconds,
+        idle_gpu_seconds=seconds if _is_idle(gpu) else 0.0,
+        energy_joules=joules,
+    )

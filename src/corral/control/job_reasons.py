@@ -1,0 +1,80 @@
+"""Why a job is where it is, where no pass of the scheduler says so."""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.ids import JobId
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Facts
+from corral.domain.queue import Policy
+from corral.domain.run_history import stem_of
+from corral.domain.units import duration_text
+from corral.domain.world import World
+from corral.reconcile.changeset import Draft, Now
+from corral.reconcile.dependencies import (
+    BEGIN_TIME,
+    DEPENDENCY,
+    RETRY_DELAY,
+    held_by,
+    unmet,
+    waits_for,
+)
+from corral.schedule import Learned
+from corral.schedule.prediction.runtime_model import Class
+from corral.schedule.waiting import Reason
+
+_HOLDS: Final = (DEPENDENCY, BEGIN_TIME, RETRY_DELAY)  # what a held job waits for by itself
+UNSEEN = "the next pass places it, or says what it waits for; there is one a second"
+
+
+def planned_reason(draft: Draft, job: Job) -> Reason:
+    """Why it would be held. Jobs of the same submission have no id yet: they go by their names."""
+    if job.is_final:  # what it waits for can no longer happen
+        return _own_reason(job)
+    if job.reason_code != DEPENDENCY:  # what would help names a job that is not there yet
+        return replace(held_by(draft, job) or _own_reason(job), suggestions=())
+    waits = [
+        replace(after, job=JobId(after.name), name="") if after.job in draft.jobs else after
+        for after in unmet(draft, job.spec)
+    ]
+    return Reason(code=job.reason_code, sentence=waits_for(waits))
+
+
+def _own_reason(job: Job) -> Reason:
+    return Reason(code=job.reason_code, sentence=job.reason)
+
+
+def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
+    """How long a waiting job is taken to run where its queue goes by that, and by what; else ""."""
+    spec = job.spec
+    if job.state != JobState.QUEUED or learned is None:
+        return ""
+    if world.queues.policy_of(spec.queue) != Policy.SJF:
+        return ""
+    size, limit = Class(spec.queue, spec.shapes[0].gpu_millis), spec.max_duration_seconds
+    kin = learned.nearest_kin(job.owner, stem_of(spec.name), size)
+    if kin is not None and (limit is None or kin.mean_seconds <= limit):
+        jobs = f"the {kin.ended} ended jobs" if kin.ended > 1 else "the one ended job"
+        return f"{duration_text(kin.mean_seconds)}, as {jobs} {kin.alike} took"
+    if limit is not None:
+        which = "no job has ended yet" if kin is None else "its kin took longer"
+        return f"{duration_text(limit)}, its limit: {which}"
+    return "nothing: no job has ended yet and it has no limit, so it goes behind those known"
+
+
+def reason_held(world: World, job: Job, now: Now, *, stopped: str = "", said: str = "") -> Reason:
+    """Of what a held job waits for, only what has not happened yet; how a suspended one goes on;
+    and that no pass has looked at one in line. `stopped`: why the head places nothing; `said`: why
+    the engine has not begun with one that is placed."""
+    if job.state == JobState.QUEUED:
+        sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))
+        return Reason(code="Stopped" if stopped else "New", sentence=sentence)
+    if job.state == JobState.STARTING and said:
+        return Reason(code="Engine", sentence=said)
+    if job.state == JobState.SUSPENDED:
+        goes_on = f"it goes on with: corral resume {job.id}"
+        return replace(_own_reason(job), suggestions=(goes_on,))
+    if job.state != JobState.HELD or job.reason_code not in _HOLDS:
+        return _own_reason(job)
+    return held_by(Draft(world, Facts(), now), job) or _own_reason(job)

@@ -1,0 +1,79 @@
+"""What the sensors of all nodes said last. Not recorded: after a restart nodes say it anew."""
+
+from collections.abc import Callable
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.domain.merge_samples import granted, united
+from corral.domain.pilot import is_part, node_of
+from corral.domain.telemetry import NodeSample
+from corral.domain.world import World
+
+Listener = Callable[[NodeId, NodeSample, float], None]
+PART_SECONDS: Final = 30.0  # so long a part's last sample counts: three of them
+
+
+class Sensed:
+    """The newest sample of each node, and whoever wants to be told of each: (node, sample, when it
+    came by the head's wall clock).
+
+    Of a lent node it is made of what its parts said last (0062). One that has left is known no
+    more, nor is a GPU that its attempt has given back by `world`: unknown, and never as it was.
+    """
+
+    def __init__(self, world: Callable[[], World] | None = None) -> None:
+        self.newest: dict[NodeId, NodeSample] = {}
+        self._world = world
+        self._listeners: list[Listener] = []
+        self._parts: dict[NodeId, dict[NodeId, tuple[float, NodeSample]]] = {}
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def take(self, teller: NodeId, sample: NodeSample, at: float) -> None:
+        """`teller`: a node, or a part of one."""
+        node = node_of(teller)
+        if is_part(teller):
+            self._parts.setdefault(node, {})[teller] = (at, sample)
+            self._unite(node, at)
+        else:
+            self.newest[node] = sample
+        for listener in self._listeners:
+            listener(node, self.newest[node], at)
+
+    def parts(self, node: NodeId) -> int:
+        """How many tell of it."""
+        return len(self._parts.get(node, ()))
+
+    def left(self, part: NodeId, at: float) -> None:
+        """It is heard no more, or not now."""
+        node = node_of(part)
+        if self._parts.get(node, {}).pop(part, None) is not None:
+            self._unite(node, at)
+
+    def age(self, at: float) -> None:
+        """Let go of what was said too long ago."""
+        for node, told in list(self._parts.items()):
+            if any(_is_old(came, at) for came, _ in told.values()):
+                self._unite(node, at)
+
+    def drop(self, node: NodeId) -> None:
+        """The node is one no more."""
+        self.newest.pop(node, None)
+        self._parts.pop(node, None)
+
+    def _unite(self, node: NodeId, at: float) -> None:
+        told = self._parts[node]
+        for part in [part for part, (came, _) in told.items() if _is_old(came, at)]:
+            del told[part]
+        if not told:
+            self.drop(node)
+            return
+        self.newest[node] = united(self._own(part, sample) for part, (_, sample) in told.items())
+
+    def _own(self, part: NodeId, sample: NodeSample) -> NodeSample:
+        return sample if self._world is None else granted(self._world(), part, sample)
+
+
+def _is_old(came: float, at: float) -> bool:
+    return abs(at - came) > PART_SECONDS  # also when the clock was set back

@@ -1,0 +1,105 @@
+"""What is new in an agent's word, and what is known without one."""
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from corral.control.latest_samples import Sensed
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.observed_state import AttemptKey, Facts, NodeFacts, Progress, Seen
+from corral.domain.world import Changes, World
+
+
+def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
+    """Know it in place of the last word; the jobs that it could move, None: nothing is new."""
+    old = facts.nodes.get(heard.node)
+    facts.nodes[heard.node] = heard
+    last_at = old.heard_at if old is not None else 0.0
+    if heard.heard_at > last_at:  # else it is as silent as before
+        facts.awaited.discard(heard.node)
+        facts.excused.pop(heard.node, None)
+    facts.stepped.update(dict.fromkeys(stepped(old, heard), heard.heard_at))
+    touched = changed(old, heard)
+    return touched if touched or old is None or is_news(old, heard) else None
+
+
+def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
+    """Jobs of which the node says something that could move them: not a mere step."""
+    before = _pith(old.seen) if old is not None else {}
+    after = _pith(new.seen)
+    keys = before.keys() | after.keys()
+    return {key[0] for key in keys if before.get(key) != after.get(key)}
+
+
+def is_news(old: NodeFacts, new: NodeFacts) -> bool:
+    """Whether the node has said something of itself that was not known."""
+    known = {(one.told_by, one.number) for one in old.signals}
+    signals = any((one.told_by, one.number) not in known for one in new.signals)
+    return signals or (old.boot, old.inventory) != (new.boot, new.inventory)
+
+
+def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
+    """Attempts whose training loop has made a step since the last word."""
+    before = {one.key: one.progress for one in (old.seen if old is not None else ())}
+    for seen in new.seen:
+        last = before.get(seen.key)
+        if seen.progress is not None and (last is None or last.step != seen.progress.step):
+            yield seen.key
+
+
+def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
+    return {one.key: (one.phase, one.exits, one.saves, one.trouble, one.tails) for one in seen}
+
+
+def take_engine(
+    facts: Facts, world: World, proofs: Mapping[NodeId, str], gone: Set[NodeId]
+) -> None:
+    """Its proofs, and people's words about nodes that were not heard since; which nodes are gone,
+    of those that are known here: an engine may tell of them for long."""
+    facts.proofs.clear()
+    facts.proofs.update(proofs)
+    for id, node in world.nodes.items():
+        if node.said_dead and (id in facts.awaited or id not in facts.nodes):
+            facts.proofs[id] = node.word
+    facts.awaited.update(facts.proofs)
+    facts.gone.clear()
+    facts.gone.update(world.nodes.keys() & gone)
+
+
+def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
+    """What nodes once said that somebody has called dead, or that are removed, is known no more."""
+    facts.awaited.update(node.id for node in changes.nodes if node.said_dead)
+    for id in changes.removed:
+        facts.nodes.pop(id, None)
+        facts.excused.pop(id, None)
+        facts.awaited.discard(id)
+        sensed.drop(id)
+
+
+def forget_steps(facts: Facts, world: World) -> None:
+    """Those of attempts that are over or replaced, said again or not."""
+    for id in [id for id in facts.unrecordable if id not in world.jobs]:
+        del facts.unrecordable[id]
+    for key in list(facts.stepped):
+        job = world.jobs.get(key[0])
+        if job is None or job.attempt != key[1]:
+            del facts.stepped[key]
+
+
+def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
+    """The newest beat of the job's training loop, of its newest attempt."""
+    attempt = world.attempts.get(job.id)
+    key = (job.id, job.attempt)
+    heard = [facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
+    beats = [
+        seen.progress
+        for word in heard
+        for seen in (word.seen if word is not None else ())
+        if seen.key == key and seen.progress is not None
+    ]
+    return max(beats, key=lambda beat: beat.step, default=None)
+
+
+def excuse(facts: Facts, frozen: Iterable[NodeId], seconds: float) -> None:
+    """These seconds of the nodes' silence count for nothing: too many others share it."""
+    for node in frozen:
+        facts.excused[node] = facts.excused.get(node, 0.0) + seconds

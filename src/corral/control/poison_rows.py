@@ -1,0 +1,109 @@
+"""A commit that cannot be encoded: which job or node it is for, and what is left out of it."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from corral.control.gpu_usage import with_news
+from corral.domain.bounds import SENTENCE_LETTERS, cut
+from corral.domain.errors import Unrecordable
+from corral.domain.ids import JobId
+from corral.domain.ledger import Account
+from corral.domain.node import Node
+from corral.domain.observed_state import Facts
+from corral.domain.world import Changes, Event
+from corral.ports.log import Log
+from corral.reconcile import Outcome
+
+log = Log("corral.control")
+
+MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded anew
+
+
+class Decided(NamedTuple):
+    """What was decided, what of it was committed, and its events; None: nothing was committed."""
+
+    outcome: Outcome
+    changes: Changes
+    events: Seq[Event] | None
+
+
+async def decided(
+    reconcile: Callable[[bool], Outcome],
+    commit: Callable[[Changes], Awaitable[Seq[Event] | None]],
+    news: Changes,
+    facts: Facts,
+) -> Decided:
+    """Decide and commit; where no store can hold a row, decide anew without it. Its job fails, its
+    node is not heard (`facts`), and everything else is committed.
+
+    Args:
+        reconcile: decides; with True for every job, and without what the last tick has kept.
+        commit: writes changes; None where there was nothing to write.
+        news: events and accounts that go with what is decided.
+    Raises: what `commit` raises; Unrecordable when no round gets better.
+    """
+    left_out = LeftOut()
+    for round in count():
+        outcome = reconcile(round > 0)
+        changes = left_out.without(with_news(outcome.changes, news))
+        try:
+            return Decided(outcome, changes, await commit(changes))
+        except Unrecordable as error:
+            if not left_out.take(error, facts) or round == MOST_ROUNDS:
+                raise
+    raise AssertionError("the rounds have a bound")
+
+
+class LeftOut:
+    """Rows that are left out of one tick's commit: no job depends on these."""
+
+    def __init__(self) -> None:
+        self._rows: set[str] = set()
+
+    def take(self, error: Unrecordable, facts: Facts) -> bool:
+        """Find whom each row is of: such a job fails, and such a node is not heard. False where
+        nothing new was found, and another round would end the same."""
+        before = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
+        for row, why in error.rows:
+            log.error("unrecordable", row=type(row).__name__, of=_owner(row), why=why[:400])
+            if isinstance(row, Node):
+                facts.unheard[row.id] = cut(why, SENTENCE_LETTERS)
+            elif (job := _job_of(row)) is not None:
+                facts.unrecordable[job] = cut(why, SENTENCE_LETTERS)
+            else:
+                self._rows.add(_key(row))
+        return before != (len(self._rows), len(facts.unrecordable), len(facts.unheard))
+
+    def without(self, changes: Changes) -> Changes:
+        """Return the changes without these rows."""
+        if not self._rows:
+            return changes
+        return replace(
+            changes,
+            events=self._kept(changes.events),
+            accounts=self._kept(changes.accounts),
+            uses=self._kept(changes.uses),
+            spent=self._kept(changes.spent),
+            debts=self._kept(changes.debts),
+        )
+
+    def _kept(self, rows: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(row for row in rows if _key(row) not in self._rows)
+
+
+def _key(row: object) -> str:
+    return repr(row.numbered(0) if isinstance(row, Event) else row)
+
+
+def _job_of(row: object) -> JobId | None:
+    """Return the job that the row is of; None for those that no job depends on."""
+    if isinstance(row, Event | Account):
+        return None
+    return getattr(row, "job", None) or getattr(row, "id", None)
+
+
+def _owner(row: object) -> str:
+    return str(getattr(row, "job", None) or getattr(row, "node", None) or getattr(row, "id", ""))

@@ -1,0 +1,237 @@
+"""What is looked at before a queue is changed, and before a job is taken into one."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.access_list import may_submit, who_text
+from corral.domain.errors import Conflict, Forbidden, NotFound, Refusal, SpecInvalid
+from corral.domain.ids import QueueName, UserName
+from corral.domain.job import DEFAULT_QUEUE, PRIORITIES, JobSpec
+from corral.domain.queue import ANY_TYPE, Fault, NoTree, Queue, QueueTree
+from corral.domain.requests import SetQueues
+from corral.domain.time_point import moment_text
+from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text, written_duration
+from corral.domain.users import Role
+from corral.domain.world import World
+from corral.reconcile.placement import whole_gpus
+from corral.reconcile.queue_tree import tree_of
+
+MOST_NAMED: Final = 3  # of those who may be asked
+
+
+class QuotaExceeded(Refusal):
+    """More GPUs than the queue may ever use at once."""
+
+    code = "quota_exceeded"
+
+
+class QueueRule(Refusal):
+    """The queue takes no job like this: one that is too long, or of such a priority."""
+
+    code = "queue_rule"
+
+
+def warnings_of(world: World, tree: QueueTree) -> list[str]:
+    """What a tree comes to that is taken all the same, as nodes may yet come: more owned than is
+    there."""
+    there = Counter(gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus)
+    owned: Counter[str] = Counter()
+    for queue in tree.queues:
+        if queue.parent is None:
+            owned.update(dict(queue.nominal))
+    found = [
+        f"the queues own {gpus_text(millis)} {kind} GPUs; the cluster has {there[kind]}"
+        for kind, millis in sorted(owned.items())
+        if kind != ANY_TYPE and millis > there[kind] * MILLIS_PER_GPU
+    ]
+    if not found and owned.total() > there.total() * MILLIS_PER_GPU:
+        all_own = gpus_text(owned.total())
+        found.append(f"the queues own {all_own} GPUs together; the cluster has {there.total()}")
+    return [f"{one}: not all of them can have what is theirs at once" for one in found]
+
+
+def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
+    """The tree after the wish, which is made now (wall clock).
+
+    Raises: SpecInvalid, NotFound, Conflict when a queue with jobs or queues below it would go.
+    """
+    for name in asked.removed:
+        _check_removed(world.queues, name)
+    try:
+        tree = tree_of(world.queues, asked, 0.0)
+    except NoTree as error:
+        raise SpecInvalid(str(error), hint=_mend(error.fault, whole=asked.whole)) from None
+    for queue in tree.queues:
+        _check_budget(queue, world.queues.queue(queue.name), at)
+    counts = Counter(job.spec.queue for job in world.jobs.values())
+    for name in counts.keys() & world.queues.by_name.keys() - tree.by_name.keys():
+        jobs = f"{counts[name]} unfinished job{'s' * (counts[name] > 1)}"
+        raise Conflict(
+            f"queue {name} would be taken away, and it has {jobs}",
+            hint=f"keep it until they are over, or stop them; run: corral queue show {name}",
+        )
+    return tree
+
+
+def _mend(fault: Fault, *, whole: bool) -> str:
+    """What to write in a file; of one queue, with which options to set it."""
+    if whole or not fault.options:
+        return fault.hint
+    return f"run: corral queue set {fault.queue} {fault.options}"
+
+
+def _check_removed(tree: QueueTree, name: QueueName) -> None:
+    if name not in tree.by_name:
+        raise NotFound("queue", name[:100], list(tree.by_name), see="corral queue ls")
+    if name == DEFAULT_QUEUE:
+        raise Conflict(
+            f"queue {name} is always there: jobs that name no queue are in it",
+            hint=f"to let nobody use it: corral queue set {name} --allow @operator",
+        )
+    below = [queue.name for queue in tree.queues if queue.parent == name]
+    if below:
+        are = f"queue {below[0]} is" if len(below) == 1 else f"queues {', '.join(below[:9])} are"
+        raise Conflict(
+            f"queue {name} would be taken away, and {are} below it",
+            hint=f"put it elsewhere: corral queue set {below[0]} --parent none; or take it away "
+            f"first: corral queue rm {below[0]}",
+        )
+
+
+def _check_budget(queue: Queue, before: Queue, at: float) -> None:
+    """One that is new, and over; one that has come to its end may be written again as it was.
+
+    Raises: SpecInvalid.
+    """
+    budget, old = queue.budget, before.budget
+    if budget is None or budget.until is None or not budget.is_over(at):
+        return
+    if old is None or old.until != budget.until:
+        raise SpecInvalid(
+            f"queue {queue.name}: budget: {moment_text(budget.until)} is over, and so it would "
+            "have no budget from the start",
+            hint="write an until that is to come, or a budget that is renewed: period: 30d",
+        )
+
+
+def longest_seconds(tree: QueueTree, name: QueueName) -> float | None:
+    """The longest that a job of the queue may run: the least of all above it; None: no limit."""
+    limits = [queue.longest_seconds for queue in tree.path(name)]
+    return min((one for one in limits if one is not None), default=None)
+
+
+def check_allowed(
+    tree: QueueTree, name: QueueName, user: UserName, role: Role, operators: Sequence[UserName]
+) -> None:
+    """Raises: Forbidden with who may submit to the queue, and who could let this user."""
+    allow = tree.allowed(name)
+    if allow is None or may_submit(allow, user, role):
+        return
+    setter = next(one for one in reversed(tree.path(name)) if one.allow is not None)
+    whose = "" if setter.name == name else f", as queue {setter.name} above it says"
+    ask = ", ".join(operators[:MOST_NAMED]) or "an operator"
+    raise Forbidden(
+        f"queue {name} takes jobs of {who_text(allow)}{whose}; {user} may not submit to it",
+        hint=f"choose another: corral queue ls; or ask {ask} to run: "
+        f"corral queue set {name} --allow {','.join([*allow, user])}",
+    )
+
+
+def check_queue(world: World, spec: JobSpec) -> None:
+    """Raises: NotFound for the queue, QueueRule, QuotaExceeded."""
+    tree = world.queues
+    if spec.queue not in tree.by_name:
+        make = f"corral queue ls; or make it: corral queue set {spec.queue}"
+        raise NotFound("queue", spec.queue, list(tree.by_name), see=make)
+    limit = longest_seconds(tree, spec.queue)
+    asked = spec.max_duration_seconds
+    if limit is not None and asked is not None and asked > limit:
+        raise QueueRule(
+            f"{spec.name} may run {duration_text(asked)}; queue {spec.queue} lets a job run "
+            f"{duration_text(limit)}",
+            hint=f"write: max_duration: {written_duration(limit)}, "
+            "or choose another: corral queue ls",
+        )
+    whole = whole_gpus(world.nodes.values(), spec) * MILLIS_PER_GPU
+    for queue in tree.path(spec.queue):
+        _check_priority(queue, spec)
+        _check_size(queue, spec, whole)
+
+
+def _check_priority(queue: Queue, spec: JobSpec) -> None:
+    low, high = queue.lowest_priority, queue.highest_priority
+    if (low is not None and spec.priority < low) or (high is not None and spec.priority > high):
+        near = max(low, spec.priority) if low is not None else spec.priority
+        near = min(high, near) if high is not None else near
+        raise QueueRule(
+            f"{spec.name} asks for priority {priority_text(spec.priority)}; queue {queue.name} "
+            f"takes {priorities_text(queue)}",
+            hint=f"write: priority: {priority_text(near)}",
+        )
+
+
+def priority_text(priority: int) -> str:
+    names = {number: name for name, number in PRIORITIES.items()}
+    return names.get(priority, str(priority))
+
+
+def priorities_text(queue: Queue) -> str:
+    """The priorities that a queue takes: "low to normal", "up to normal"; "" for all."""
+    low, high = queue.lowest_priority, queue.highest_priority
+    if low is not None and high is not None:
+        return f"{priority_text(low)} to {priority_text(high)}"
+    if low is not None:
+        return f"{priority_text(low)} and above"
+    return f"up to {priority_text(high)}" if high is not None else ""
+
+
+def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
+    """Return the highest priority that users may ask for in the queue: the queue's own bound, or
+    that of a queue above it, else high. Operators are held to the bounds of queues alone."""
+    bounds = [queue.highest_priority for queue in tree.path(name)]
+    return min((one for one in bounds if one is not None), default=PRIORITIES["high"])
+
+
+def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) -> None:
+    """Refuse a user's priorities above the ordinary range. Raises: Forbidden."""
+    for spec in specs:
+        most = ordinary_priority(tree, spec.queue)
+        if spec.priority > most and spec.priority > PRIORITIES["high"]:
+            raise Forbidden(
+                f"{spec.name} asks for priority {spec.priority:,}; users may ask for up to "
+                f"{priority_text(most)} ({most:,}) in queue {spec.queue}, operators for more",
+                hint=f"write: priority: {priority_text(most)}; or ask an operator to run, once it "
+                f"waits: corral set {spec.name} --priority {spec.priority}",
+            )
+
+
+def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
+    """No wait cures a job that is larger than all that its queue or its user may ever have.
+
+    `whole_millis`: what each node costs at the least that is to be exclusively its.
+    """
+    least = min(max(shape.gpu_millis, shape.nodes * whole_millis) for shape in spec.shapes)
+    asks = f"{spec.name} asks for {gpus_text(least)} GPU{'s' * (least > MILLIS_PER_GPU)}"
+    asks += ", as exclusive nodes count whole" if spec.place.exclusive else ""
+    if queue.borrow_limit_millis is not None:
+        own = 0 if spec.preemptible else queue.nominal_millis  # what is preemptible is borrowed
+        most = own + queue.borrow_limit_millis
+        if least > most:
+            raise QuotaExceeded(
+                f"{asks}; queue {queue.name} has {gpus_text(own)} and may borrow "
+                f"{gpus_text(queue.borrow_limit_millis)}",
+                hint=_less_hint(queue, most),
+            )
+    if queue.most_per_user_millis is not None and least > queue.most_per_user_millis:
+        most = queue.most_per_user_millis
+        raise QuotaExceeded(
+            f"{asks}; in queue {queue.name} one user may have {gpus_text(most)}",
+            hint=_less_hint(queue, most),
+        )
+
+
+def _less_hint(queue: Queue, most_millis: int) -> str:
+    if not most_millis:
+        return "submit it to another queue; run: corral queue ls"
+    return f"ask for {gpus_text(most_millis)} or fewer, or run: corral queue show {queue.name}"

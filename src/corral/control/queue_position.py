@@ -1,0 +1,35 @@
+"""Who is tried next: the place of each waiting job in the line, as it is now."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from corral.control.control import Control
+from corral.domain.ids import JobId
+from corral.reconcile.cache.pass_cache import Memo
+from corral.reconcile.changeset import Draft
+from corral.reconcile.placement import line_of
+
+KEEP_SECONDS: Final = 5.0  # 10,000 that wait are put in order in a tenth of a second
+
+
+class InLine:
+    """Made when somebody asks, and kept for some seconds. It has a memo of its own: what the
+    control's is in the midst of is nobody else's."""
+
+    def __init__(self) -> None:
+        self._memo = Memo()
+        self._places: Mapping[JobId, int] = {}
+        self._made_at = float("-inf")
+        self._granted = 0
+
+    def places(self, control: Control, job: JobId) -> Mapping[JobId, int]:
+        """Of all that wait, the first is 1. Made anew for one that has just come. Nobody is in it
+        where the engine places."""
+        now = control.now()
+        has_come = job not in self._places and control.world.granted != self._granted
+        if has_come or now.serving - self._made_at >= KEEP_SECONDS:
+            draft = Draft(control.world, control.facts, now)
+            line = line_of(draft, self._memo, control.learning.table)
+            self._places = {one: place for place, one in enumerate(line, start=1)}
+            self._made_at, self._granted = now.serving, control.world.granted
+        return self._places

@@ -1,0 +1,21 @@
+"""Whether a node may be removed, as things are."""
+
+from corral.domain.errors import Conflict
+from corral.domain.ids import JobId, NodeId
+from corral.domain.requests import SetNode
+from corral.domain.world import World
+
+
+def check_node(world: World, asked: SetNode) -> None:
+    """Raises: Conflict."""
+    if asked.to == "remove" and (jobs := jobs_on(world, asked.node)):
+        raise Conflict(
+            f"node {asked.node} holds {', '.join(jobs)}",
+            hint=f"move them first: corral node drain {asked.node}; or, losing what they have not "
+            f"saved: corral node rm {asked.node} --force",
+        )
+
+
+def jobs_on(world: World, node: NodeId) -> list[JobId]:
+    """Jobs that hold something of the node."""
+    return sorted({job for job, _, where in world.allocations if where == node})

@@ -1,0 +1,340 @@
+"""What is looked at before a wish is taken: a refusal here changes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Final
+
+from corral.control.check_allowed import check_checks
+from corral.control.job_reasons import planned_reason
+from corral.control.queue_checks import check_queue, check_queues, longest_seconds
+from corral.control.removal_allowed import check_node
+from corral.control.scale_up import NEVER, could_come
+from corral.control.unsatisfiable import cannot_fit
+from corral.domain.attempt import Seat
+from corral.domain.errors import (
+    Conflict,
+    NotFound,
+    NotShared,
+    Refusal,
+    SpecInvalid,
+    Unsupported,
+)
+from corral.domain.ids import JobId, UserName
+from corral.domain.ids import Sequence as WishNumber
+from corral.domain.job import CheckpointRule, Job, JobSpec
+from corral.domain.job_states import WAITING, JobState, StopWhy
+from corral.domain.node import NodeKind
+from corral.domain.observed_state import Facts
+from corral.domain.requests import (
+    Asked,
+    BarSuspects,
+    Cancel,
+    ChangeJobs,
+    CheckNodes,
+    Requeue,
+    Resume,
+    SetJob,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+    Wish,
+)
+from corral.domain.resources import Resources, Shape
+from corral.domain.time_point import Warn, moment_text
+from corral.domain.units import MILLIS_PER_CPU
+from corral.domain.world import World
+from corral.ports.engine import Engine
+from corral.reconcile.apply_requests import grant_new
+from corral.reconcile.cache.pass_cache import Memo
+from corral.reconcile.cache.running_jobs import roster_of
+from corral.reconcile.changeset import Draft, Now
+from corral.reconcile.dependencies import held_by, is_delayed
+from corral.reconcile.external_placement import BY_ENGINE
+from corral.reconcile.latest_end import endings_of
+from corral.reconcile.placement import queued_gangs
+from corral.reconcile.preemption.reservations import reserved_of
+from corral.reconcile.preemption.texts import stopped_text, to_come
+from corral.reconcile.promises import promised_of
+from corral.reconcile.usage import judge_budgets
+from corral.schedule import Fleet, Learned, NodeRoom, decide
+from corral.schedule.explain import never_fits
+from corral.schedule.waiting import Reason
+
+PLACES_LATER: Final = "the engine places it, once it is submitted: where and when is its to say"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """Where a job would start if it were submitted now, or why it would wait. `stops`: whom it
+    would stop, one sentence's part each."""
+
+    spec: JobSpec
+    shape: Shape | None
+    seats: tuple[Seat, ...]
+    reason: Reason | None
+    stops: tuple[str, ...] = ()
+
+    @property
+    def may_start_later(self) -> bool:
+        """Whether a wait could give it a place that it has not now."""
+        return not self.seats and (self.reason is None or self.reason.code not in NEVER)
+
+
+def accepted(
+    world: World, specs: Sequence[JobSpec], engine: Engine, at: float
+) -> tuple[JobSpec, ...]:
+    """Return the specs as they are submitted at this moment.
+
+    Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
+    """
+    found = tuple(normal(world, spec) for spec in specs)
+    check_specs(world, found, engine.cannot, engine.could_bring, engine.shown_by)
+    check_moments(found, at)
+    return found
+
+
+def normal(world: World, spec: JobSpec) -> JobSpec:
+    """A job that asks for nothing gets one CPU, so that a node cannot be filled without end; one
+    without a max_duration gets its queue's."""
+    limit = longest_seconds(world.queues, spec.queue)
+    if spec.max_duration_seconds is None and limit is not None:
+        spec = replace(spec, max_duration_seconds=limit)
+    if spec.resources == Resources() and not spec.any_of:
+        return replace(spec, resources=Resources(cpu_millis=MILLIS_PER_CPU))
+    return spec
+
+
+def check_specs(
+    world: World,
+    specs: Sequence[JobSpec],
+    cannot: Mapping[str, str],
+    could_bring: Sequence[NodeKind] = (),
+    shown_by: str = "",
+) -> None:
+    """Refuse what no wait could cure, also not for nodes that the engine could bring. `shown_by`:
+    the engine's own command that shows its nodes; "" where Corral makes them.
+
+    Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
+    """
+    fleet = Fleet(world.nodes.values())
+    inside = {f"@{place}" for place in range(len(specs))}  # references within the submission
+    for spec in specs:
+        check_queue(world, spec)
+        _check_warn(spec)
+        for field, why in cannot.items():
+            if attrgetter(field)(spec):
+                told, _, way = why.partition("; ")
+                raise Unsupported(
+                    f"{spec.name} asks for {field}: {told}", hint=way or "run: corral status"
+                )
+        for after in spec.after:
+            known = after.job in inside or world.state_of(after.job) is not None
+            if not known:
+                raise NotFound("job", after.job, see="corral ps -a")
+        if not could_come(world, spec, could_bring):
+            _check_fits(world, fleet, spec, shown_by)
+
+
+def _check_warn(spec: JobSpec) -> None:
+    """A job that neither it nor its queue gives a max_duration has no end to be warned of."""
+    if spec.warn != Warn() and spec.max_duration_seconds is None:
+        raise SpecInvalid(
+            f"{spec.name}: warn: it has no max_duration, so there is no end to warn before",
+            hint="write: max_duration: 4h (corral run: --time 4h), or leave warn (--signal) out",
+        )
+
+
+def check_moments(specs: Sequence[JobSpec], at: float) -> None:
+    """Refuse what could only have started before now. Raises: SpecInvalid."""
+    for spec in specs:
+        starts_by = spec.start_by.of(at) if spec.start_by is not None else None
+        if starts_by is not None and starts_by <= at:
+            raise SpecInvalid(
+                f"{spec.name}: start_by: {moment_text(starts_by)} is over",
+                hint="write: start_by: 2h, or a moment to come",
+            )
+
+
+def _check_fits(world: World, fleet: Fleet, spec: JobSpec, shown_by: str) -> None:
+    if not fleet.size:
+        return  # nodes may yet join
+    never = [never_fits(spec.place, shape, fleet) for shape in spec.shapes]
+    able = [shape for shape, why in zip(spec.shapes, never, strict=True) if why is None]
+    if not able and (why := never[-1]) is not None:
+        raise cannot_fit(fleet, spec, why, shown_by)
+    if spec.checkpoint is not None:
+        rooms = [NodeRoom(node) for node in world.nodes.values()]
+        _check_shared(rooms, spec.name, able, spec.checkpoint)
+
+
+def _check_shared(
+    rooms: Sequence[NodeRoom], name: str, able: Sequence[Shape], rule: CheckpointRule
+) -> None:
+    """Gangs of several nodes need one mark under the path on enough nodes that fit."""
+    for shape in able:
+        fit = [room for room in rooms if room.seat(shape.resources) is not None]
+        marks = [room.mark_of(rule.path) for room in fit]
+        if shape.nodes == 1 or max(map(marks.count, filter(None, marks)), default=0) >= shape.nodes:
+            return
+    shared = sorted({path for room in rooms for path, _ in room.node.inventory.shared})
+    raise NotShared(
+        f"{name} saves to {rule.path}, which is not proven shared by the nodes it needs",
+        hint=f"put it under {' or '.join(shared)}"
+        if shared
+        else "run: corral down; corral up --shared PATH",
+    )
+
+
+def plan(
+    world: World,
+    facts: Facts,
+    specs: Sequence[JobSpec],
+    now: Now,
+    learned: Learned | None = None,
+    *,
+    by: UserName,
+) -> list[Planned]:
+    """What the scheduler would do with the user's jobs now; nothing happens."""
+    draft, memo = Draft(world, facts, now), Memo()
+    wish = Wish(
+        sequence=WishNumber(world.granted + 1),
+        by=by,
+        at=now.wall,
+        asked=Submit(specs=tuple(specs), key=""),
+    )
+    new = grant_new(draft, wish)
+    if facts.placing is not None:
+        return [_planned_by_engine(draft, job) for job in new]
+    memo.look(draft)
+    over = judge_budgets(draft, memo.held)
+    standing = memo.standing_of(draft, over)
+    decision = decide(
+        memo.floor,
+        queued_gangs(draft, over, memo.queued),
+        fleet=memo.fleet,
+        now=now.wall,
+        standing=standing,
+        learned=learned,
+        running=lambda: roster_of(draft, memo.live, standing, over),
+        reserved=reserved_of(draft),
+        ends=lambda: endings_of(draft, memo.live),
+        known=promised_of(draft),
+    )
+    placed = {one.job: one for one in decision.placed}
+    held = decision.reasons().instead({one.job: to_come(draft, one) for one in decision.reserved})
+    return [
+        Planned(
+            spec=job.spec,
+            shape=placed[job.id].shape if job.id in placed else None,
+            seats=placed[job.id].seats if job.id in placed else (),
+            reason=None if job.id in placed else held.get(job.id) or planned_reason(draft, job),
+            stops=tuple(
+                stopped_text(draft, one.job, one.why)
+                for one in decision.preempted
+                if one.by == job.id
+            ),
+        )
+        for job in new
+    ]
+
+
+def _planned_by_engine(draft: Draft, job: Job) -> Planned:
+    """Where the engine places, nobody here knows where or when."""
+    waits = Reason(code=BY_ENGINE, sentence=PLACES_LATER)
+    reason = waits if job.state == JobState.QUEUED else planned_reason(draft, job)
+    return Planned(spec=job.spec, shape=None, seats=(), reason=reason)
+
+
+def check_asked(world: World, asked: Asked, now: Now) -> None:
+    """Refuse a wish about a job or a node that cannot be granted. Raises: NotFound, Conflict."""
+    match asked:
+        case Cancel(job=id) | Suspend(job=id) | Resume(job=id) | Requeue(job=id):
+            job = world.jobs.get(id)
+            if job is None:
+                _refuse_over(world, id, asked)
+            elif isinstance(asked, Resume):
+                _check_resume(world, job, now)
+            elif isinstance(asked, Requeue):
+                _check_requeue(job)
+            elif isinstance(asked, Suspend):
+                _check_suspend(job)
+        case ChangeJobs(jobs=ids):
+            for id in ids:
+                check_asked(world, asked.of(id), now)
+        case SetJob(job=id):
+            _check_change(world, world.jobs.get(id), asked)
+        case SetNode(node=node) | SetLabels(node=node):
+            if node not in world.nodes:
+                raise NotFound("node", node, list(world.nodes), see="corral node ls")
+            if isinstance(asked, SetNode):
+                check_node(world, asked)
+        case CheckNodes():
+            check_checks(world, asked)
+        case SetQueues():
+            check_queues(world, asked, now.wall)
+        case Submit() | BarSuspects():
+            pass
+
+
+def _refuse_over(world: World, id: JobId, asked: Asked) -> None:
+    state = world.state_of(id)
+    if state is None:
+        raise NotFound("job", id, see="corral ps -a")
+    if not (isinstance(asked, Cancel) and state == JobState.CANCELLED):
+        raise Conflict(f"job {id} is {state} already", hint=f"run: corral show {id}")
+
+
+def _check_suspend(job: Job) -> None:
+    """A cancel outranks it, and what a limit ends is over."""
+    if job.state == JobState.STOPPING and job.why in (StopWhy.CANCEL, StopWhy.TIME):
+        why = "cancelled" if job.why == StopWhy.CANCEL else "ended by its limit"
+        raise Conflict(
+            f"{job.spec.name} is being {why}: it cannot be kept for later",
+            hint=f"see how it ends: corral show {job.id}",
+        )
+
+
+def _check_requeue(job: Job) -> None:
+    """Only what runs has an attempt to begin anew; a wish that outranks this one wins."""
+    if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
+        return
+    if job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT:
+        return
+    raise Conflict(
+        f"{job.spec.name} is {job.state}: nothing of it runs that could begin anew",
+        hint=f"run: corral show {job.id}",
+    )
+
+
+def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
+    """Only what waits can still be another thing; it is held to the rules that it was taken by."""
+    if job is None:
+        _refuse_over(world, asked.job, asked)
+    elif job.state not in WAITING:
+        raise Conflict(
+            f"{job.spec.name} is {job.state}: only a waiting job can be changed",
+            hint=f"to let it begin anew: corral stop {job.id}, and submit it again",
+        )
+    else:
+        check_queue(world, asked.of(job.spec))
+
+
+def _check_resume(world: World, job: Job, now: Now) -> None:
+    waits = None if is_delayed(job) else held_by(Draft(world, Facts(), now), job)
+    refusal: Refusal | None = None
+    if job.state == JobState.STOPPING and job.why == StopWhy.SUSPEND:
+        return
+    if job.state not in (JobState.SUSPENDED, JobState.HELD):
+        refusal = Conflict(
+            f"{job.spec.name} is {job.state}, not suspended", hint=f"run: corral show {job.id}"
+        )
+    elif waits is not None:
+        refusal = Conflict(
+            f"{job.spec.name} cannot go on yet: {waits.sentence}",
+            hint=f"run: corral why {job.id}",
+        )
+    if refusal is not None:
+        raise refusal

@@ -1,0 +1,30 @@
+"""Callers that wait for their wishes to be granted."""
+
+import asyncio
+
+from corral.domain.ids import Sequence
+from corral.domain.requests import Wish
+from corral.domain.world import World
+
+
+class Granted:
+    """Of one head. A wish is durable whatever happens to the caller that waits here."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Sequence, asyncio.Future[None]]] = []
+
+    async def wait(self, world: World, wish: Wish) -> None:
+        """Wait for the tick that takes the wish in."""
+        if world.granted < wish.sequence:
+            granted = asyncio.get_running_loop().create_future()
+            self._waiting.append((wish.sequence, granted))
+            await granted
+
+    def announce(self, world: World) -> None:
+        """Wake the callers whose wishes are granted by now."""
+        waiting, self._waiting = self._waiting, []
+        for sequence, granted in waiting:
+            if sequence > world.granted:
+                self._waiting.append((sequence, granted))
+            elif not granted.done():
+                granted.set_result(None)

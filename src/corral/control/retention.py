@@ -1,0 +1,66 @@
+"""When jobs that are over are looked through, and which of them must stay meanwhile."""
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from collections.abc import Sequence as Seq
+from contextlib import contextmanager
+from typing import Final
+
+from corral.domain.ids import JobId
+from corral.domain.job import JobSpec
+from corral.domain.retention import Retention
+from corral.domain.world import Changes
+from corral.ports.log import Log
+from corral.reconcile.job_retention import MOST_AT_ONCE
+
+log = Log("corral.control")
+
+FORGET_SECONDS: Final = 5.0
+
+
+class Keeping:
+    """What one head forgets, and when."""
+
+    def __init__(self, retention: Retention) -> None:
+        self.retention = retention
+        self.forgotten = 0  # since this head began
+        self._looked_at = float("-inf")
+        self._named: Counter[JobId] = Counter()  # by submissions that are not granted yet
+        self._leaving: frozenset[JobId] = frozenset()  # in a commit that is under way
+
+    @property
+    def spared(self) -> Set[JobId]:
+        """What must not be forgotten now."""
+        return self._named.keys()
+
+    @contextmanager
+    def sparing(self, specs: Seq[JobSpec]) -> Iterator[None]:
+        """What these wait for stays until they are taken in. Raises: Forgotten."""
+        named = Counter(job for spec in specs for job in spec.needs)
+        for job in named.keys() & self._leaving:
+            raise self.retention.refusal(f"job {job}")
+        self._named += named
+        try:
+            yield
+        finally:
+            self._named -= named
+
+    def due(self, serving: float) -> Retention | None:
+        """The bounds, when it is time to look again."""
+        if serving - self._looked_at < FORGET_SECONDS:
+            return None
+        self._looked_at = serving
+        return self.retention
+
+    def leaving(self, changes: Changes) -> None:
+        """These are about to be committed."""
+        self._leaving = frozenset(changes.forgotten)
+
+    def left(self, changes: Changes) -> None:
+        """These are committed."""
+        self._leaving = frozenset()
+        self.forgotten += len(changes.forgotten)
+        if changes.forgotten:
+            log.info("forgotten", jobs=len(changes.forgotten))
+        if len(changes.forgotten) >= MOST_AT_ONCE:
+            self._looked_at = float("-inf")  # there are more

@@ -1,0 +1,35 @@
+"""What one head learns from the jobs that end: from the record when it begins to lead, then from
+each commit."""
+
+from collections.abc import Iterable
+
+from corral.domain.run_history import Ran
+from corral.domain.world import Changes, World
+from corral.ports.store import Store
+from corral.reconcile import Now
+from corral.reconcile.attained_service import ended_before, ended_of, live_of
+from corral.schedule.prediction.runtime_model import MOST_ENDED, Learned, Lessons
+
+
+class Learning:
+    """`runs`: recorded jobs that are over, in whatever order. `table`: what they teach."""
+
+    def __init__(self, runs: Iterable[Ran], world: World, now: Now) -> None:
+        self._lessons = Lessons(ended_before(runs), lambda: live_of(world, now.wall))
+
+    @property
+    def table(self) -> Learned | None:
+        return self._lessons.table
+
+    def take_in(self, world: World, changes: Changes, now: Now) -> None:
+        """Let the world take in what has just been committed, and learn from the jobs that are over
+        by it."""
+        new = [job for job in changes.jobs if job.id not in world.ended]
+        world.apply(changes)
+        ended = [one for job in new if (one := ended_of(job)) is not None]
+        self._lessons.learn(ended, now.serving, lambda: live_of(world, now.wall))
+
+
+async def learned_of(store: Store, world: World, now: Now) -> Learning:
+    """From all that the store has: one's own jobs, and imported ones."""
+    return Learning(await store.runs(limit=MOST_ENDED), world, now)

@@ -1,0 +1,159 @@
+"""What goes into the curves: of nodes what they say, of the rest what the head sees each 10 s."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from corral.control.control import Control
+from corral.domain.ids import NodeId, QueueName
+from corral.domain.job_states import JobState
+from corral.domain.node import Liveness
+from corral.domain.observed_state import Progress
+from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.time_series import HIGH, LOW
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import World
+from corral.ports.series_store import Series
+
+STEP_SECONDS: Final = 10.0
+KEEP_SECONDS: Final = 60.0
+CLUSTER: Final = "cluster"
+MOST_FLOAT32: Final = 3.4e38
+Values = dict[str, float | None]
+
+
+class Recorder:
+    """Writes curves while one head leads."""
+
+    def __init__(self, control: Control, series: Series) -> None:
+        self._control = control
+        self._series = series
+        self._put_at: dict[NodeId, float] = {}
+        control.sensed.listen(self.take)
+
+    def take(self, node: NodeId, sample: NodeSample, at: float) -> None:
+        """Of a node whose parts each tell of it, once in a while is enough."""
+        if self._control.sensed.parts(node) > 1:
+            last = self._put_at.get(node)
+            if last is not None and 0 <= at - last < STEP_SECONDS / 2:
+                return
+            self._put_at[node] = at
+        self._series.put(f"node:{node}", at, node_values(sample))
+
+    async def run(self) -> None:
+        """For ever; what is not written down yet is, when it ends."""
+        kept_at = float("-inf")
+        try:
+            while True:
+                await asyncio.sleep(STEP_SECONDS)
+                now = self._control.now()
+                self._look(now.wall)
+                if now.serving - kept_at >= KEEP_SECONDS:
+                    kept_at = now.serving
+                    await self._series.keep(now.wall)
+        finally:
+            await self._series.close()
+
+    def _look(self, at: float) -> None:
+        world = self._control.world
+        self._series.put(CLUSTER, at, cluster_values(world, self._control.sensed.newest))
+        for queue, values in queue_values(world).items():
+            self._series.put(f"queue:{queue}", at, values)
+        for job in world.in_state(JobState.RUNNING).values():
+            progress = self._control.progress(job)
+            if progress is not None:
+                row: Values = {
+                    "step": progress.step,
+                    "loss": progress.loss,
+                    "samples_per_second": progress.samples_per_second,
+                    "data_seconds": progress.data_seconds,
+                    "compute_seconds": progress.compute_seconds,
+                    "save_seconds": progress.save_seconds,
+                }
+                self._series.put(f"job:{job.id}", at, scalar_values(progress) | row)
+
+
+def scalar_values(progress: Progress) -> Values:
+    """Return each scalar by its name, and its least and greatest since the look before."""
+    found: Values = {}
+    for name, value, low, high in progress.scalars:
+        found |= {name: value, f"{name}{LOW}": low, f"{name}{HIGH}": high}
+    return {name: _kept(value) for name, value in found.items()}
+
+
+def _kept(value: float | None) -> float | None:
+    """A curve holds 32-bit floats: what is beyond them is not known."""
+    return value if value is not None and abs(value) < MOST_FLOAT32 else None
+
+
+def node_values(sample: NodeSample) -> Values:
+    """Shares from 0 to 1, watts, degrees Celsius; GPU 3's begin with "gpu3."."""
+    found: Values = {
+        "cpu": sample.cpu_utilisation,
+        "memory": _share(sample.memory_used_bytes, sample.memory_total_bytes),
+        "pressure_io": sample.pressure_io,
+        "received_bytes": sum(port.received_bytes for port in sample.ports),
+        "sent_bytes": sum(port.sent_bytes for port in sample.ports),
+    }
+    for gpu in sample.gpus:
+        found.update(zip(_names_of_gpu(gpu.index), _of_gpu(gpu), strict=True))
+    return found
+
+
+@cache
+def _names_of_gpu(index: int) -> tuple[str, ...]:
+    parts = ("utilisation", "memory", "power_watts", "temperature_celsius", "sm_clock_mhz")
+    return tuple(f"gpu{index}.{part}" for part in parts)
+
+
+def _of_gpu(gpu: GpuSample) -> tuple[float | None, ...]:
+    """In the order of their names."""
+    return (
+        gpu.utilisation,
+        _share(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        gpu.power_watts,
+        gpu.temperature_celsius,
+        gpu.sm_clock_mhz,
+    )
+
+
+def _share(used: int | None, total: int | None) -> float | None:
+    return used / total if used is not None and total else None
+
+
+def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
+    """GPUs there and held, and how busy those held are on average. `newest`: of each node."""
+    alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
+    held = {(one.seat.node, at) for one in world.allocations.values() for at in one.seat.gpus}
+    busy, watts = [], 0.0
+    for id in alive & newest.keys():
+        for gpu in newest[id].gpus:
+            watts += gpu.power_watts or 0.0
+            if (id, gpu.index) in held and gpu.utilisation is not None:
+                busy.append(gpu.utilisation)
+    return {
+        "nodes": len(alive),
+        "gpus": sum(len(world.nodes[id].inventory.gpus) for id in alive),
+        "held_gpus": sum(one.seat.gpu_millis for one in world.allocations.values())
+        / MILLIS_PER_GPU,
+        "utilisation": sum(busy) / len(busy) if busy else None,
+        "power_watts": watts if newest else None,
+        "queued": len(world.in_state(JobState.QUEUED)),
+        "running": len(world.in_state(JobState.RUNNING)),
+    }
+
+
+def queue_values(world: World) -> Mapping[QueueName, Values]:
+    """What each queue's jobs hold, and how many of them wait; without those of queues below."""
+    held: Counter[QueueName] = Counter()
+    for one in world.allocations.values():
+        job = world.jobs.get(one.job)
+        if job is not None:
+            held[job.spec.queue] += one.seat.gpu_millis
+    waiting = Counter(job.spec.queue for job in world.in_state(JobState.QUEUED).values())
+    return {
+        name: {"held_gpus": held[name] / MILLIS_PER_GPU, "queued": waiting[name]}
+        for name in {*world.queues.by_name, *held, *waiting}
+    }

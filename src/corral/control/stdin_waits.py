@@ -1,0 +1,30 @@
+"""What to do about a rank that waits for standard input: it holds what it has for nothing."""
+
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Facts
+from corral.domain.world import World
+
+
+def input_text(world: World, facts: Facts, job: Job) -> str:
+    """Return a sentence about the first rank of the job that waits for input; "" where none
+    does."""
+    if job.state is not JobState.RUNNING:
+        return ""
+    attempt, key = world.attempts.get(job.id), (job.id, job.attempt)
+    heard = [facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
+    waiting = [
+        seen.waits_for_input
+        for word in heard
+        for seen in (word.seen if word is not None else ())
+        if seen.key == key and seen.waits_for_input is not None
+    ]
+    if not waiting:
+        return ""
+    rank = min(waiting)
+    which = f" --rank {rank}" if rank else ""
+    return (
+        f"rank {rank} waits for standard input, and nothing is typed there: type it with "
+        f"corral attach {job.id} --stdin{which}, or corral stop {job.id} and give the program its "
+        "input in run: (< FILE, < /dev/null, --yes)"
+    )

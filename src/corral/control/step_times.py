@@ -1,0 +1,155 @@
+"""What the ranks of running jobs say of their time, from look to look, and what bounds each job."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Final
+
+from corral.control.latest_samples import Sensed
+from corral.domain.attempt import Attempt
+from corral.domain.ids import JobId, NodeId
+from corral.domain.observed_state import AttemptKey, Facts, Pace, Progress
+from corral.domain.telemetry import GpuSample
+from corral.domain.units import share_text
+from corral.domain.world import Event, World
+from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
+from corral.insight.link_use import link_use
+from corral.insight.straggler import Look, Looks, Span, Straggler, span_of, straggler_of
+
+LOOK_SECONDS: Final = 4.0
+STARTING_SECONDS: Final = 60.0  # in which programs are loaded: GPUs may stand idle meanwhile
+LOOKS: Final = 15  # that are kept: what is said holds for the last minute
+
+
+@dataclass(slots=True)
+class _Loop:
+    """One attempt's loop. `spans` are between each two of its looks, None where those say too
+    little. `told`: the straggler that was told of."""
+
+    looks: Looks = field(default_factory=lambda: Looks(LOOKS))
+    newest: Look = field(default_factory=dict)
+    spans: tuple[Span | None, ...] = ()
+    nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
+    straggler: Straggler | None = None
+    told: int | None = None
+
+
+class Paces:
+    """Of one head; nothing of it is recorded but that a straggler was told of."""
+
+    def __init__(self) -> None:
+        self._loops: dict[AttemptKey, _Loop] = {}
+        self._looked_at = float("-inf")
+
+    def look(self, world: World, facts: Facts, serving: float, wall: float) -> list[Event]:
+        """Every few seconds, by the serving clock. Answers with what is new."""
+        if serving - self._looked_at < LOOK_SECONDS:
+            return []
+        self._looked_at = serving
+        for key in [key for key in self._loops if not _is_now(world, key)]:
+            del self._loops[key]
+        found: dict[AttemptKey, dict[NodeId, Progress]] = {}
+        for heard in facts.nodes.values():
+            for seen in heard.seen:
+                if seen.progress is not None and _is_now(world, seen.key):
+                    found.setdefault(seen.key, {})[heard.node] = seen.progress
+        return [one for key, said in found.items() for one in self._take(world, key, said, wall)]
+
+    def _take(
+        self, world: World, key: AttemptKey, said: Mapping[NodeId, Progress], wall: float
+    ) -> Iterator[Event]:
+        loop = self._loops.setdefault(key, _Loop())
+        paces = {pace.rank: pace for one in said.values() for pace in one.ranks}
+        loop.nodes = {pace.rank: id for id, one in said.items() for pace in one.ranks}
+        if loop.looks and paces == loop.newest:
+            return  # it makes no step, or its nodes are silent
+        look = paces or {0: _whole(next(iter(said.values())))}
+        if loop.looks:
+            loop.spans = (*loop.spans, span_of(loop.newest, look))[1 - LOOKS :]
+        loop.newest = look
+        loop.looks.add(look, max(one.save_seconds for one in said.values()))
+        spans = [one for one in loop.spans if one is not None]
+        loop.straggler = straggler_of(spans, loop.looks.first, look) if spans else None
+        if loop.straggler is not None and loop.straggler.rank != loop.told:
+            loop.told = loop.straggler.rank
+            yield _told(world, key, loop.straggler, loop.nodes[loop.told], wall)
+
+    def bottleneck(
+        self, world: World, sensed: Sensed, job: JobId, wall: float
+    ) -> Bottleneck | None:
+        """What bounds the job now; None where nothing stands out, or too little is known: its GPUs
+        have nothing to show while it starts."""
+        attempt = world.attempts.get(job)
+        if attempt is None:
+            return None
+        loop = self._loops.get((job, attempt.number)) or _Loop()
+        ran_seconds = wall - attempt.running_at if attempt.running_at is not None else 0.0
+        gpus = _gpus(attempt, sensed) if ran_seconds >= STARTING_SECONDS else []
+        spent = _spent(loop, gpus)
+        slow = loop.straggler
+        node = loop.nodes[slow.rank] if slow is not None else ""
+        return bottleneck_of(spent, slow, node, job=job)
+
+
+def _is_now(world: World, key: AttemptKey) -> bool:
+    attempt = world.attempts.get(key[0])
+    return attempt is not None and attempt.number == key[1] and attempt.ended_at is None
+
+
+def _whole(said: Progress) -> Pace:
+    """Of a loop whose ranks are not told apart."""
+    return Pace(0, said.step, said.data_seconds, said.compute_seconds, 0.0)
+
+
+def _told(world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: float) -> Event:
+    job = world.jobs[key[0]]
+    slower = f"{share_text(one.slower)} slower than the others"
+    text = f"{job.spec.name}: rank {one.rank} on {node} is {slower}"
+    return Event(at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1])
+
+
+def _spent(loop: _Loop, gpus: list[GpuSample]) -> Spent:
+    """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest samples."""
+    seen = _sensed(gpus)
+    if len(loop.looks) < 2:
+        return seen
+    first, last = loop.looks.first, loop.newest
+    both = [(first[rank], last[rank]) for rank in first.keys() & last.keys()]
+    if not both:
+        return seen
+    return replace(
+        seen,
+        steps=max(after.step - before.step for before, after in both),
+        data_seconds=median(after.data_seconds - before.data_seconds for before, after in both),
+        compute_seconds=median(a.compute_seconds - b.compute_seconds for b, a in both),
+        wait_seconds=median(after.wait_seconds - before.wait_seconds for before, after in both),
+        save_seconds=loop.looks.save_seconds,
+    )
+
+
+def _sensed(gpus: list[GpuSample]) -> Spent:
+    """In the middle of them; of pretend GPUs nothing, for no advice is built on them."""
+    gpus = [gpu for gpu in gpus if not gpu.pretend]
+    busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
+    memory = [
+        gpu.memory_used_bytes / gpu.memory_total_bytes
+        for gpu in gpus
+        if gpu.memory_used_bytes and gpu.memory_total_bytes
+    ]
+    return Spent(
+        utilisation=median(busy) if busy else None,
+        memory_share=median(memory) if memory else None,
+        link=link_use(gpus),
+    )
+
+
+def _gpus(attempt: Attempt, sensed: Sensed) -> list[GpuSample]:
+    """Of the attempt's, what each said last."""
+    samples = ((seat, sensed.newest.get(seat.node)) for seat in attempt.seats)
+    return [
+        gpu
+        for seat, sample in samples
+        if sample is not None
+        for gpu in sample.gpus
+        if gpu.index in seat.gpus
+    ]

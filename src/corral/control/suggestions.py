@@ -1,0 +1,73 @@
+"""Changes to a job with which it might start sooner."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from corral.control.queue_checks import check_queue
+from corral.domain.access_list import may_submit
+from corral.domain.errors import Refusal
+from corral.domain.ids import UserName
+from corral.domain.job import JobSpec
+from corral.domain.resources import Resources
+from corral.domain.units import MILLIS_PER_GPU, duration_text
+from corral.domain.users import Role
+from corral.domain.world import World
+from corral.schedule import Fleet
+from corral.schedule.explain import never_fits
+
+MOST: Final = 8
+
+
+def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, JobSpec], ...]:
+    """What could be changed, each with how it is called: fewer nodes or GPUs, another type of GPU,
+    another queue, a shorter limit. Only what the cluster could run and the queue would take of any
+    user of this name."""
+    if spec.elastic is not None or spec.any_of:
+        return ()  # it has said itself what would do
+    fleet = Fleet(world.nodes.values())
+    found = [
+        (change, other)
+        for change, other in _changes(world, spec, by)
+        if _is_taken(world, fleet, other)
+    ]
+    return tuple(found[:MOST])
+
+
+def _changes(world: World, spec: JobSpec, by: UserName) -> Iterator[tuple[str, JobSpec]]:
+    asked = spec.resources
+    for nodes in sorted({spec.nodes // 2, 1} - {0, spec.nodes}, reverse=True):
+        plural = "s" * (nodes > 1)
+        yield f"with {nodes} node{plural} instead of {spec.nodes}", replace(spec, nodes=nodes)
+    if spec.nodes == 1 and asked.gpus > 1:
+        half = asked.gpus // 2
+        resources = replace(asked, gpu_millis=half * MILLIS_PER_GPU)
+        change = f"with {half} GPU{'s' * (half > 1)} instead of {asked.gpus}"
+        yield change, replace(spec, resources=resources)
+    for kind in sorted(_types(world, asked)):
+        change = f"on {kind} instead of {asked.gpu_type}"
+        yield change, replace(spec, resources=replace(asked, gpu_type=kind))
+    for queue in world.queues.queues:
+        lets = may_submit(world.queues.allowed(queue.name), by, Role.USER)
+        if queue.name != spec.queue and lets:
+            yield f"in queue {queue.name}", replace(spec, queue=queue.name)
+    limit = spec.max_duration_seconds
+    if limit is not None:
+        shorter = replace(spec, max_duration_seconds=limit / 2)
+        yield f"with a limit of {duration_text(limit / 2)}", shorter
+
+
+def _types(world: World, asked: Resources) -> set[str]:
+    """Other types of GPU than the one that is asked for."""
+    if asked.gpu_type is None:
+        return set()
+    kinds = {kind for node in world.nodes.values() for kind in node.inventory.gpu_types}
+    return kinds - {asked.gpu_type}
+
+
+def _is_taken(world: World, fleet: Fleet, spec: JobSpec) -> bool:
+    try:
+        check_queue(world, spec)
+    except Refusal:
+        return False
+    return never_fits(spec.place, spec.shapes[0], fleet) is None

@@ -1,0 +1,45 @@
+"""Who may submit to a queue: users by their names, and all who have a role or more, as @ROLE.
+
+Operators and admins always may: they set who does.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.ids import UserName, is_name
+from corral.domain.users import LADDER, Role
+
+MARK: Final = "@"  # before a role; no name of a user begins with it
+ROLES: Final = tuple(f"{MARK}{role}" for role in LADDER if role != Role.VIEWER)
+Allowed = tuple[str, ...]
+
+
+def is_allowable(text: str) -> bool:
+    """Whether this names somebody who could submit."""
+    return text in ROLES or is_name(text)
+
+
+def may_submit(allow: Allowed | None, user: UserName, role: Role) -> bool:
+    """Whether the list lets them. None: there is none, and everybody may."""
+    if allow is None or user in allow or not _is_below(role, Role.OPERATOR):
+        return True
+    return any(not _is_below(role, one) for one in _roles(allow))
+
+
+def users_of(allow: Allowed | None) -> list[UserName]:
+    """Those who are named themselves."""
+    return [UserName(one) for one in allow or () if one not in ROLES]
+
+
+def who_text(allow: Sequence[str]) -> str:
+    """For example: alice, bob and operators."""
+    named = [one for one in allow if one != f"{MARK}{Role.OPERATOR}"]
+    return f"{', '.join(named)} and operators" if named else "operators"
+
+
+def _roles(allow: Allowed) -> list[Role]:
+    return [Role(one.removeprefix(MARK)) for one in allow if one in ROLES]
+
+
+def _is_below(one: Role, other: Role) -> bool:
+    return LADDER.index(one) < LADDER.index(other)

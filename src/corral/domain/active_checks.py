@@ -1,0 +1,98 @@
+"""Active checks: a node that nothing runs on is put to the proof, and what came of it is kept."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.domain.observed_state import AttemptKey
+
+MOST_MEASURES: Final = 64  # kept of a node; the oldest go first
+MOST_PAST: Final = 16  # earlier values kept of each
+MOST_CHECKUPS: Final = 8  # that wait at one node
+
+
+class CheckKind(StrEnum):
+    """What is proven."""
+
+    MATMUL = "matmul"  # products with a known hash: silent corruption
+    MEMORY = "memory"  # bandwidth of a GPU's memory
+    ALL_REDUCE = "all-reduce"  # between the GPUs of the node
+    LINK = "link"  # all-reduce between two nodes
+    DISK = "disk"
+    CLOCK = "clock"
+    DATA = "data"  # how a folder of data is read: of whoever asks, not of the node's health
+
+
+class Result(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    MEASURED = "measured"  # there is nothing yet that it could be held against
+    NOT_RUN = "not run"
+
+
+WHOLE: Final = (
+    CheckKind.MATMUL,
+    CheckKind.MEMORY,
+    CheckKind.ALL_REDUCE,
+    CheckKind.DISK,
+    CheckKind.CLOCK,
+)  # what shows of one node alone that it is well
+QUICK: Final = (CheckKind.MATMUL, CheckKind.MEMORY)  # what a gang that is about to begin waits for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckUp:
+    """One round of checks that is wanted of a node, as soon as nothing runs there.
+
+    Moments are the head's wall clock. `until`: what has not begun by then never will. `begun_at`:
+    when the node was first told. `seconds`: what each long check may compute for. `paths`: the
+    folders of DISK and DATA besides the node's own. `peer`: whom a LINK is to; `leads`: it listens
+    at `address` and `port`, and the other one dials; `secret` is known to these two and the head.
+    `gang`: the attempt whose ranks wait for it.
+    """
+
+    id: str
+    kinds: tuple[CheckKind, ...]
+    by: str
+    at: float
+    until: float
+    seconds: float = 5.0
+    paths: tuple[str, ...] = ()
+    peer: NodeId = NodeId("")
+    leads: bool = False
+    address: str = ""
+    port: int = 0
+    secret: str = ""
+    gang: AttemptKey | None = None
+    begun_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What one check of a device has shown last. `device`: a path, or the other node of a link.
+
+    `value` is in `unit`; of bandwidths more is better. `expected`: the least that passes, None
+    where nothing is known to hold it against. `past`: earlier values, the newest last.
+    """
+
+    kind: CheckKind
+    result: Result
+    text: str
+    at: float
+    checkup: str = ""
+    gpu: int | None = None
+    device: str = ""
+    value: float | None = None
+    unit: str = ""
+    expected: float | None = None
+    past: tuple[float, ...] = ()
+
+    @property
+    def key(self) -> tuple[CheckKind, int | None, str]:
+        return (self.kind, self.gpu, self.device)
+
+    @property
+    def where(self) -> str:
+        """For example: GPU 3, or /data, or "" for the whole node."""
+        return f"GPU {self.gpu}" if self.gpu is not None else self.device

@@ -1,0 +1,28 @@
+"""What the parts of one node say of it, as one sample of the node. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from corral.domain.ids import NodeId
+from corral.domain.pilot import key_of, node_of
+from corral.domain.telemetry import NodeSample
+from corral.domain.world import World
+
+
+def united(samples: Iterable[NodeSample]) -> NodeSample:
+    """The GPUs of all, of each what was said last; of the machine what the newest that knows it
+    says. Raises: ValueError on no sample."""
+    in_order = sorted(samples, key=lambda one: one.at)
+    newest = max(in_order, key=lambda one: (one.memory_total_bytes is not None, one.at))
+    gpus = {gpu.index: gpu for one in in_order for gpu in one.gpus}
+    return replace(newest, gpus=tuple(gpus[index] for index in sorted(gpus)))
+
+
+def granted(world: World, part: NodeId, sample: NodeSample) -> NodeSample:
+    """Without the GPUs that are not its attempt's now: others may hold them already."""
+    key = key_of(part)
+    held = world.allocations.get((*key, node_of(part))) if key is not None else None
+    own = held.seat.gpus if held is not None else ()
+    if all(gpu.index in own for gpu in sample.gpus):
+        return sample
+    return replace(sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.index in own))

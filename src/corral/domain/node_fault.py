@@ -1,0 +1,130 @@
+"""What is wrong with a node, as its signals have it over time, and what would mend it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.ids import AttemptNumber, JobId, UserName
+from corral.domain.node_signal import SignalKind
+
+BY_HEALTH: Final = "health"  # who has cordoned a node that no person did
+
+
+class Remedy(StrEnum):
+    """What mends it, the least first."""
+
+    IGNORE = "ignore"
+    RESTART_APP = "restart-app"
+    CORDON = "cordon"  # a person looks
+    DRAIN = "drain"
+    RESET = "reset"  # of the GPU
+    REBOOT = "reboot"
+    DEEP_TEST = "deep-test"
+    RMA = "rma"
+
+    @property
+    def rank(self) -> int:
+        return _REMEDIES.index(self)
+
+
+class Bar(StrEnum):
+    """How far a node is kept from work, the least first."""
+
+    OPEN = "open"
+    AVOID = "avoid"  # it is taken last
+    CORDON = "cordon"
+    DRAIN = "drain"
+
+    @property
+    def rank(self) -> int:
+        return _BARS.index(self)
+
+    @property
+    def closes(self) -> bool:
+        return self in (Bar.CORDON, Bar.DRAIN)
+
+
+_BARS: Final = tuple(Bar)
+_REMEDIES: Final = tuple(Remedy)
+Unit = int | str | None  # a GPU, by its index or by its own name; None: the whole node
+AilmentKey = tuple[SignalKind, int | None, Unit, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ailment:
+    """One fault of a node, kept from its first signal on until it is mended for some days. All
+    moments are the head's wall clock.
+
+    `times`: its signals of the last hour; `outbreaks`: when it began anew within the last days;
+    `users`: whose jobs have met it, and when last. `settles_at`: until then another code may change
+    what it means. `struck`: of its signals, the last for which the jobs on it were dealt with.
+    `attempts`: who was on the device at its last signal, which was noticed at `noticed_at` by the
+    node's own clock. `recovery`: what the driver has named as its remedy. `excused`: a person lets
+    the node work with it. `uuid`: of the GPU, where its index is not its own for good: then that is
+    what its holder called it at the last signal. `confirmed` False: only the kernel's log says so,
+    which users can influence: it ends no job and closes no node.
+    """
+
+    kind: SignalKind
+    code: int | None
+    gpu: int | None
+    device: str
+    text: str
+    since: float
+    last: float
+    count: int = 1
+    times: tuple[float, ...] = ()
+    outbreaks: tuple[float, ...] = ()
+    users: tuple[tuple[UserName, float], ...] = ()
+    attempts: tuple[tuple[JobId, AttemptNumber], ...] = ()
+    noticed_at: float = 0.0
+    recovery: str = ""
+    settles_at: float | None = None
+    struck: float = 0.0
+    mended_at: float | None = None
+    excused: bool = False
+    remedy: Remedy = Remedy.IGNORE
+    bar: Bar = Bar.OPEN
+    uuid: str = ""
+    confirmed: bool = True
+
+    @property
+    def key(self) -> AilmentKey:
+        return (self.kind, self.code, self.unit, self.device)
+
+    @property
+    def unit(self) -> Unit:
+        return self.uuid or self.gpu
+
+    @property
+    def is_live(self) -> bool:
+        return self.mended_at is None
+
+    @property
+    def barring(self) -> Bar:
+        """How far it keeps its node from work now."""
+        return self.bar if self.is_live and not self.excused else Bar.OPEN
+
+    @property
+    def says(self) -> str:
+        """For people: XID 79 on GPU 3; remedy: reboot."""
+        times = f", {self.count} times" if self.count > 1 else ""
+        unsure = "" if self.confirmed else "; the GPU's driver does not confirm it"
+        return f"{self.text}{times}{unsure}; remedy: {self.remedy}"
+
+    @property
+    def where(self) -> str:
+        """For example: GPU 3, or GPU-5f3a81c2, or mlx5_0, or "" for the whole node."""
+        return self.uuid or (f"GPU {self.gpu}" if self.gpu is not None else self.device)
+
+
+def barred(ailments: Iterable[Ailment]) -> Bar:
+    """How far all of them together keep the node from work."""
+    return max((one.barring for one in ailments), key=lambda bar: bar.rank, default=Bar.OPEN)
+
+
+def worst(ailments: Iterable[Ailment]) -> Ailment | None:
+    """The one that bars its node most, and of those the one whose remedy is the most thorough."""
+    living = [one for one in ailments if one.is_live and one.remedy != Remedy.IGNORE]
+    return max(living, key=lambda one: (one.barring.rank, one.remedy.rank), default=None)

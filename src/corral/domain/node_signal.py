@@ -1,0 +1,71 @@
+"""A signal: something that a node has noticed of itself, once; health makes verdicts of them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+
+# Codes, by the kind of the signal.
+CORRECTED, UNCORRECTED = 0, 1  # of ECC and of MEMORY
+FULL: Final = 2  # of MEMORY: there was none left, and the kernel has killed somebody
+PENDING, FAILED = 0, 1  # of REMAP; of CHECK the second is the same
+PASSED: Final = 0
+XID_RECOVERY: Final = 154  # what the driver tells of a GPU when it names its remedy
+NOT_RUN: Final = 2  # of CHECK; None: it was only measured
+OVER: Final = "all"  # the device of the signal that ends a round of checks
+
+
+class SignalKind(StrEnum):
+    """What was noticed."""
+
+    XID = "xid"  # an error of NVIDIA's driver, by its number
+    SXID = "sxid"  # one of an NVSwitch
+    ECC = "ecc"  # CORRECTED or UNCORRECTED
+    REMAP = "remap"  # PENDING or FAILED
+    NVLINK = "nvlink"
+    PCIE = "pcie"  # slower or narrower than it could be
+    THROTTLE = "throttle"  # for its heat or its power brake
+    GPU_LOST = "gpu-lost"  # fallen off the bus, or there no more
+    SILENT = "silent"  # a driver or a file system that does not answer
+    PORT_DOWN = "port-down"
+    PORT_ERRORS = "port-errors"
+    PORT_SLOW = "port-slow"
+    DISK_FULL = "disk-full"
+    DISK_ERRORS = "disk-errors"
+    CLOCK = "clock"
+    MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC, or FULL
+    BLAME = "blame"  # told by the head: its share of failures, `health.lemon_nodes`
+    CHECK = "check"  # an active one: PASSED, FAILED, NOT_RUN, None where it is only measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One thing noticed. `number` rises with each signal of a node, over restarts of its agent too:
+    the head takes each once. `at` is the node's wall clock. `attempts` ran on the device then.
+
+    `told_by`: the part of the node that has noticed it, whose numbers are its own (0062); None:
+    the node's agent. `uuid`: of the GPU, where its index is not its own for good, as on a lent
+    node. `lasting`: it holds, and may have held before anybody looked.
+    `recovery`: the action that the driver itself names (XID 154), "" for none. `checkup`: of which
+    round of checks it is a result; its last has the device OVER. `confirmed` False: a line of the
+    kernel's log says so and the GPU's driver does not yet; no job of anybody is ended for it.
+    """
+
+    number: int
+    at: float
+    kind: SignalKind
+    text: str
+    code: int | None = None
+    gpu: int | None = None  # Corral's index
+    device: str = ""  # a port, a path, a link, the name of a check
+    value: float | None = None
+    limit: float | None = None
+    recovery: str = ""
+    checkup: str = ""
+    unit: str = ""
+    attempts: tuple[tuple[JobId, AttemptNumber], ...] = ()
+    told_by: NodeId | None = None
+    uuid: str = ""
+    lasting: bool = False
+    confirmed: bool = True

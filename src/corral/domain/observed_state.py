@@ -1,0 +1,169 @@
+"""What agents say they see. Whole each time, so that a lost or repeated message does no harm."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from corral.domain.attempt import Exit, Save
+from corral.domain.diagnosis import Diagnosis
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.node_signal import Signal
+from corral.domain.resources import Inventory
+
+AttemptKey = tuple[JobId, AttemptNumber]
+
+
+class Phase(StrEnum):
+    """What an attempt does on one node."""
+
+    STARTING = "starting"  # workdir, setup, shim
+    UP = "up"  # every rank of the node has been started
+    STOPPING = "stopping"
+    ENDED = "ended"  # nothing of it is left on the node
+    REFUSED = "refused"  # could not be started here; `trouble` says why
+
+
+class Pace(NamedTuple):
+    """Where one rank's time has gone since its loop began: for data, in steps without that, and of
+    these in waiting for the other ranks. It travels as a list."""
+
+    rank: int
+    step: int
+    data_seconds: float
+    compute_seconds: float
+    wait_seconds: float
+
+    @property
+    def busy_seconds(self) -> float:
+        """In which nobody else held it up."""
+        return self.data_seconds + self.compute_seconds - self.wait_seconds
+
+
+class Scalar(NamedTuple):
+    """A number that the training loop logs by name: its newest value (None: not finite), and its
+    least and greatest of late. It travels as a list."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The newest beat of the training loop. `ranks`: each of this node, by its number."""
+
+    step: int
+    first_step: int = 0
+    until: int | None = None
+    loss: float | None = None
+    samples_per_second: float | None = None
+    data_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    save_seconds: float = 0.0
+    at: float = 0.0
+    ranks: tuple[Pace, ...] = ()
+    nan_since: int | None = None  # the step since which its loss is not a finite number
+    scalars: tuple[Scalar, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the training loop has made its last step."""
+        return self.until is not None and self.step >= self.until
+
+    @property
+    def left_seconds(self) -> float | None:
+        """Seconds until its last step, by the mean time of a step in this attempt; None where
+        that is not known."""
+        steps = self.step - self.first_step
+        spent = self.data_seconds + self.compute_seconds + self.save_seconds
+        if self.until is None or steps < 1 or spent <= 0:
+            return None
+        return max(0, self.until - self.step) * spent / steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One attempt on one node, as its agent sees it.
+
+    `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the head has
+    not yet acknowledged. `trouble_is_infra` says who pays when the phase is REFUSED, and
+    `trouble_of` who is to blame, where that is not the node ("Slurm", or OWN_PROGRAM).
+    `ran_seconds` is how long its ranks have been up, by a clock that nobody can set. `tails`: what
+    ranks that failed have printed last. `image`: the digest of the image that its ranks run in.
+    `dropped`: messages of its ranks that the node did not take because they were out of bounds.
+    `waits_for_input`: the first rank there that waits for standard input.
+    """
+
+    key: AttemptKey
+    phase: Phase
+    exits: tuple[tuple[int, Exit], ...] = ()
+    started_at: float | None = None
+    ran_seconds: float | None = None
+    progress: Progress | None = None
+    saves: tuple[Save, ...] = ()
+    trouble: str = ""
+    trouble_is_infra: bool = True
+    trouble_of: str = ""
+    tails: tuple[tuple[int, str], ...] = ()
+    image: str = ""
+    dropped: int = 0
+    waits_for_input: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """The newest whole word of one agent. `heard_at` is the head's serving clock, in seconds.
+
+    `signals`: what it has noticed of itself and the head has not yet recorded.
+    """
+
+    node: NodeId
+    boot: BootId
+    heard_at: float
+    inventory: Inventory
+    address: str = "127.0.0.1"
+    seen: tuple[Seen, ...] = ()
+    signals: tuple[Signal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placing:
+    """What an engine that places by itself says of jobs that wait, by the attempt that would begin.
+
+    `chosen`: the nodes that it holds for the attempt, by node rank. `says`: why others have none.
+    """
+
+    chosen: Mapping[AttemptKey, tuple[NodeId, ...]] = field(default_factory=dict)
+    says: Mapping[AttemptKey, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything known from outside at one moment.
+
+    `proofs` are nodes that the engine has seen dead, `awaited` those of them that have not been
+    heard since: what such a node once said is no longer known of it. `gone` are those that the
+    engine has no more, and never will again under what it was. `excused` are the seconds of a
+    node's silence in which too many others were silent too. `stepped` is when, on the serving
+    clock, the training loop of an attempt was last heard to have made a step, on whatever node.
+    `placing`: the word of an engine that places by itself; None: Corral places. `idle`: since when
+    (wall clock) no GPU of an attempt runs anything; None: one does; absent: no sensor has said.
+    `unrecordable`: jobs of which something was said that no store can hold, and what; they fail.
+    `unheard`: nodes likewise, of whose inventory and signals nothing is taken in.
+    `diagnoses`: what was read beside the loop of what failed ranks printed; None: it is read at
+    once.
+    """
+
+    nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
+    proofs: dict[NodeId, str] = field(default_factory=dict)
+    awaited: set[NodeId] = field(default_factory=set)
+    gone: set[NodeId] = field(default_factory=set)
+    excused: dict[NodeId, float] = field(default_factory=dict)
+    stepped: dict[AttemptKey, float] = field(default_factory=dict)
+    placing: Placing | None = None
+    idle: dict[AttemptKey, float | None] = field(default_factory=dict)
+    unrecordable: dict[JobId, str] = field(default_factory=dict)
+    unheard: dict[NodeId, str] = field(default_factory=dict)
+    diagnoses: dict[AttemptKey, Diagnosis] | None = None

@@ -1,0 +1,186 @@
+"""What people ask for. A wish is durable before it is acknowledged, and granted in sequence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from corral.domain.active_checks import CheckKind
+from corral.domain.ids import JobId, NodeId, QueueName, Sequence, UserName
+from corral.domain.job import JobSpec
+from corral.domain.queue import Queue
+from corral.domain.relocation import RelocationRule
+from corral.domain.units import written_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """One job, or the jobs of an array. `key` makes a repeated call harmless. `held`: they are
+    suspended from the start, until they are resumed."""
+
+    specs: tuple[JobSpec, ...]
+    key: str
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend:
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """Its attempt is stopped, and the job goes back to its place in line."""
+
+    job: JobId
+
+
+JobChange = Literal["cancel", "suspend", "resume", "requeue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeJobs:
+    """The same change of several jobs, granted in one pass. A job that is over by then stays as
+    it is."""
+
+    jobs: tuple[JobId, ...]
+    to: JobChange
+
+    def of(self, job: JobId) -> Cancel | Suspend | Resume | Requeue:
+        """Return the change of one of the jobs."""
+        return _CHANGES[self.to](job=job)
+
+
+_CHANGES: Final[Mapping[JobChange, type[Cancel | Suspend | Resume | Requeue]]] = {
+    "cancel": Cancel,
+    "suspend": Suspend,
+    "resume": Resume,
+    "requeue": Requeue,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetJob:
+    """What is named of a waiting job is so from now on; None: it stays. Of an array each job is
+    named by its index, too."""
+
+    job: JobId
+    name: str | None = None
+    queue: QueueName | None = None
+    priority: int | None = None
+    max_duration_seconds: float | None = None
+
+    def of(self, spec: JobSpec) -> JobSpec:
+        """The spec as it is then."""
+        name, index = self.name, spec.array_index
+        if name is not None and index is not None:
+            name = f"{name}_{index}"
+        return replace(
+            spec,
+            name=name or spec.name,
+            queue=self.queue or spec.queue,
+            priority=spec.priority if self.priority is None else self.priority,
+            max_duration_seconds=self.max_duration_seconds or spec.max_duration_seconds,
+        )
+
+    def __str__(self) -> str:
+        """What changes, for people."""
+        said = {"name": self.name, "queue": self.queue, "priority": self.priority}
+        parts = [f"{what}: {value}" for what, value in said.items() if value is not None]
+        if self.max_duration_seconds is not None:
+            parts.append(f"max_duration: {written_duration(self.max_duration_seconds)}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetNode:
+    """cordon: no new work; drain: no new work, and what runs is moved; uncordon: both undone, and
+    what ails it is let be until it comes again. clear: a person says that all of that is mended.
+    dead: its machine is off, or was started anew: a person's word, taken as proof. remove: it is a
+    node of the cluster no more."""
+
+    node: NodeId
+    to: Literal["cordon", "drain", "uncordon", "clear", "dead", "remove"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarSuspects:
+    """A person's leave to cordon all nodes that are suspects by then, beyond the breaker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckNodes:
+    """Put these nodes to the proof as soon as nothing runs there, within `patience_seconds`. LINK
+    is between each and the next, in a ring, which know each other by `secret`."""
+
+    nodes: tuple[NodeId, ...]
+    kinds: tuple[CheckKind, ...]
+    paths: tuple[str, ...] = ()
+    seconds: float = 5.0
+    patience_seconds: float = 60.0
+    secret: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLabels:
+    """These labels of a node have these values from now on, whatever it declares; None: it has no
+    such label."""
+
+    node: NodeId
+    labels: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQueues:
+    """The whole tree anew; or, where it is not `whole`, these queues added or changed, and those
+    `removed` taken away.
+
+    `half_life_seconds`, `guard_seconds` and `currency` None leave what is; the rest is as a whole
+    tree says. `changes`: what that came to when it was asked, one line each, for the audit log.
+    """
+
+    queues: tuple[Queue, ...]
+    whole: bool
+    half_life_seconds: float | None = None
+    guard_seconds: float | None = None
+    currency: str | None = None
+    relocation: RelocationRule | None = None
+    rack_patience_seconds: float = 0.0
+    pod_patience_seconds: float = 0.0
+    changes: tuple[str, ...] = ()
+    removed: tuple[QueueName, ...] = ()
+
+
+Asked = (
+    Submit
+    | Cancel
+    | Suspend
+    | Resume
+    | Requeue
+    | ChangeJobs
+    | SetJob
+    | SetNode
+    | BarSuspects
+    | CheckNodes
+    | SetLabels
+    | SetQueues
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What was asked, by whom, when. `sequence` is given by the store: the order of granting."""
+
+    sequence: Sequence
+    by: UserName
+    at: float
+    asked: Asked

@@ -1,0 +1,245 @@
+"""What a head learns from: how long jobs ran, and what waiting ones were told of their start."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.job import Job, JobSpec
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Facts
+from corral.domain.resources import Shape
+from corral.domain.units import span_text
+from corral.domain.world import World
+
+PERCENT: Final = 80  # so often an interval is to hold
+FEW: Final = 20  # outcomes, below which the record shows little
+
+_DIGITS: Final = re.compile(r"\d+")
+_SEPARATORS: Final = "-_."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A job that is over: how long its attempts have held their seats, in seconds together.
+
+    `stem` is its name without its numbers; `served_seconds` what of it was not lost, as far as that
+    was written down. The other times are wall clock.
+    """
+
+    job: JobId
+    user: UserName
+    queue: QueueName
+    stem: str
+    shape: Shape
+    priority: int
+    preemptible: bool
+    seconds: float
+    submitted_at: float
+    ended_at: float
+    served_seconds: float = 0.0
+    is_done: bool = True  # it ended by itself, and well: only then others end as it did
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """When a waiting job was told that it would start, in seconds from `at` (wall clock).
+
+    `drawn` is what the replays gave, `low` to `high` what was told. `waited_seconds` is what it
+    came to; None: it still waits.
+    """
+
+    job: JobId
+    at: float
+    drawn_low_seconds: float
+    drawn_high_seconds: float
+    low_seconds: float
+    high_seconds: float
+    waited_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Seconds from now, from `low` to `high`; None: later than anybody has looked ahead."""
+
+    low_seconds: float
+    high_seconds: float | None
+
+    def __post_init__(self) -> None:
+        high = self.low_seconds if self.high_seconds is None else self.high_seconds
+        if not 0 <= self.low_seconds <= high:
+            raise ValueError(f"a span goes from now or later to a later moment: {self}")
+
+    def __str__(self) -> str:
+        """For example: in 12 to 40 min; now, where it is sure."""
+        if self.high_seconds == 0:
+            return "now"
+        return span_text(self.low_seconds, self.high_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instead:
+    """A change to a waiting job with which it would start sooner, such as "with 1 node". `stops`:
+    whom it is likely to stop then, such as "2 preemptible jobs of queue a"; "" nobody."""
+
+    change: str
+    starts: Span
+    stops: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When a waiting job starts and ends, each to hold PERCENT times of 100.
+
+    `runs`: how often the present was played forward; `known`: for which part of the jobs in it kin
+    told how long they run; `limited`: which part of the others has a limit to go by, where the rest
+    is a guess. `told` outcomes are on the record, of which `held` percent lay in what was told;
+    None: none is. `row` is what goes on it.
+    `starts_by`: it is given up when it has not run by then (wall clock).
+    """
+
+    starts: Span
+    ends: Span
+    runs: int
+    known: float
+    limited: float
+    told: int
+    held: float | None
+    row: Told
+    instead: tuple[Instead, ...] = ()
+    starts_by: float | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it says until when: only then what comes of it can be held against it."""
+        return self.starts.high_seconds is not None
+
+    @property
+    def may_be_given_up(self) -> bool:
+        """Whether its start_by may come before its start."""
+        high = self.starts.high_seconds
+        return self.starts_by is not None and (high is None or high > self._left_seconds)
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether it is likely to be given up: its start_by comes before all of the interval."""
+        return self.may_be_given_up and self.starts.low_seconds >= self._left_seconds
+
+    @property
+    def _left_seconds(self) -> float:
+        return (self.starts_by or self.row.at) - self.row.at
+
+    @property
+    def record(self) -> str:
+        """How far its like may be believed, as a part of a sentence."""
+        if self.held is None:
+            return f"no record yet: {self.basis}"
+        if self.told < FEW:
+            return f"a guess: {self._few}"
+        return f"the last {self.told} held {self.held:.0f} %"
+
+    @property
+    def _few(self) -> str:
+        """For example: only 5 starts are on record, 1 of them within what was told."""
+        within = round(self.told * (self.held or 0.0) / 100)
+        if self.told == 1:
+            return f"only 1 start is on record, {'' if within else 'not '}within what was told"
+        return f"only {self.told} starts are on record, {within} of them within what was told"
+
+    @property
+    def basis(self) -> str:
+        """What is known of how long the jobs in it run: from that it is drawn."""
+        if self.known >= 1.0:
+            return "from how long jobs like these ran"
+        if self.known > 0.0:
+            return f"from how long jobs like {100 * self.known:.0f} % of these ran, {self._others}"
+        if self.limited > 0.0:
+            return "from limits" if self.limited >= 1.0 else "from limits, and guesses without one"
+        return "guessed: nobody has a limit, and no job like these has ended"
+
+    @property
+    def _others(self) -> str:
+        """What those go by of whom kin tell nothing."""
+        if self.limited <= 0.0:
+            return "the others guessed"
+        return "and limits" if self.limited >= 1.0 else "limits, and guesses without one"
+
+    def __str__(self) -> str:
+        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. Without much of a record it
+        is not said how often it holds: in 12 to 40 min (no record yet: from limits)."""
+        if self.held is None or self.told < FEW:
+            return f"{self.starts} ({self.record})"
+        return f"{self.starts} ({PERCENT} %); {self.record}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """When a running job ends: by the rate of its steps, `step` of `until`, where it has a training
+    loop; else as `kin` others did that ran longer. `ends` None: nothing tells.
+
+    It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit (wall clock).
+    """
+
+    ends: Span | None
+    percent: int | None
+    kin: int
+    ends_by: float | None
+    step: int | None = None
+    until: int | None = None
+
+    def __str__(self) -> str:
+        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" when nothing tells."""
+        if self.ends is None:
+            return ""
+        if self.step is not None and self.until is not None:
+            return f"ends {self.ends}, by its rate of steps (step {self.step:,} of {self.until:,})"
+        percent = f" ({self.percent} %)" if self.percent is not None else ""
+        like = "a job like it" if self.kin == 1 else f"{self.kin} jobs like it"
+        return f"ends {self.ends}{percent}, as {like} did"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """When does this job start? All that the answer depends on, and nothing that changes meanwhile.
+
+    `wall` and `serving`: the moment on the head's two clocks. `runs` are ended jobs, the newest
+    last, `told` the record with the newest outcome last. `instead` are changes to the
+    job, each with how it is called.
+    """
+
+    world: World
+    facts: Facts
+    wall: float
+    serving: float
+    runs: tuple[Ran, ...]
+    told: tuple[Told, ...]
+    job: JobId
+    instead: tuple[tuple[str, JobSpec], ...] = ()
+
+
+def stem_of(name: str) -> str:
+    """The name without its numbers, so that train-17 and train-18 are kin."""
+    return _DIGITS.sub("", name).strip(_SEPARATORS) or name
+
+
+def ran_of(job: Job, attempts: Iterable[Attempt]) -> Ran | None:
+    """How long a job that is over has run; None for one that is not over, or that never ran."""
+    spans = [max(0.0, one.ended_at - one.placed_at) for one in attempts if one.ended_at is not None]
+    if not job.is_final or job.ended_at is None or not spans:
+        return None
+    return Ran(
+        job=job.id,
+        user=job.owner,
+        queue=job.spec.queue,
+        stem=stem_of(job.spec.name),
+        shape=job.spec.shapes[0],
+        priority=job.spec.priority,
+        preemptible=job.spec.preemptible,
+        seconds=sum(spans),
+        submitted_at=job.submitted_at,
+        ended_at=job.ended_at,
+        served_seconds=job.served_seconds or sum(spans),
+        is_done=job.state == JobState.DONE,
+    )

@@ -1,0 +1,256 @@
+"""Who may ask: users, their tokens, and the log of what was asked."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.errors import (
+    TokenExpired,
+    TokenRevoked,
+    TokenUsed,
+    Unauthorised,
+    UserDisabled,
+)
+from corral.domain.ids import NodeId, TokenId, UserName
+from corral.domain.units import DAY_SECONDS
+
+_ANOTHER: Final = "get another: an admin may run: corral token create --user NAME"
+JOIN_LINE: Final = "corral node token"  # prints what to run on a machine that is to join
+ANOTHER_NODE: Final = (
+    "an operator may run: corral node rm NAME; then let the machine join again, by a new line of "
+    f"{JOIN_LINE}"
+)
+ANOTHER_JOIN: Final = (
+    "a join token lasts 15 minutes and works once, where it was not made for more: get a new line, "
+    f"an operator may run: {JOIN_LINE}"
+)
+NODE_TOKEN_SECONDS: Final = DAY_SECONDS  # that the token of a node, or of a directory, lasts
+RENEW_SECONDS: Final = NODE_TOKEN_SECONDS / 2  # after its making it is renewed
+END_NEAR_SECONDS: Final = 3 * DAY_SECONDS  # at most, before a token's end is told with answers
+END_NEAR_SHARE: Final = 0.1  # of its life, at most
+RENEWABLE_SECONDS: Final = 30 * DAY_SECONDS  # after its end a node's token still gets another one
+MOST_SUBMITTERS: Final = 200  # users of a cluster whose accounts nodes look up before a start
+HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
+
+
+NOBODY: Final = UserName("(nobody)")  # in the audit log: a caller whom no token has let in
+
+
+class SpeakerKind(StrEnum):
+    """Kind of a caller: a node may have the name of a user."""
+
+    USER = "user"
+    NODE = "node"
+    JOIN = "join"  # a machine that shows a join token
+    JOB = "job"  # a job, by its own token
+    HEAD = "head"
+    NOBODY = "nobody"  # whoever shows no valid token
+
+
+class Role(StrEnum):
+    """What somebody may do; api/route_rights.py is the table."""
+
+    VIEWER = "viewer"
+    USER = "user"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    NODE = "node"  # of a node's own token; no user has it
+    JOIN = "join"  # of a token that lets machines become nodes, and nothing else; no user has it
+
+
+LADDER: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.ADMIN)  # each may all that is before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderIdentity:
+    """One person at an OpenID Connect provider, by what the provider never gives to another."""
+
+    issuer: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Somebody who owns jobs. Times are wall-clock seconds since 1970.
+
+    Args:
+        identity: The only identity at the provider that logs in as this user.
+        jobs_after: The newest request of the cluster when the user was added. Jobs of earlier
+            ones belong to an earlier user of this name.
+    """
+
+    name: UserName
+    role: Role
+    created_at: float
+    disabled: bool = False
+    identity: ProviderIdentity | None = None
+    jobs_after: int = 0
+    limits: tuple[tuple[str, int], ...] = ()  # quotas of their own, by name; else the cluster's
+
+    def __post_init__(self) -> None:
+        if self.role not in LADDER:
+            raise ValueError(f"no user is a {self.role}: {self.name}")
+
+    @property
+    def governs(self) -> bool:
+        """Whether this user can mend whatever happens to the others."""
+        return self.role == Role.ADMIN and not self.disabled
+
+
+def submitters(users: Iterable[User]) -> tuple[UserName, ...]:
+    """The users who may submit jobs, by name; of many the newest, whose accounts may be missing."""
+    able = (user for user in users if user.role != Role.VIEWER and not user.disabled)
+    newest = sorted(able, key=lambda user: -user.created_at)[:MOST_SUBMITTERS]
+    return tuple(sorted(user.name for user in newest))
+
+
+class TokenKind(StrEnum):
+    """The one way in which a token is accepted."""
+
+    BEARER = "bearer"  # in an Authorization header
+    SESSION = "session"  # in the cookie of a browser
+    LINK = "link"  # in an Authorization header, to open a session and for nothing else
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What a user or a node shows. The secret itself is never kept: only its SHA-256.
+
+    Args:
+        role: The most that it lets its user do.
+        user: Owner; of a node's token the node, of a join token whoever made it.
+        uses_left: Number of machines that a join token still lets in.
+        origin: Token by which a session or a link was opened; it ends with that one.
+        page_sha256: Digest of the secret that pages send beside a session's cookie.
+    """
+
+    id: TokenId
+    sha256: str
+    user: UserName
+    role: Role
+    created_at: float
+    node: NodeId | None = None
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None  # true within a minute
+    uses_left: int | None = None
+    kind: TokenKind = TokenKind.BEARER
+    idle_seconds: float | None = None  # without a use for so long it ends
+    origin: TokenId | None = None
+    page_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.node is not None) != (self.role == Role.NODE):
+            raise ValueError(f"a node's token has the role node, and no other: {self.id}")
+        if (self.uses_left is not None) != (self.role == Role.JOIN):
+            raise ValueError(f"a join token is for a number of uses, and no other: {self.id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """How a caller has asked: by which token, as what kind of caller, and from where.
+
+    Args:
+        token: None for the head itself, and for a caller without a valid token.
+        source: Address of the peer; "" for the head itself.
+    """
+
+    token: TokenId | None = None
+    kind: SpeakerKind = SpeakerKind.HEAD
+    source: str = ""
+
+
+THE_HEAD: Final = Speaker()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One request, its caller and its result. It holds no secret, and is never changed.
+
+    Args:
+        token: None for the head itself, and for a caller without a valid token.
+        detail: The values that were set, or that the result depends on.
+        source: Address of the caller.
+        kind: Kind of the caller; "" in entries from before it was recorded.
+        code: Code of the refusal; "" for an accepted request.
+        count: Number of equal requests that this entry stands for.
+        link: Link of the hash chain; "" in entries from before the chain.
+    """
+
+    at: float
+    by: UserName
+    token: TokenId | None
+    what: str  # "job.cancel": a kind of thing and what is done to it
+    on: str
+    accepted: bool = True
+    detail: str = ""
+    source: str = ""
+    kind: str = ""
+    code: str = ""
+    count: int = 1
+    number: int = 0  # given by the store, as is the link
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What a removed user leaves: secrets for everybody, which the remover owns from then on."""
+
+    secrets_removed: int
+    secrets_kept: int
+    tokens_revoked: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"secrets removed: {self.secrets_removed}, kept for everybody: {self.secrets_kept}, "
+            f"tokens revoked: {self.tokens_revoked}"
+        )
+
+
+def token_id(sha256: str) -> TokenId:
+    """The id of the token with this hash: 48 bits, which tell nothing of the token."""
+    return TokenId(f"t{sha256[:12]}")
+
+
+def lesser(one: Role, other: Role) -> Role:
+    """The role that may less."""
+    return min(one, other, key=LADDER.index)
+
+
+def role_of(token: Token, user: User | None, now: float, *, renews: bool = False) -> Role:
+    """What the token lets its bearer do now. `renews`: to get another token in place of a node's
+    is allowed for some time after its end, so that a machine that was off comes back.
+
+    Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its user is gone.
+    """
+    another = {Role.JOIN: ANOTHER_JOIN, Role.NODE: ANOTHER_NODE}.get(token.role, _ANOTHER)
+    grace_seconds = RENEWABLE_SECONDS if renews and token.node is not None else 0.0
+    if token.revoked_at is not None:
+        raise TokenRevoked(f"the token {token.id} of {token.user} was revoked", hint=another)
+    if token.expires_at is not None and now >= token.expires_at + grace_seconds:
+        raise TokenExpired(f"the token {token.id} of {token.user} has expired", hint=another)
+    last_use = max(token.created_at, token.used_at or 0.0)
+    if token.idle_seconds is not None and now - last_use >= token.idle_seconds:
+        raise TokenExpired(
+            f"the session of {token.user} was idle for too long", hint="log in again"
+        )
+    if token.uses_left == 0:
+        raise TokenUsed(f"the join token {token.id} was used already", hint=another)
+    if token.node is not None:
+        return Role.NODE
+    if user is None:
+        raise Unauthorised(f"there is no user {token.user} any more", hint=another)
+    if user.disabled:
+        raise UserDisabled(
+            f"the user {user.name} is disabled",
+            hint=f"an admin may run: corral user set {user.name} --enable",
+        )
+    return Role.JOIN if token.role == Role.JOIN else lesser(token.role, user.role)
+
+
+def is_near_end(created_at: float, expires_at: float, now: float) -> bool:
+    """Whether the bearer of a token should be told of its end with every answer."""
+    left, life = expires_at - now, expires_at - created_at
+    return left <= min(END_NEAR_SECONDS, END_NEAR_SHARE * life)

@@ -1,0 +1,377 @@
+"""Who wants what of lent nodes, what was handed over, and what is to be done next. No I/O."""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.domain.desired_state import Launch, Wanted
+from corral.domain.ids import BootId, NodeId
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
+from corral.domain.pilot import LEAVING, key_of, node_of, part_of
+from corral.domain.resources import Gpu, Inventory
+from corral.engines.batch.attempt_state import MISSED_LOOKS
+from corral.engines.batch.interfaces import LentNode, Look, Ticket, TicketState
+from corral.engines.batch.submitted_attempt import (
+    Handed,
+    count_room,
+    count_running,
+    displaced,
+    ended,
+    is_done,
+    may_begin_yet,
+    refused,
+)
+
+LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the batch system ends it
+LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
+TELL_SECONDS: Final = 5.0  # that the batch system is given to say why it ended what it ended
+UNHEARD_SECONDS: Final = 20.0  # that an agent is given to reach the head, once it runs
+REPORT_SECONDS: Final = 5.0  # that parts of a dead node are given after a head's begin
+NEVER_ANSWERED: Final = "it has not answered since the head began"
+OVER: Final = (Phase.ENDED, Phase.REFUSED)
+NEVER_CAME: Final = "nothing of it is on this node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What is to be done now."""
+
+    submit: tuple[tuple[Launch, ...], ...] = ()  # each by node rank
+    withhold: tuple[AttemptKey, ...] = ()
+    cancel: tuple[AttemptKey, ...] = ()
+    forget: tuple[AttemptKey, ...] = ()
+
+
+class Desk:
+    """The state of lending. `at` is a clock that never goes back, in seconds. `places`: the batch
+    system does, so all that begins has been handed over before."""
+
+    def __init__(self, *, places: bool = False, lender: str = "the batch system") -> None:
+        self._places = places
+        self._lender = lender
+        self._spoken_at: dict[NodeId, float] = {}  # by the head's serving clock
+        self.nodes: dict[NodeId, LentNode] = {}
+        self.attempts: dict[AttemptKey, Handed] = {}
+        self.looked_at: float | None = None
+        self._began_at = 0.0  # at the first look
+        self._wanted: dict[NodeId, Wanted] = {}
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def want(self, wanted: Wanted, at: float) -> None:
+        """Take the head's newest word for a node."""
+        known = self._wanted.get(wanted.node)
+        if known is not None and known.version > wanted.version:
+            return
+        self._wanted[wanted.node] = wanted
+        for handed in self.attempts.values():
+            handed.wanted_on.discard(wanted.node)
+        for launch in wanted.run:
+            self._handed(launch.key).wanted_on.add(wanted.node)
+        for stop in wanted.stop:
+            handed = self._handed(stop.key)
+            handed.wanted_on.add(wanted.node)
+            handed.stop_since = at if handed.stop_since is None else handed.stop_since
+        for key in wanted.settled:
+            if (over := self.attempts.get(key)) is not None:
+                over.settled.add(wanted.node)
+                over.settled_at = at
+
+    def look(self, look: Look, at: float) -> None:
+        """Take what the batch system says."""
+        if self.looked_at is None:
+            self._began_at = at
+        self.looked_at = at
+        self.nodes = {node.node: node for node in look.nodes}
+        for node in self._spoken_at.keys() - self.nodes.keys():
+            del self._spoken_at[node]
+        tickets = {ticket.key: ticket for ticket in look.tickets}
+        for key in look.unsent:
+            self._handed(key)  # it is handed over once it is wanted, or forgotten
+        for key in (*tickets, *look.kept):
+            handed = self._handed(key)
+            handed.submitted = handed.submitted or not handed.handing
+        for key, handed in self.attempts.items():
+            ticket = tickets.get(key)
+            handed.missed = 0 if ticket is not None else handed.missed + handed.submitted
+            if ticket is not None:
+                handed.ticket = ticket
+            elif handed.missed >= MISSED_LOOKS and handed.ticket is not None:
+                blame = handed.ticket.blame or "the batch system knows nothing of it any more"
+                handed.ticket = replace(handed.ticket, state=TicketState.ENDED, blame=blame)
+            count_room(handed, at)
+            count_running(handed, at)
+
+    def hear(self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()) -> None:
+        """Take the word of a part: of its own attempt alone."""
+        key = key_of(part)
+        if key is not None and (signals or key in self.attempts):
+            self._handed(key).signals[node_of(part)] = signals
+        for one in seen:
+            if key is not None and one.key == key:
+                handed = self._handed(key)
+                handed.parts[node_of(part)] = one
+                if one.trouble == LEAVING and handed.left_at is None:
+                    handed.left_at = self.looked_at or 0.0
+
+    def hand(self, key: AttemptKey) -> None:
+        """It is being handed over: what a look shows of it meanwhile may be half of it."""
+        self._handed(key).handing = True
+
+    def submitted(self, key: AttemptKey) -> None:
+        """It was handed over, or equipped; the next looks show it."""
+        handed = self._handed(key)
+        handed.handing, handed.submitted, handed.is_equipped, handed.missed = False, True, True, 0
+
+    def not_submitted(self, key: AttemptKey) -> None:
+        """It could not be handed over now."""
+        self._handed(key).handing = False
+
+    def begins(self, key: AttemptKey, ticket: Ticket | None) -> None:
+        """The batch system has placed it; what it needs is still to be brought."""
+        if key not in self.attempts:
+            self.attempts[key] = Handed(key=key, submitted=True, ticket=ticket)
+
+    def refused(self, key: AttemptKey, why: str, *, infra: bool) -> None:
+        """The batch system will never take it."""
+        handed = self._handed(key)
+        handed.handing, handed.refusal, handed.refusal_is_infra = False, why, infra
+
+    def withheld(self, key: AttemptKey) -> None:
+        """What had not begun of it begins never."""
+        self._handed(key).withheld = True
+
+    def forgotten(self, key: AttemptKey) -> None:
+        """Its folders are gone."""
+        self.attempts.pop(key, None)
+
+    # -- what follows ----------------------------------------------------------------------------
+
+    def due(self, at: float) -> Due:
+        """What is to be done now. Nothing before the first look: what is there would be unknown."""
+        if self.looked_at is None:
+            return Due()
+        cancel = [key for key, one in self.attempts.items() if self._must_be_ended(one, at)]
+        done = [key for key, one in self.attempts.items() if is_done(one)]
+        late = [key for key, one in self.attempts.items() if may_begin_yet(one)]
+        return Due(
+            submit=tuple(self._whole_gangs()),
+            withhold=tuple(late),
+            cancel=tuple(cancel),
+            forget=tuple(done),
+        )
+
+    def words(self, serving: float, *, is_stale: bool = False) -> list[NodeFacts]:
+        """Return the whole word of each node.
+
+        A node that does not answer remains as silent as it was; what the parts on it say of their
+        attempts is passed on all the same, for an end is reported once. So it is for a node that
+        has not answered since the head began: it counts as heard at that moment, which is 0, and
+        takes nothing new.
+
+        Args:
+            serving: now, by the head's serving clock.
+            is_stale: the batch system has not answered for long, so no node counts as heard.
+        """
+        reports = self._reporting()
+        silent = {
+            node.node
+            for node in self.nodes.values()
+            if is_stale or node.silent or (node.down and node.node in reports)
+        }
+        for node in self.nodes.values():
+            if node.node not in silent:
+                self._spoken_at[node.node] = serving
+        seen: dict[NodeId, list[Seen]] = {}
+        for handed in self.attempts.values():
+            for where in handed.where - handed.settled:
+                said = self._seen(handed, where, by_part_alone=where in silent)
+                seen.setdefault(where, []).append(said)
+        return [
+            NodeFacts(
+                node=node.node,
+                boot=node.boot,
+                heard_at=self._spoken_at.get(node.node, 0.0),
+                inventory=self._offered(node),
+                address=node.address,
+                seen=tuple(seen.get(node.node, ())),
+                signals=self._signals(node.node),
+            )
+            for node in self.nodes.values()
+            if node.node in reports or (not node.down and node.node in self._spoken_at)
+        ]
+
+    def _reporting(self) -> set[NodeId]:
+        """Return the nodes of which only their parts speak, and something may be new.
+
+        A node that is down is among them for REPORT_SECONDS after the head's begin: an end that was
+        reported while no head was there is reported again.
+        """
+        is_new = (self.looked_at or 0.0) - self._began_at < REPORT_SECONDS
+        found: set[NodeId] = set()
+        for handed in self.attempts.values():
+            for where in handed.where - handed.settled:
+                node = self.nodes.get(where)
+                if node is None:
+                    continue
+                if node.down and is_new and handed.submitted:
+                    found.add(where)
+                if not node.down and where not in self._spoken_at and where in handed.parts:
+                    found.add(where)
+        return found
+
+    def _signals(self, node: NodeId) -> tuple[Signal, ...]:
+        """Of all its parts; the head takes each once (0062)."""
+        return tuple(one for it in self.attempts.values() for one in it.signals.get(node, ()))
+
+    def proofs(self) -> Mapping[NodeId, str]:
+        """Nodes on which nothing runs any more, with the proof."""
+        reports = self._reporting()
+        down = (node for node in self.nodes.values() if node.down)
+        return {node.node: node.down for node in down if node.node not in reports}
+
+    def gone(self) -> Set[NodeId]:
+        """Those of them that the batch system has no more."""
+        return {node.node for node in self.nodes.values() if node.gone} & self.proofs().keys()
+
+    def part_word(self, part: NodeId) -> Wanted | None:
+        """What of its node's word is the part's; None before the node has any."""
+        key, word = key_of(part), self._wanted.get(node_of(part))
+        if word is None or key is None:
+            return None
+        handed = self.attempts.get(key)
+        over = handed is not None and node_of(part) in handed.settled
+        return replace(
+            word,
+            node=part,
+            boot=BootId(""),
+            run=tuple(one for one in word.run if one.key == key),
+            stop=tuple(one for one in word.stop if one.key == key),
+            settled=(key,) if over else (),  # for good: a later word of the node's is silent of it
+            committed=tuple(one for one in word.committed if one[0] == key),
+            notices=tuple(one for one in word.notices if one.key == key),
+        )
+
+    def parts_on(self, node: NodeId) -> list[NodeId]:
+        """The parts of a node that may be there."""
+        here = (one for one in self.attempts.values() if one.submitted and node in one.where)
+        return [part_of(node, one.key) for one in here]
+
+    def says(self, key: AttemptKey) -> str:
+        """Why the attempt waits in the batch system; "" when it does not."""
+        handed = self.attempts.get(key)
+        if handed is None or handed.ticket is None:
+            return ""
+        if handed.ticket.state == TicketState.WAITING:
+            return handed.ticket.reason
+        return self._unheard(handed)
+
+    def is_unheard(self, key: AttemptKey) -> bool:
+        """Whether it runs, and an agent of it does not reach the head."""
+        return (one := self.attempts.get(key)) is not None and bool(self._unheard(one))
+
+    def unheard(self) -> list[str]:
+        """A sentence for each attempt that runs and whose agents do not reach the head."""
+        said = ((key, self._unheard(one)) for key, one in self.attempts.items())
+        return [f"{key[0]}: {why}" for key, why in said if why]
+
+    def _unheard(self, handed: Handed) -> str:
+        if handed.running_since is None or handed.stop_since is not None or handed.settled:
+            return ""
+        seconds = (self.looked_at or 0.0) - handed.running_since
+        missing = sorted(handed.wanted_on - handed.parts.keys())
+        if seconds < UNHEARD_SECONDS or not missing:
+            return ""
+        where = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if missing[3:] else "")
+        return f"it runs on {where}, but its agent has not reached the head for {seconds:.0f} s"
+
+    # -- the rules -------------------------------------------------------------------------------
+
+    def _handed(self, key: AttemptKey) -> Handed:
+        return self.attempts.setdefault(key, Handed(key=key))
+
+    def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
+        """Gangs to be handed over, or equipped: each node of theirs has been told, and none is to
+        stop."""
+        found: dict[AttemptKey, list[Launch]] = {}
+        for word in self._wanted.values():
+            for launch in word.run:
+                found.setdefault(launch.key, []).append(launch)
+        for key, launches in found.items():
+            handed = self._handed(key)
+            is_there = handed.is_equipped if self._places else handed.submitted
+            known = is_there or handed.handing or handed.refusal or handed.is_gone
+            fresh = not known and handed.stop_since is None
+            if fresh and len(launches) == len(launches[0].nodes):
+                yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
+
+    def _seen(self, handed: Handed, node: NodeId, *, by_part_alone: bool = False) -> Seen:
+        """What is to be said of the attempt on the node: its part's word goes before all else, but
+        for one that the batch system knows to be over.
+
+        Args:
+            by_part_alone: leave out what the batch system says: it has no proof about a node that
+                does not answer.
+        """
+        part = handed.parts.get(node)
+        if part is not None and part.phase in OVER:
+            return self._left(handed, part) if part.trouble == LEAVING else part
+        if by_part_alone:
+            return part or Seen(key=handed.key, phase=Phase.STARTING)
+        if handed.refusal:
+            return refused(handed.key, handed.refusal, handed.refusal_is_infra)
+        if handed.is_gone:
+            return ended(handed, part) if not handed.displaced else displaced(handed, node)
+        if handed.stop_since is not None and not handed.submitted and not handed.handing:
+            return refused(handed.key, NEVER_CAME, True)
+        return part or Seen(key=handed.key, phase=Phase.STARTING)
+
+    def _left(self, handed: Handed, part: Seen) -> Seen:
+        """It was made to end. The batch system may say why until nothing of it is left, or for
+        TELL_SECONDS; then it is the batch system's doing."""
+        if handed.ticket is not None and handed.ticket.blame:
+            return ended(handed, part)
+        late = (self.looked_at or 0.0) >= (handed.left_at or 0.0) + TELL_SECONDS
+        if not handed.is_gone and not late:
+            return replace(part, phase=Phase.STOPPING, exits=(), trouble="")
+        return replace(part, trouble=f"{self._lender} asked it to end", trouble_of=self._lender)
+
+    def _must_be_ended(self, handed: Handed, at: float) -> bool:
+        """A stopped attempt that only waits is ended at once; a running one's parts obey by
+        themselves, and are ended when they are late."""
+        if handed.ticket is None or handed.is_gone:
+            return False
+        if handed.displaced:
+            return True
+        if handed.stop_since is not None:
+            if handed.ticket.state == TicketState.WAITING:
+                return True
+            return at - handed.stop_since > self._grace_seconds(handed.key) + LATE_SECONDS
+        return handed.settled_at is not None and at - handed.settled_at > LEAVE_SECONDS
+
+    def _grace_seconds(self, key: AttemptKey) -> float:
+        stops = [one for word in self._wanted.values() for one in word.stop if one.key == key]
+        return max((stop.grace_seconds for stop in stops), default=0.0)
+
+    def _offered(self, node: LentNode) -> Inventory:
+        """What it has, and what of it others hold. Where the batch system places, only which GPUs
+        are taken is told, for Corral to number its own; whether there is room is not its to say."""
+        word, has = self._wanted.get(node.node), node.inventory
+        gpus = _taken(node, [gpu for one in (word.run if word else ()) for gpu in one.seat.gpus])
+        if self._places:
+            return replace(has, gpus=gpus)
+        return replace(
+            has,
+            gpus=gpus,
+            taken_cpu_millis=min(node.foreign.cpu_millis, has.cpu_millis),
+            taken_memory_bytes=min(node.foreign.memory_bytes, has.memory_bytes),
+            closed=node.closed or ("" if node.node in self._spoken_at else NEVER_ANSWERED),
+        )
+
+
+def _taken(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
+    """Its GPUs, of which those are called taken that others hold: the last that Corral does not."""
+    free = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]
+    taken = free[len(free) - min(node.foreign.gpus, len(free)) :]
+    return tuple(replace(gpu, taken=gpu.index in taken) for gpu in node.inventory.gpus)

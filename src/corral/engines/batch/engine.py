@@ -1,0 +1,372 @@
+"""An engine over a batch system: it stands in for the agents of the nodes that are lent."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from corral.domain.desired_state import Launch, Wanted
+from corral.domain.errors import Refusal, Trouble
+from corral.domain.external_candidate import Candidate
+from corral.domain.ids import ClusterId, JobId, NodeId, QueueName
+from corral.domain.node import NodeKind
+from corral.domain.observed_state import AttemptKey, NodeFacts, Placing
+from corral.domain.pilot import part_of
+from corral.domain.resources import Shape
+from corral.engines.batch.attempts import Desk, Due
+from corral.engines.batch.external_queue import Asking
+from corral.engines.batch.interfaces import Driver, Look, PartFiles, PlacingDriver
+from corral.ports.engine import NO_ANSWER, Placer
+from corral.wire.node import encode_settings
+from corral.wire.shim_launch import early_of
+
+AT_ONCE: Final = 8  # attempts that are handed over side by side
+NEWS_SECONDS: Final = 0.1  # between two looks, however much news there is
+STALE_SECONDS: Final = 5.0  # a look this old speaks for the nodes no longer
+LONGEST_PAUSE_SECONDS: Final = 30.0
+LATE_SECONDS: Final = 2.0  # a look that takes so long is told of
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """The head, as far as an engine needs it.
+
+    `push` hands a word to the connected agent of a node or a part; `hear` takes a node's word in;
+    `register` lets a token in, by its SHA-256, and `forget` keeps no token of it; `wake`
+    lets the head look now; `serving` is its serving clock, in seconds; `cluster` is known from the
+    engine's start on; `hears` says whether a node's agent is connected; `waiting` are the shapes of
+    the jobs that wait for room, the first first. `queues` are a job's queue and those above it,
+    the nearest first; empty for a job that the head does not have.
+    """
+
+    push: Callable[[Wanted], None]
+    hear: Callable[[NodeFacts], None]
+    register: Callable[[NodeId, str], Awaitable[None]]
+    forget: Callable[[NodeId], Awaitable[None]]
+    wake: Callable[[], None]
+    serving: Callable[[], float]
+    cluster: Callable[[], ClusterId]
+    hears: Callable[[NodeId], bool] = lambda node: False
+    waiting: Callable[[], Sequence[Shape]] = tuple
+    workdir: Callable[[str], Path | None] = lambda digest: None
+    queues: Callable[[JobId], Sequence[QueueName]] = lambda job: ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """How long a call that has failed is let be."""
+
+    until: float = 0.0
+    seconds: float = 0.0
+
+    def after_failure(self, at: float) -> "Pause":
+        """The pause that follows one more failure."""
+        seconds = min(max(1.0, self.seconds * 2), LONGEST_PAUSE_SECONDS)
+        return Pause(until=at + seconds, seconds=seconds)
+
+
+@dataclass(slots=True, kw_only=True)
+class LendingEngine:
+    """Implements ports.Engine. Made and used in the head's loop."""
+
+    name: str
+    cannot: Mapping[str, str]
+    driver: Driver
+    could_bring: Sequence[NodeKind] = ()
+    shown_by: str = ""
+    links: Links
+    look_seconds: float = 1.0
+    late_seconds: float = LATE_SECONDS
+    way: Callable[[], str] = lambda: ""  # how its agents are to reach the head, for people
+    placing_driver: PlacingDriver | None = None  # the same, where it places by itself
+    desk: Desk = field(default_factory=Desk)
+    asking: Asking = field(default_factory=Asking)
+    trouble: str = ""
+    _doors: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _stir: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+    _pauses: dict[tuple[str, AttemptKey], Pause] = field(default_factory=dict)
+    _known: tuple[object, object] = ({}, {})  # proofs, and who was given nodes
+    _unfitted: set[NodeId] = field(default_factory=set)  # parts that wait for their word
+    _looks: bool = False  # the batch system is being asked now
+    _looked_at: float = 0.0
+    _next_look: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.desk = Desk(places=self.placing_driver is not None, lender=self.name.capitalize())
+
+    @property
+    def placer(self) -> Placer | None:
+        """Its own scheduler, where it places by itself."""
+        return self if self.placing_driver is not None else None
+
+    async def start(self) -> None:
+        """Look, and go on looking. A batch system that does not answer is asked again."""
+        self._task = asyncio.create_task(self._run())
+
+    def look_after(self) -> None:
+        """Speak for the nodes, also while a call to the batch system takes long.
+
+        Raises: what the engine's own task has died of.
+        """
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.result()
+        self._speak()
+
+    def observe(self) -> Mapping[NodeId, str]:
+        return self.desk.proofs()
+
+    def gone(self) -> Set[NodeId]:
+        return self.desk.gone()
+
+    def apply(self, wanted: Wanted) -> None:
+        if self.placing_driver is not None:
+            keys = [launch.key for launch in wanted.run] + [stop.key for stop in wanted.stop]
+            for key in keys:
+                self.desk.begins(key, self.asking.begins(key))
+        self.desk.want(wanted, _now())
+        for part in self.desk.parts_on(wanted.node):
+            if word := self.part_word(part):
+                self.links.push(word)
+        self._stir.set()
+
+    def offer(self, waiting: Sequence[Candidate]) -> None:
+        self.asking.offer(waiting)
+        self._stir.set()
+
+    def placing(self) -> Placing:
+        return Placing(chosen=self.asking.chosen(), says=self.asking.says())
+
+    def says(self, key: AttemptKey) -> str:
+        said = self.desk.says(key)
+        return self._with_way(said) if self.desk.is_unheard(key) else said
+
+    def _with_way(self, said: str) -> str:
+        return f"{said}; {way}" if (way := self.way()) else said
+
+    def hear_part(self, word: NodeFacts) -> None:
+        """Take the word of a part's agent."""
+        self.desk.hear(word.node, word.seen, word.signals)
+        self._stir.set()
+
+    def part_word(self, part: NodeId) -> Wanted | None:
+        """The newest word for a part, its launch as the batch system has fitted it; None while that
+        has not said all that the launch needs. A word changes no more once it was said."""
+        word = self.desk.part_word(part)
+        if word is None:
+            return None
+        run = [self.driver.fitted(launch) for launch in word.run]
+        if None in run:
+            self._unfitted.add(part)
+            return None
+        self._unfitted.discard(part)
+        return replace(word, run=tuple(launch for launch in run if launch is not None))
+
+    def look_soon(self) -> None:
+        """The batch system has told something new."""
+        self._next_look = min(self._next_look, self._looked_at + NEWS_SECONDS)
+        self._stir.set()
+
+    def is_empty(self) -> bool:
+        return not self.desk.attempts and not self.asking.asked
+
+    async def down(self, *, kill: bool) -> None:
+        """With `kill` every attempt is ended; without, they run on and are found again."""
+        await self._stop()
+        if kill:
+            left = [key for key, one in self.desk.attempts.items() if one.is_left]
+            left += [key for key, asked in self.asking.asked.items() if asked.is_left]
+            for key in left:
+                await self._try(self.driver.cancel, "cancel", key)
+        await self.driver.close()
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _stop(self) -> None:
+        self.close()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        """Act at once on what is new, also while a look takes long; speak each `look_seconds`."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._stir.clear()
+                if not self._looks and _now() >= self._next_look:
+                    self._looks = True
+                    self._looked_at, self._next_look = _now(), _now() + self.look_seconds
+                    group.create_task(self._look())
+                due = self.desk.due(_now())
+                for gang in due.submit:
+                    self.desk.hand(gang[0].key)
+                    group.create_task(self._submit(gang))
+                await self._act(due)
+                self._speak()
+                await self._until_stirred()
+
+    async def _until_stirred(self) -> None:
+        """By news; or until the next look is due."""
+        wait_seconds = None if self._looks else max(self._next_look - _now(), 0.0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await self._stir.wait()
+
+    async def _look(self) -> None:
+        late = asyncio.get_running_loop().call_later(self.late_seconds, self._say_late)
+        try:
+            look = await self.driver.look()
+        except Trouble as trouble:
+            said = f"{self.name} {NO_ANSWER}: {trouble.message}"
+            if self.trouble != said:
+                log.warning(said)
+            self.trouble = said
+        else:
+            self._note_troubles(look)
+            self._take(look)
+        finally:
+            late.cancel()
+            self._looks = False
+            self._stir.set()
+
+    def _note_troubles(self, look: Look) -> None:
+        """Keep what cannot be used now for `trouble`; log it when it is new."""
+        unheard = self.desk.unheard()
+        more = [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")] if unheard else []
+        trouble = "; ".join(f"{self.name}: {one}" for one in (*look.troubles, *more))
+        if trouble and trouble != self.trouble:
+            log.warning(trouble)
+        self.trouble = trouble
+
+    def _say_late(self) -> None:
+        """What is known of its trouble already says more."""
+        self.trouble = self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
+
+    def _take(self, look: Look) -> None:
+        """Where the batch system places, what waits there is no attempt yet."""
+        if self.placing_driver is not None:
+            begun = self.desk.attempts.keys()
+            self.asking.look(look, begun)
+            tickets = tuple(ticket for ticket in look.tickets if ticket.key in begun)
+            kept = tuple(key for key in look.kept if key in begun)
+            look = replace(look, tickets=tickets, kept=kept)
+        self.desk.look(look, _now())
+        for part in list(self._unfitted):
+            if word := self.part_word(part):
+                self.links.push(word)
+        known = (dict(self.desk.proofs()), dict(self.asking.chosen()))
+        if known != self._known:
+            self._known = known
+            self.links.wake()
+
+    async def _act(self, due: Due) -> None:
+        """What is due; each is tried again at the next turn until it has been done."""
+        for key in due.withhold:
+            if await self._try(self.driver.withhold, "withhold", key):
+                self.desk.withheld(key)
+        for key in due.cancel:
+            await self._try(self.driver.cancel, "cancel", key)
+        for key in () if self._looks else due.forget:  # a look would still show what has just gone
+            where = self.desk.attempts[key].where
+            if await self._try(self.driver.forget, "forget", key):
+                for node in where:
+                    await self.links.forget(part_of(node, key))
+                    self._unfitted.discard(part_of(node, key))
+                self.desk.forgotten(key)
+        if self.placing_driver is not None and not self._looks:
+            await self._act_on_line(self.placing_driver)
+
+    async def _act_on_line(self, driver: PlacingDriver) -> None:
+        """What is due of what waits in the batch system's own line."""
+        due = self.asking.due(_now())
+        await asyncio.gather(*(self._ask(driver, group) for group in due.ask))
+        for key in due.cancel:
+            await self._try(driver.cancel, "cancel", key)
+        for key in due.forget:
+            if await self._try(driver.forget, "forget", key):
+                self.asking.forgotten(key, _now())
+
+    async def _ask(self, driver: PlacingDriver, group: Sequence[Candidate]) -> None:
+        first = group[0].key
+        try:
+            async with self._doors:
+                await driver.ask(group)
+        except Refusal as refusal:
+            log.warning("%s.%s is refused: %s", *first, refusal.message)
+            self.asking.refused(group, refusal.message)
+        except Trouble as trouble:
+            log.warning("%s.%s could not be handed over: %s", *first, trouble.message)
+        else:
+            self.asking.submitted(group)
+
+    async def _submit(self, gang: Sequence[Launch]) -> None:
+        key = gang[0].key
+        try:
+            made = await asyncio.gather(*(self._part(launch) for launch in gang))
+            async with self._doors:
+                parts = {launch.seat.node: part for launch, part in zip(gang, made, strict=True)}
+                if self.placing_driver is not None:
+                    await self.placing_driver.equip(gang, parts)
+                else:
+                    await self.driver.submit(gang, parts)
+        except Refusal as refusal:
+            log.warning("%s.%s is refused: %s", *key, refusal.message)
+            self.desk.refused(key, refusal.message, infra=False)
+        except Trouble as trouble:
+            log.warning("%s.%s could not be handed over: %s", *key, trouble.message)
+            self.desk.not_submitted(key)
+        else:
+            self.desk.submitted(key)
+            self._stir.set()
+
+    async def _part(self, launch: Launch) -> PartFiles:
+        part = part_of(launch.seat.node, launch.key)
+        token = secrets.token_urlsafe(32).encode()
+        await self.links.register(part, sha256(token).hexdigest())
+        settings = self.driver.settings_of(part, launch)
+        fitted = self.driver.fitted(launch)
+        workdir = None if launch.workdir is None else self.links.workdir(launch.workdir)
+        has_workdir = workdir is not None
+        early = None if fitted is None else early_of(fitted, settings, has_workdir=has_workdir)
+        return PartFiles(
+            settings=encode_settings(settings),
+            token=token + b"\n",
+            early=b"" if early is None else early.encode(),
+            workdir=workdir,
+        )
+
+    async def _try(
+        self, ask: Callable[[AttemptKey], Awaitable[None]], what: str, key: AttemptKey
+    ) -> bool:
+        """Whether it was done now. After each failure it is let be for twice as long."""
+        pause = self._pauses.get((what, key), Pause())
+        if _now() < pause.until:
+            return False
+        try:
+            await ask(key)
+        except Trouble as trouble:
+            log.warning("could not %s %s.%s: %s", what, *key, trouble.message)
+            self._pauses[(what, key)] = pause.after_failure(_now())
+            return False
+        self._pauses.pop((what, key), None)
+        return True
+
+    def _speak(self) -> None:
+        """Say each node's word."""
+        looked_at = self.desk.looked_at
+        if looked_at is None:
+            return
+        is_stale = _now() - looked_at > self.look_seconds + STALE_SECONDS
+        for word in self.desk.words(self.links.serving(), is_stale=is_stale):
+            self.links.hear(word)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,198 @@
+"""What waits in the batch system's own line, where that places by itself. Rules alone, no I/O."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.external_candidate import Candidate
+from corral.domain.ids import NodeId
+from corral.domain.observed_state import AttemptKey
+from corral.engines.batch.attempt_state import MISSED_LOOKS, Shown
+from corral.engines.batch.interfaces import Look, Ticket, TicketState
+
+MOST_WAITING: Final = 1000  # that stand in the batch system's line at once; the others follow
+AGAIN_SECONDS: Final = 60.0  # after which what the batch system has refused or ended is asked again
+MOST_INDEX: Final = 1000  # the default of Slurm's MaxArraySize allows no higher one
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked(Shown):
+    """One attempt that the batch system was asked to place. `excluded`: as it was asked."""
+
+    excluded: tuple[NodeId, ...] = ()
+    is_withdrawn: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the batch system has nothing of it any more, or would not take it."""
+        return bool(self.refusal) or self.is_gone
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the batch system may have something of it."""
+        return self.submitted and not self.is_over
+
+    @property
+    def chosen(self) -> tuple[NodeId, ...]:
+        """The nodes that it has been given."""
+        given = self.ticket is not None and self.ticket.state == TicketState.RUNNING
+        return self.ticket.nodes if self.ticket is not None and given else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueAsking:
+    """What is to be done now. `ask`: each group is one array, or one job."""
+
+    ask: tuple[tuple[Candidate, ...], ...] = ()
+    cancel: tuple[AttemptKey, ...] = ()
+    forget: tuple[AttemptKey, ...] = ()
+
+
+@dataclass(slots=True)
+class Asking:
+    """`asked`: all that was, or is to be, handed over and has not begun. What the head offers no
+    more is taken back; what has begun is the Desk's. Times by a clock that never goes back."""
+
+    asked: dict[AttemptKey, Asked] = field(default_factory=dict)
+    _offered: dict[AttemptKey, Candidate] | None = None
+    _has_looked: bool = False
+    _again: dict[AttemptKey, tuple[float, str]] = field(default_factory=dict)  # not before, why
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def offer(self, waiting: Sequence[Candidate]) -> None:
+        """All that waits, the first first; none of it is wanted on a node."""
+        self._offered = {one.key: one for one in waiting}
+        self._again = {key: told for key, told in self._again.items() if key in self._offered}
+        for key, one in self.asked.items():
+            one.is_withdrawn |= key not in self._offered
+
+    def look(self, look: Look, begun: Iterable[AttemptKey]) -> None:
+        """Take what the batch system says of those that have not `begun`."""
+        self._has_looked = True
+        tickets = {ticket.key: ticket for ticket in look.tickets}
+        for key in {*tickets, *look.kept} - set(begun):
+            self.asked.setdefault(key, Asked(key=key)).submitted = True
+        for key, one in self.asked.items():
+            if ticket := tickets.get(key):
+                one.ticket, one.missed = ticket, 0
+            else:
+                one.missed += one.submitted
+                if one.missed >= MISSED_LOOKS:
+                    one.ticket = None
+            one.is_withdrawn |= self._must_be_asked_anew(one)
+
+    def submitted(self, group: Iterable[Candidate]) -> None:
+        """It was handed over; the next looks show it."""
+        for candidate in group:
+            one = self.asked.setdefault(candidate.key, Asked(key=candidate.key))
+            one.submitted, one.excluded = True, candidate.excluded
+
+    def refused(self, group: Iterable[Candidate], why: str) -> None:
+        """The batch system will not take it as it is."""
+        for candidate in group:
+            one = self.asked.setdefault(candidate.key, Asked(key=candidate.key))
+            one.refusal = why
+
+    def begins(self, key: AttemptKey) -> Ticket | None:
+        """It is wanted on nodes now: no more is it what waits."""
+        one = self.asked.pop(key, None)
+        return None if one is None else one.ticket
+
+    def forgotten(self, key: AttemptKey, at: float) -> None:
+        """Its folder is gone. What nobody here has taken back is asked again later."""
+        one = self.asked.pop(key, None)
+        if one is not None and not one.is_withdrawn and (why := _why_over(one)):
+            self._again[key] = (at + AGAIN_SECONDS, why)
+
+    # -- what follows ----------------------------------------------------------------------------
+
+    def due(self, at: float) -> DueAsking:
+        """What is to be done now. Nothing before both sides have said what there is."""
+        if self._offered is None or not self._has_looked:
+            return DueAsking()
+        all_asked = self.asked.items()
+        withdrawn = [key for key, one in all_asked if one.is_withdrawn and not one.is_over]
+        over = [key for key, one in all_asked if one.is_over]
+        never = [key for key, one in all_asked if one.is_withdrawn and not one.submitted]
+        return DueAsking(
+            ask=tuple(self._groups(at)),
+            cancel=tuple(key for key in withdrawn if self.asked[key].ticket is not None),
+            forget=tuple(dict.fromkeys([*over, *never])),
+        )
+
+    def chosen(self) -> Mapping[AttemptKey, tuple[NodeId, ...]]:
+        """Who has been given which nodes, and may begin there."""
+        found = {key: one.chosen for key, one in self.asked.items() if not one.is_withdrawn}
+        return {key: nodes for key, nodes in found.items() if nodes}
+
+    def says(self) -> Mapping[AttemptKey, str]:
+        """Why the others wait, as far as that is known."""
+        said = {key: why for key, (_, why) in self._again.items()}
+        for key, one in self.asked.items():
+            if one.ticket is not None and one.ticket.reason:
+                said[key] = one.ticket.reason
+            elif one.refusal:
+                said[key] = one.refusal
+        return said
+
+    # -- the rules -------------------------------------------------------------------------------
+
+    def _must_be_asked_anew(self, one: Asked) -> bool:
+        """It was given a node that will not do any more, or may have one now that would not."""
+        candidate = (self._offered or {}).get(one.key)
+        if candidate is None or one.ticket is None:
+            return False
+        excluded = set(candidate.excluded)
+        if one.ticket.state == TicketState.WAITING:
+            return not excluded >= set(one.excluded)
+        return bool(excluded & set(one.chosen))
+
+    def _groups(self, at: float) -> Iterable[tuple[Candidate, ...]]:
+        """Indices of one array that are alike go together."""
+        room = MOST_WAITING - sum(not one.chosen for one in self.asked.values())
+        fresh = [one for one in (self._offered or {}).values() if self._is_fresh(one.key, at)]
+        groups: dict[object, list[Candidate]] = {}
+        for one in fresh[: max(room, 0)]:
+            groups.setdefault(_likeness(one), []).append(one)
+        for group in groups.values():
+            if allowed := self._allowed(group):
+                yield tuple(group[:allowed])
+
+    def _is_fresh(self, key: AttemptKey, at: float) -> bool:
+        one = self.asked.get(key)
+        not_before, _ = self._again.get(key, (at, ""))
+        return not_before <= at and (one is None or not (one.submitted or one.refusal))
+
+    def _allowed(self, group: Sequence[Candidate]) -> int:
+        """The limit of an array holds over all its groups: beside others, so many as are left."""
+        first = group[0]
+        limit = first.spec.array_limit
+        if limit is None or first.array is None:
+            return len(group)
+        offered = self._offered or {}
+        beside = first.running + sum(
+            offered[key].array == first.array and one.submitted
+            for key, one in self.asked.items()
+            if key in offered
+        )
+        return len(group) if beside == 0 else max(limit - beside, 0)
+
+
+def _likeness(one: Candidate) -> object:
+    index = one.spec.array_index
+    if one.array is None or index is None or index > MOST_INDEX:
+        return one.key
+    spec = one.spec
+    return (one.array, one.key[1], one.shape, spec.place.exclusive, one.excluded,
+            spec.max_duration_seconds)  # fmt: skip
+
+
+def _why_over(one: Asked) -> str:
+    """Why the batch system has it no more, before it has begun; "": it never had it."""
+    if one.refusal:
+        return one.refusal
+    if one.ticket is None:
+        return ""
+    blame = one.ticket.blame or "its batch job has ended before anything of it began"
+    return f"{blame}; it is asked for again within a minute"

@@ -1,0 +1,103 @@
+"""One attempt that was handed over, as far as it has come, and what follows from that. No I/O."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.engines.batch.attempt_state import Shown
+from corral.engines.batch.interfaces import TicketState
+
+ROOM_SECONDS: Final = 15.0  # that a node may lack the room for what Corral has placed there
+
+
+@dataclass(slots=True, kw_only=True)
+class Handed(Shown):
+    """One attempt, as far as it has come. `parts` is the newest word of each of its parts, and
+    `signals` what each has noticed that the head may not have recorded.
+
+    `is_equipped`: what its agents need is where they look for it; asked of one alone that the batch
+    system has placed, for any other has it from the start.
+    """
+
+    handing: bool = False  # somebody is about it now
+    withheld: bool = False
+    is_equipped: bool = False
+    refusal_is_infra: bool = False
+    stop_since: float | None = None
+    wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
+    parts: dict[NodeId, Seen] = field(default_factory=dict)
+    signals: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
+    left_at: float | None = None  # when a part said that it was made to end, by the newest look
+    running_since: float | None = None
+    no_room_since: float | None = None
+    displaced: str = ""  # why it was given back; "" while it was not
+    settled: set[NodeId] = field(default_factory=set)
+    settled_at: float | None = None
+
+    @property
+    def where(self) -> set[NodeId]:
+        """Every node that it concerns."""
+        return self.wanted_on | self.parts.keys() | set(self.ticket.nodes if self.ticket else ())
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the batch system may have something of it."""
+        return self.submitted and not self.is_gone
+
+
+def is_done(handed: Handed) -> bool:
+    """Recorded on each node that it concerns, and nothing of it is left."""
+    left = handed.handing or (handed.submitted and not handed.is_gone and not handed.refusal)
+    return bool(handed.settled) and handed.where <= handed.settled and not left
+
+
+def may_begin_yet(handed: Handed) -> bool:
+    """It is to stop, and its ranks, which wait for no word, may not have begun."""
+    stops = handed.stop_since is not None and handed.submitted
+    return stops and not handed.withheld and not handed.is_gone
+
+
+def count_room(handed: Handed, at: float) -> None:
+    """Give back what has waited too long for the room on its nodes, which others have taken."""
+    ticket = handed.ticket
+    if ticket is None or ticket.state != TicketState.WAITING or not ticket.no_room:
+        handed.no_room_since = None
+        return
+    handed.no_room_since = at if handed.no_room_since is None else handed.no_room_since
+    if at - handed.no_room_since > ROOM_SECONDS:
+        handed.displaced = ticket.no_room
+
+
+def count_running(handed: Handed, at: float) -> None:
+    """Note since when the batch system runs it."""
+    runs = handed.ticket is not None and handed.ticket.state == TicketState.RUNNING
+    if not runs:
+        handed.running_since = None
+    elif handed.running_since is None:
+        handed.running_since = at
+
+
+def displaced(handed: Handed, node: NodeId) -> Seen:
+    """What is said of an attempt that was given back: only a node without room is to blame."""
+    has_room = handed.ticket is not None and node in handed.ticket.nodes
+    why = "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
+    return Seen(key=handed.key, phase=Phase.ENDED, trouble=why)
+
+
+def refused(key: AttemptKey, why: str, infra: bool) -> Seen:
+    return Seen(key=key, phase=Phase.REFUSED, trouble=why, trouble_is_infra=infra)
+
+
+def ended(handed: Handed, part: Seen | None) -> Seen:
+    """The batch system says that nothing of it is left, and its part has not said how it ended."""
+    ticket = handed.ticket
+    blame = ticket.blame if ticket is not None else ""
+    return replace(
+        part or Seen(key=handed.key, phase=Phase.STARTING),
+        phase=Phase.ENDED,
+        trouble=blame or "the batch system ended it, and its agent has not said how",
+        trouble_is_infra=ticket is None or ticket.blame_is_infra,
+        trouble_of=ticket.blame_on if ticket is not None else "",
+    )

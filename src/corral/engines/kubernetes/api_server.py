@@ -1,0 +1,137 @@
+"""The way to the API server: whose account, how long a call may take, what an answer means."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import yaml
+from lightkube import ApiError, AsyncClient, KubeConfig
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError
+from lightkube.core.resource import NamespacedResourceG
+from lightkube.types import CascadeType
+
+from corral.domain.errors import Conflict, Refusal
+from corral.engines.kubernetes.kubeconfig_reload import CONFIG_FAULTS, RenewingTransport
+from corral.engines.kubernetes.settings import KubernetesSettings
+from corral.engines.kubernetes.watch_cache import CALL_FAULTS, trouble_of
+
+DENIED: Final = "denied the request"  # an admission webhook's or policy's own words
+T = TypeVar("T")
+
+
+class NotTaken(Refusal):
+    """Kubernetes will never take it as it is."""
+
+    code = "not_taken"
+
+
+def client_of(settings: KubernetesSettings) -> AsyncClient:
+    """By the kubeconfig that was named, or as kubectl finds one, or a pod's own account.
+
+    Raises: Conflict when there is none that can be used.
+    """
+    try:
+        config = read_config(settings)
+        transport = RenewingTransport(config, lambda: read_config(settings))
+        made = AsyncClient(config=config, namespace=settings.namespace, transport=transport)
+    except CONFIG_FAULTS as wrong:
+        raise Conflict(
+            f"no way to Kubernetes: {wrong}",
+            hint="name a kubeconfig: corral up --engine kubernetes --set kubeconfig=FILE",
+        ) from wrong
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # not a line for each request
+    return made
+
+
+def read_config(settings: KubernetesSettings) -> SingleConfig:
+    """Return what the kubeconfig says now. Raises: one of CONFIG_FAULTS."""
+    try:
+        read = KubeConfig.from_env() if not settings.kubeconfig else None
+        read = read or KubeConfig.from_file(settings.kubeconfig or "~/.kube/config")
+        found = read.get(context_name=settings.context)
+    except (AttributeError, TypeError, yaml.YAMLError) as wrong:
+        raise ConfigError(f"the kubeconfig does not read: {wrong}") from wrong
+    if found is None:
+        raise ConfigError(f"it has no context {settings.context or ''}".rstrip())
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Access:
+    """Single calls, each bounded. Raises: Trouble when the server does not answer as it should."""
+
+    client: AsyncClient
+    call_seconds: float
+
+    async def ask(self, asked: Awaitable[T]) -> T:
+        """Raises: Trouble."""
+        try:
+            async with asyncio.timeout(self.call_seconds):
+                return await asked
+        except TimeoutError as late:
+            raise trouble_of(TimeoutError(f"no answer in {self.call_seconds:g} s")) from late
+        except CALL_FAULTS as wrong:
+            raise trouble_of(wrong) from wrong
+
+    async def find(
+        self, kind: type[NamespacedResourceG], name: str, *, namespace: str
+    ) -> Any | None:
+        """None when it is not there. Raises: Trouble."""
+        return await self.ask(_or_none(self.client.get(kind, name, namespace=namespace)))
+
+    async def create(self, object: Any, *, namespace: str) -> Any | None:
+        """None when it was there already. Raises: NotTaken; Trouble, also where a quota is full."""
+        client: Any = self.client  # its overloads take no object of any kind
+        return await self.ask(_taken(client.create(object, namespace=namespace)))
+
+    async def delete(
+        self,
+        kind: type[NamespacedResourceG],
+        name: str,
+        *,
+        namespace: str,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """With all that it owns: Jobs keep their pods unless they are told. Raises: Trouble."""
+        gone = self.client.delete(
+            kind,
+            name,
+            namespace=namespace,
+            cascade=CascadeType.BACKGROUND,
+            grace_period=grace_seconds,
+        )
+        await self.ask(_or_none(gone))
+
+    async def put(self, object: Any, is_same: Callable[[Any], bool], *, namespace: str) -> None:
+        """Let it be there as it is here. Raises: NotTaken, Trouble."""
+        found = await self.find(type(object), object.metadata.name, namespace=namespace)
+        if found is None:
+            found = await self.create(object, namespace=namespace)
+        if found is not None and not is_same(found):
+            object.metadata.resourceVersion = found.metadata.resourceVersion
+            client: Any = self.client
+            await self.ask(client.replace(object, namespace=namespace))
+
+
+async def _or_none(asked: Awaitable[T]) -> T | None:
+    try:
+        return await asked
+    except ApiError as wrong:
+        if wrong.status.code == 404:
+            return None
+        raise
+
+
+async def _taken(asked: Awaitable[T]) -> T | None:
+    try:
+        return await asked
+    except ApiError as wrong:
+        code, message = wrong.status.code, wrong.status.message or ""
+        if code == 409 and wrong.status.reason == "AlreadyExists":
+            return None
+        if code in (400, 422) or (code == 403 and DENIED in message):
+            raise NotTaken(f"Kubernetes does not take it: {message}") from wrong
+        raise

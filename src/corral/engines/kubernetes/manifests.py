@@ -1,0 +1,349 @@
+"""What is sent to Kubernetes for an attempt: a Secret and an indexed Job. Pure.
+
+Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/ (indexed completion mode).
+"""
+
+import json
+import math
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from lightkube.models.batch_v1 import JobSpec
+from lightkube.models.core_v1 import (
+    Affinity,
+    Capabilities,
+    ConfigMapVolumeSource,
+    Container,
+    EmptyDirVolumeSource,
+    EnvVar,
+    EnvVarSource,
+    KeyToPath,
+    LocalObjectReference,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ObjectFieldSelector,
+    PersistentVolumeClaimVolumeSource,
+    PodAffinityTerm,
+    PodAntiAffinity,
+    PodSecurityContext,
+    PodSpec,
+    PodTemplateSpec,
+    ResourceRequirements,
+    SeccompProfile,
+    SecretVolumeSource,
+    SecurityContext,
+    Toleration,
+    Volume,
+    VolumeMount,
+)
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import ConfigMap, Secret
+
+from corral.domain.desired_state import Launch
+from corral.domain.errors import Refusal, Trouble
+from corral.domain.ids import NodeId
+from corral.engines.batch.interfaces import PartFiles
+from corral.engines.kubernetes.names import (
+    NAME,
+    NODES,
+    OWNER,
+    QUEUE,
+    head_name,
+    labels_of,
+    name_of,
+)
+from corral.engines.kubernetes.nodes import HOSTNAME
+from corral.engines.kubernetes.settings import (
+    AGENT_BYTES,
+    BASELINE,
+    PRIVILEGED,
+    RESTRICTED,
+    KubernetesSettings,
+)
+
+PART: Final = "/corral/part"  # node.json and token of the pod's own part
+HEAD: Final = "/corral/head"  # head.json and the certificate, kept up to date by the kubelet
+HOME: Final = "/corral/home"  # of a restricted pod: its user has no home in the image
+AGENT: Final = "/corral/agent"  # of `agent_image`, copied by an init container
+AGENT_SOURCE: Final = "/opt/corral-agent"  # where that image has it (deploy/kubernetes)
+HEAD_JSON: Final = "head.json"
+CERTIFICATE: Final = "ca.pem"
+LATE_SECONDS: Final = 15  # beyond the job's own grace, for the agent to tell how it ended
+KEPT: Final = {  # by the cluster autoscaler and by Karpenter, which else move pods to save nodes
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+
+
+class NoImage(Refusal):
+    """Neither the job nor the cluster names an image."""
+
+    code = "no_image"
+
+
+def secret_of(cluster: str, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> Secret:
+    """The folders of all parts of an attempt; a pod sees its own alone."""
+    files: dict[str, bytes] = {}
+    for node, part in parts.items():
+        files |= {f"{node}.json": part.settings, f"{node}.token": part.token}
+    key = gang[0].key
+    return Secret(
+        metadata=ObjectMeta(name=name_of(cluster, key), labels=labels_of(cluster, key)),
+        data={name: b64encode(content).decode() for name, content in files.items()},
+    )
+
+
+def head_map_of(cluster: str, files: Mapping[str, str]) -> ConfigMap:
+    """Where the head is, for all pods of a cluster; no secrets are in it."""
+    labels = {"app.kubernetes.io/managed-by": "corral", "corral.dev/cluster": cluster}
+    return ConfigMap(metadata=ObjectMeta(name=head_name(cluster), labels=labels), data=dict(files))
+
+
+def job_of(
+    cluster: str,
+    gang: Sequence[Launch],
+    gpu_resources: Mapping[NodeId, Sequence[str]],
+    settings: KubernetesSettings,
+) -> Job:
+    """One pod on each node of the gang. `gpu_resources`: by what each GPU of a node is asked for.
+
+    Raises: NoImage; Trouble when a node is not known any more as it was.
+    """
+    first = gang[0]
+    nodes = [launch.seat.node for launch in gang]
+    labels = labels_of(cluster, first.key)
+    queue = {QUEUE: settings.queue} if settings.queue else {}
+    told = {NAME: first.job_name, OWNER: first.owner, NODES: json.dumps(nodes)}
+    return Job(
+        metadata=ObjectMeta(
+            name=name_of(cluster, first.key), labels=labels | queue, annotations=told
+        ),
+        spec=JobSpec(
+            completionMode="Indexed",
+            completions=len(gang),
+            parallelism=len(gang),
+            backoffLimit=0,
+            suspend=bool(settings.queue),  # Kueue lets it go on when it has admitted it
+            template=PodTemplateSpec(
+                metadata=ObjectMeta(labels=labels, annotations=dict(KEPT)),
+                spec=_pod(cluster, gang, gpu_resources, settings),
+            ),
+        ),
+    )
+
+
+def _pod(
+    cluster: str,
+    gang: Sequence[Launch],
+    gpu_resources: Mapping[NodeId, Sequence[str]],
+    settings: KubernetesSettings,
+) -> PodSpec:
+    first = gang[0]
+    pull = [LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None
+    return PodSpec(
+        restartPolicy="Never",
+        securityContext=_pod_security(settings),
+        automountServiceAccountToken=False,
+        enableServiceLinks=False,
+        hostNetwork=True if settings.host_network else None,
+        dnsPolicy="ClusterFirstWithHostNet" if settings.host_network else None,
+        serviceAccountName=settings.service_account,
+        imagePullSecrets=pull,
+        priorityClassName=settings.priority_class,
+        runtimeClassName=settings.runtime_class,
+        schedulerName=settings.scheduler,
+        terminationGracePeriodSeconds=math.ceil(first.grace_seconds) + LATE_SECONDS,
+        affinity=_affinity(cluster, gang),
+        tolerations=[Toleration(key=key, operator="Exists") for key in settings.tolerated] or None,
+        initContainers=[_agent_container(settings)] if settings.agent_image else None,
+        containers=[_container(gang, gpu_resources, settings)],
+        volumes=_volumes(cluster, gang, settings),
+    )
+
+
+def _pod_security(settings: KubernetesSettings) -> PodSecurityContext | None:
+    """What the pod may be, by the Pod Security Standards.
+
+    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    """
+    if settings.security == PRIVILEGED:
+        return None
+    profile = SeccompProfile(type="RuntimeDefault")
+    if settings.security == BASELINE:
+        return PodSecurityContext(seccompProfile=profile)
+    uid, gid = settings.uid_and_gid
+    return PodSecurityContext(
+        runAsNonRoot=True,
+        runAsUser=uid,
+        runAsGroup=gid,
+        fsGroup=gid,  # volumes can be written by it
+        fsGroupChangePolicy="OnRootMismatch",
+        seccompProfile=profile,
+    )
+
+
+def _container_security(settings: KubernetesSettings) -> SecurityContext:
+    if settings.security == PRIVILEGED:
+        return SecurityContext(privileged=True)
+    none = Capabilities(drop=["ALL"]) if settings.security == RESTRICTED else None
+    return SecurityContext(allowPrivilegeEscalation=False, privileged=False, capabilities=none)
+
+
+def _affinity(cluster: str, gang: Sequence[Launch]) -> Affinity:
+    """Just the nodes that Corral has chosen, one pod on each."""
+    terms = [
+        NodeSelectorTerm(
+            matchFields=[
+                NodeSelectorRequirement(
+                    key="metadata.name", operator="In", values=[launch.seat.node]
+                )
+            ]
+        )
+        for launch in gang
+    ]
+    apart = PodAffinityTerm(
+        topologyKey=HOSTNAME,
+        labelSelector=LabelSelector(matchLabels=labels_of(cluster, gang[0].key)),
+    )
+    return Affinity(
+        nodeAffinity=NodeAffinity(
+            requiredDuringSchedulingIgnoredDuringExecution=NodeSelector(nodeSelectorTerms=terms)
+        ),
+        podAntiAffinity=PodAntiAffinity(requiredDuringSchedulingIgnoredDuringExecution=[apart]),
+    )
+
+
+def _container(
+    gang: Sequence[Launch],
+    gpu_resources: Mapping[NodeId, Sequence[str]],
+    settings: KubernetesSettings,
+) -> Container:
+    """The part's agent. It reads a copy of its folder, which is its own whoever it runs as."""
+    image = gang[0].image or settings.image
+    if not image:
+        raise NoImage(
+            f"job {gang[0].key[0]} names no image, and this cluster has none for such jobs",
+            hint="write image: in the spec, or: corral up --engine kubernetes --set image=NAME",
+        )
+    python = f"{AGENT}/bin/python3" if settings.agent_image else settings.python
+    script = (
+        f"umask 077; at=`mktemp -d` && cp -RL {PART}/. $at && "
+        f"exec {python} -P -m corral.agent --part $at"
+    )
+    mounts = [
+        VolumeMount(name="part", mountPath=PART, readOnly=True, subPathExpr="$(CORRAL_NODE_NAME)"),
+        VolumeMount(name="head", mountPath=HEAD, readOnly=True),
+        VolumeMount(name="shm", mountPath="/dev/shm"),
+    ]
+    if settings.agent_image:
+        mounts.append(VolumeMount(name="agent", mountPath=AGENT, readOnly=True))
+    if settings.security == RESTRICTED:
+        mounts.append(VolumeMount(name="home", mountPath=HOME))
+    for kind, mounted in _mounted(settings):
+        read_only = True if kind == "secret" else None
+        mounts += [
+            VolumeMount(name=f"{kind}-{at}", mountPath=path, readOnly=read_only)
+            for at, (_, path) in enumerate(mounted)
+        ]
+    own_node = ObjectFieldSelector(fieldPath="spec.nodeName")
+    return Container(
+        name="corral",
+        image=image,
+        command=["sh", "-c", script],
+        env=[
+            EnvVar(name="CORRAL_NODE_NAME", valueFrom=EnvVarSource(fieldRef=own_node)),
+            *_user_env(gang[0].owner, settings),
+        ],
+        securityContext=_container_security(settings),
+        resources=_resources(gang, gpu_resources, settings),
+        volumeMounts=mounts,
+    )
+
+
+def _agent_container(settings: KubernetesSettings) -> Container:
+    """Copies the agent of its image into the pod, where the job's image finds it."""
+    asked = {"cpu": "100m", "memory": str(AGENT_BYTES)}
+    return Container(
+        name="agent",
+        image=settings.agent_image,
+        command=["sh", "-c", f"cp -R {AGENT_SOURCE}/. {AGENT}/"],
+        securityContext=_container_security(settings),
+        resources=ResourceRequirements(limits=asked, requests=asked),
+        volumeMounts=[VolumeMount(name="agent", mountPath=AGENT)],
+    )
+
+
+def _user_env(owner: str, settings: KubernetesSettings) -> list[EnvVar]:
+    """Programs ask for a name and a home, which the image's password file lacks for this user."""
+    if settings.security != RESTRICTED:
+        return []
+    pairs = {"HOME": HOME, "USER": owner, "LOGNAME": owner}
+    return [EnvVar(name=name, value=value) for name, value in pairs.items()]
+
+
+def _resources(
+    gang: Sequence[Launch],
+    gpu_resources: Mapping[NodeId, Sequence[str]],
+    settings: KubernetesSettings,
+) -> ResourceRequirements:
+    """What each pod asks for: the same on every node, for one template makes them all."""
+    asked = [_gpus_of(launch, gpu_resources) for launch in gang]
+    if any(other != asked[0] for other in asked):
+        raise Trouble(f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names")
+    limits = {name: str(count) for name, count in sorted(asked[0].items())}
+    limits |= dict(settings.extra_resources)
+    seat = gang[0].seat
+    requests = {"memory": str(seat.memory_bytes + AGENT_BYTES)}  # without any it is evicted first
+    if seat.memory_bytes:
+        limits["memory"] = requests["memory"]
+    if seat.cpu_millis:
+        requests["cpu"] = f"{seat.cpu_millis}m"
+        if settings.cpu_limits:
+            limits["cpu"] = requests["cpu"]
+    return ResourceRequirements(limits=limits or None, requests=requests)
+
+
+def _gpus_of(launch: Launch, gpu_resources: Mapping[NodeId, Sequence[str]]) -> Counter[str]:
+    names = gpu_resources.get(launch.seat.node, ())
+    if any(index >= len(names) for index in launch.seat.gpus):
+        raise Trouble(f"node {launch.seat.node} has {len(names)} GPUs now, fewer than were placed")
+    return Counter(names[index] for index in launch.seat.gpus)
+
+
+def _volumes(cluster: str, gang: Sequence[Launch], settings: KubernetesSettings) -> list[Volume]:
+    items = []
+    for launch in gang:
+        node = launch.seat.node
+        items += [KeyToPath(key=f"{node}.json", path=f"{node}/node.json"),
+                  KeyToPath(key=f"{node}.token", path=f"{node}/token")]  # fmt: skip
+    name = name_of(cluster, gang[0].key)
+    volumes = [
+        Volume(name="part", secret=SecretVolumeSource(secretName=name, items=items)),
+        Volume(name="head", configMap=ConfigMapVolumeSource(name=head_name(cluster))),
+        Volume(name="shm", emptyDir=EmptyDirVolumeSource(medium="Memory")),
+    ]
+    if settings.agent_image:
+        volumes.append(Volume(name="agent", emptyDir=EmptyDirVolumeSource()))
+    if settings.security == RESTRICTED:
+        volumes.append(Volume(name="home", emptyDir=EmptyDirVolumeSource()))
+    for kind, mounted in _mounted(settings):
+        for at, (source, _) in enumerate(mounted):
+            held = (
+                Volume(name=f"secret-{at}", secret=SecretVolumeSource(secretName=source))
+                if kind == "secret"
+                else Volume(
+                    name=f"claim-{at}",
+                    persistentVolumeClaim=PersistentVolumeClaimVolumeSource(claimName=source),
+                )
+            )
+            volumes.append(held)
+    return volumes
+
+
+def _mounted(settings: KubernetesSettings) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    return [("claim", settings.mounted_claims), ("secret", settings.mounted_secrets)]

@@ -1,0 +1,140 @@
+"""A collection of the API server's, kept current by a watch that is resumed.
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import httpx2
+import msgspec
+from lightkube import ApiError, AsyncClient
+from lightkube.core.resource import NamespacedResourceG
+
+from corral.domain.errors import Trouble
+from corral.engines.kubernetes.kubeconfig_reload import CONFIG_FAULTS
+
+WATCH_SECONDS: Final = 60  # the server ends a watch then, and it is resumed where it was
+QUIET_SECONDS: Final = 90.0  # nothing was heard for so long: list again, the line may be dead
+PAGE: Final = 500
+AGAIN_SECONDS: Final = 1.0
+LONGEST_SECONDS: Final = 5.0
+GONE: Final = 410  # the version is not kept any more: list again
+CALL_FAULTS: Final = (ApiError, httpx2.HTTPError, msgspec.DecodeError, *CONFIG_FAULTS)
+log = logging.getLogger(__name__)
+T = TypeVar("T", bound=Any)
+Place = tuple[str, str]  # namespace, name
+
+
+@dataclass(slots=True, kw_only=True)
+class Mirror(Generic[T]):
+    """`objects` is what the server has, as of the newest change that was told.
+
+    `changed` is called after each. While the server cannot be asked, `trouble` says why. `answered`
+    once the one or the other is known.
+    """
+
+    client: AsyncClient
+    kind: type[T]
+    namespace: str | None = None
+    labels: Mapping[str, Any] | None = None
+    fields: Mapping[str, Any] | None = None
+    changed: Callable[[], None] = lambda: None
+    objects: dict[Place, T] = field(default_factory=dict)
+    trouble: str = ""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    newest: int = 0  # version, of all that was listed or told
+    lists: int = 0
+
+    def put(self, object: T) -> None:
+        """What the server has just answered of an object counts at once."""
+        if _version(object) > self.newest:  # else the watch has told what became of it
+            self.objects[place_of(object)] = object
+
+    async def run(self) -> None:
+        """List, then follow; list again when the version is gone, or nothing was heard for long."""
+        wait_seconds = AGAIN_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    version = await self._list()
+                wait_seconds = AGAIN_SECONDS
+                await self._follow(version)
+            except TimeoutError:
+                continue
+            except CALL_FAULTS as wrong:
+                if _code(wrong) == GONE:
+                    log.info("%s are listed again: %s", self.kind.__name__, wrong)
+                    continue
+                why = told(wrong)
+                if why != self.trouble:  # it may last for days
+                    log.warning("%s cannot be watched: %s", self.kind.__name__, why)
+                self.trouble = why
+                self.answered.set()
+                await asyncio.sleep(wait_seconds)
+                wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)
+
+    async def _list(self) -> str:
+        """Returns: the version that was listed."""
+        found = self.client.list(self.kind, chunk_size=PAGE, **self._which())
+        objects = {place_of(one): one async for one in found}
+        self.objects, self.newest = objects, int(found.resourceVersion)
+        self.lists += 1
+        self.trouble = ""
+        self.answered.set()
+        self.changed()
+        return found.resourceVersion
+
+    async def _follow(self, version: str) -> None:
+        """Raises: TimeoutError when nothing was heard for long; ApiError, HTTPError."""
+        watch: Any = self.client.watch(
+            self.kind, server_timeout=WATCH_SECONDS, resource_version=version, **self._which()
+        )
+        async with aclosing(watch) as events:
+            while True:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    event, object = await anext(events)
+                if event == "DELETED":
+                    self.objects.pop(place_of(object), None)
+                elif event in ("ADDED", "MODIFIED"):
+                    self.objects[place_of(object)] = object
+                self.newest = max(self.newest, _version(object))
+                self.changed()
+
+    def _which(self) -> dict[str, Any]:
+        namespaced = issubclass(self.kind, NamespacedResourceG)
+        space = {"namespace": self.namespace} if namespaced else {}
+        return {**space, "labels": self.labels, "fields": self.fields}
+
+
+def place_of(object: Any) -> Place:
+    return object.metadata.namespace or "", object.metadata.name
+
+
+def _version(object: Any) -> int:
+    """Versions of one kind of object are ordered.
+
+    Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+    """
+    return int(object.metadata.resourceVersion or 0)
+
+
+def _code(wrong: Exception) -> int:
+    return wrong.status.code or 0 if isinstance(wrong, ApiError) else 0
+
+
+def told(wrong: Exception) -> str:
+    """What the server, or the way to it, says."""
+    if isinstance(wrong, ApiError):
+        return wrong.status.message or wrong.status.reason or str(wrong)
+    if isinstance(wrong, CONFIG_FAULTS) and not isinstance(wrong, msgspec.DecodeError):
+        return f"the kubeconfig gives no way in: {wrong}"
+    return f"{type(wrong).__name__}: {wrong}"
+
+
+def trouble_of(wrong: Exception) -> Trouble:
+    return Trouble(f"the API server of Kubernetes: {told(wrong)}")

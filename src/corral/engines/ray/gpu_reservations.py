@@ -1,0 +1,117 @@
+"""Keeping GPUs of Ray's nodes for Corral in Ray's own books, and giving them up again."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from corral.domain.desired_state import Wanted
+from corral.domain.errors import Trouble
+from corral.domain.ids import NodeId
+from corral.domain.observed_state import NodeFacts
+from corral.domain.resources import Inventory
+from corral.engines.ray.driver import RayDriver
+from corral.engines.ray.nodes import RayNode
+from corral.engines.ray.shared_gpus import Held, Users, moves, offered
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Node:
+    """What is held on one node of Ray, which is another one each time its Ray starts anew."""
+
+    ray_node: str = ""
+    held: dict[int, Held] = field(default_factory=dict)
+    settling: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Holds:
+    """For all nodes. Made and used in the head's loop."""
+
+    driver: RayDriver
+    _nodes: dict[NodeId, _Node] = field(default_factory=lambda: defaultdict(_Node))
+    _users: dict[NodeId, Users] = field(default_factory=lambda: defaultdict(Users))
+
+    def want(self, wanted: Wanted) -> None:
+        self._users[wanted.node].want(wanted)
+
+    def amend(self, word: NodeFacts) -> NodeFacts:
+        """The word, with GPUs marked as taken that Corral does not hold."""
+        users = self._users[word.node]
+        users.see(word)
+        held = self._nodes[word.node].held
+        ours = offered(held) | users.busy(held.keys())
+        inventory = marked(word.inventory, ours)
+        return word if inventory is word.inventory else replace(word, inventory=inventory)
+
+    def settle(self, row: RayNode, waiting: Sequence[int]) -> None:
+        """Take what is free there, or give up what somebody waits for; one thing after another."""
+        node = self._nodes[row.id]
+        if node.settling is None or node.settling.done():
+            node.settling = asyncio.create_task(self._settle(node, row, waiting))
+
+    async def close(self) -> None:
+        tasks = [node.settling for node in self._nodes.values() if node.settling is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def let_all_go(self) -> None:
+        """Nothing is held any more. Raises: Trouble."""
+        await self.close()
+        for id in list(self._nodes):
+            await self.let_go(id)
+
+    async def let_go(self, id: NodeId) -> None:
+        """Nothing is held there any more. Raises: Trouble."""
+        node = self._nodes.pop(id, _Node())
+        if node.settling is not None:
+            node.settling.cancel()
+            await asyncio.gather(node.settling, return_exceptions=True)
+        for one in node.held.values():
+            await self.driver.let_go(node.ray_node, one.number)
+
+    async def _settle(self, node: _Node, row: RayNode, waiting: Sequence[int]) -> None:
+        try:
+            if node.ray_node != row.ray_node:
+                node.held = await self._found(row)
+                node.ray_node = row.ray_node
+            found = moves(
+                node.held,
+                self._users[row.id].busy(node.held.keys()),
+                free=row.gpus - row.gpus_used,
+                waiting=waiting,
+                now=asyncio.get_running_loop().time(),
+            )
+            for index in found.let_go:
+                await self.driver.let_go(row.ray_node, node.held[index].number)
+            node.held = dict(found.held)
+            for _ in range(found.take):
+                await self._take(node, row)
+        except Trouble as trouble:
+            log.warning("GPUs of node %s in Ray's books: %s", row.id, trouble)
+
+    async def _found(self, row: RayNode) -> dict[int, Held]:
+        """What an earlier head has held there."""
+        numbers = await self.driver.held(row.ray_node)
+        return {
+            await self.driver.hold(row.ray_node, number): Held(number=number) for number in numbers
+        }
+
+    async def _take(self, node: _Node, row: RayNode) -> None:
+        used = {one.number for one in node.held.values()}
+        number = next(number for number in count() if number not in used)
+        node.held[await self.driver.hold(row.ray_node, number)] = Held(number=number)
+
+
+def marked(inventory: Inventory, ours: frozenset[int] | set[int]) -> Inventory:
+    """The inventory with the GPUs as taken that are not `ours`; the same where it says so."""
+    gpus = tuple(
+        gpu if gpu.taken == (gpu.index not in ours) else replace(gpu, taken=gpu.index not in ours)
+        for gpu in inventory.gpus
+    )
+    return inventory if gpus == inventory.gpus else replace(inventory, gpus=gpus)

@@ -1,0 +1,113 @@
+"""GPUs of a node between Corral and the other programs of its Ray cluster. Pure.
+
+Corral gives ranks only GPUs that it holds in Ray's books. It holds all that nobody else wants, and
+gives up idle ones when a program of Ray waits that they would serve.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from corral.domain.desired_state import Wanted
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase
+
+LEAVE_SECONDS: Final = 3.0  # until the head has heard that it may not place there: beats and ticks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A GPU that is held: by which number, and since when it is about to be given up."""
+
+    number: int
+    leaving_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """What to do next. `take`: so many more; `let_go`: these indices; `held` as it is then, but for
+    those that are taken."""
+
+    held: Mapping[int, Held]
+    take: int = 0
+    let_go: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Users:
+    """Which GPUs of a node attempts use, as far as the head and the node know."""
+
+    _seats: dict[AttemptKey, tuple[int, ...]] = field(default_factory=dict)
+    _wanted: frozenset[AttemptKey] = frozenset()
+    _seen: frozenset[AttemptKey] = frozenset()
+
+    def want(self, wanted: Wanted) -> None:
+        for launch in wanted.run:
+            self._seats[launch.key] = launch.seat.gpus
+        runs = {launch.key for launch in wanted.run}
+        self._wanted = frozenset(runs | {stop.key for stop in wanted.stop})
+        self._forget()
+
+    def see(self, word: NodeFacts) -> None:
+        over = (Phase.ENDED, Phase.REFUSED)
+        self._seen = frozenset(one.key for one in word.seen if one.phase not in over)
+        self._forget()
+
+    def busy(self, held: AbstractSet[int]) -> set[int]:
+        """Of these the ones in use; all, where an attempt is there whose GPUs are not known."""
+        there = self._wanted | self._seen
+        if any(key not in self._seats for key in there):
+            return set(held)
+        return {index for key in there for index in self._seats[key]}
+
+    def _forget(self) -> None:
+        there = self._wanted | self._seen
+        self._seats = {key: gpus for key, gpus in self._seats.items() if key in there}
+
+
+def moves(
+    held: Mapping[int, Held],
+    busy: AbstractSet[int],
+    *,
+    free: int,
+    waiting: Sequence[int],
+    now: float,
+) -> Moves:
+    """What to do on a node of which Corral holds `held`, by index, and Ray has `free` GPUs.
+
+    `waiting`: how many GPUs each waiting program of Ray wants. What is about to leave goes after
+    LEAVE_SECONDS if it is idle still; it stays if nobody waits any more.
+    """
+    idle = {index for index in held if index not in busy}
+    wanted = sum(_served(waiting, free + len(idle))) - free
+    leaving = [index for index in held if held[index].leaving_since is not None]
+    if wanted <= 0:
+        kept = {index: replace(one, leaving_since=None) for index, one in held.items()}
+        served = bool(_served(waiting, free))
+        return Moves(held=kept, take=0 if served else free)
+    chosen = sorted(idle, key=lambda index: (index not in leaving, -index))[:wanted]
+    after = {
+        index: replace(one, leaving_since=_since(one, now) if index in chosen else None)
+        for index, one in held.items()
+    }
+    gone = tuple(index for index in chosen if now - _since(held[index], now) >= LEAVE_SECONDS)
+    return Moves(held={i: one for i, one in after.items() if i not in gone}, let_go=gone)
+
+
+def offered(held: Mapping[int, Held]) -> frozenset[int]:
+    """Indices on which work may be placed."""
+    return frozenset(index for index, one in held.items() if one.leaving_since is None)
+
+
+def _since(one: Held, now: float) -> float:
+    return now if one.leaving_since is None else one.leaving_since
+
+
+def _served(waiting: Sequence[int], room: int) -> list[int]:
+    """Which of those who wait so many GPUs would serve, the first first."""
+    served = []
+    for gpus in waiting:
+        if gpus <= room:
+            served.append(gpus)
+            room -= gpus
+    return served

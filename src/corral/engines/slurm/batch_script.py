@@ -1,0 +1,145 @@
+"""The batch script of one attempt: pure text, the same for the same attempt.
+
+Source: sbatch(1) and srun(1) of Slurm 22.05.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from shlex import quote
+from typing import Final
+
+from corral.domain.desired_state import Launch
+from corral.domain.ids import NodeId
+from corral.domain.units import MILLIS_PER_CPU
+from corral.engines.slurm.folders import BEGUN
+from corral.engines.slurm.names import job_name
+from corral.engines.slurm.settings import SlurmSettings
+
+_MIB: Final = 1024**2
+AGENT_MIB: Final = 256  # of an agent and its shim, which Slurm counts with what they run
+AROUND_SECONDS: Final = 120.0  # an attempt's start, and its end: all ranks gone, all logs told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an attempt's files lie, and what its agents are run with. `gpu_types`: of each node's
+    GPUs by their indices; "" where Slurm names no type. `memory_bytes`: all that each node has."""
+
+    folder: str
+    python: str
+    gpu_types: Mapping[NodeId, tuple[str, ...]]
+    memory_bytes: Mapping[NodeId, int]
+
+
+def script_of(
+    gang: Sequence[Launch], *, cluster: str, settings: SlurmSettings, place: Place
+) -> str:
+    """What sbatch gets on its standard input. `gang` is by node rank; no secret is in it."""
+    first = gang[0]
+    options = [
+        *common(
+            job_name(cluster, first.key),
+            about=f"{first.key[0]} {first.job_name}",
+            log=place.folder.replace("%", "%%"),  # %j is a number
+            settings=settings,
+        ),
+        *time_of(first.limit_seconds, first.grace_seconds),
+        *_shape(gang, place),
+        *settings.lines,
+    ]
+    return text_of(options, _body(gang, place))
+
+
+def text_of(options: Iterable[str], body: Iterable[str]) -> str:
+    """The script with these options of sbatch's."""
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {one}" for one in options), "", *body, ""])
+
+
+def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[str]:
+    """What every batch job is given. `log`: the folder of its output, as sbatch takes it."""
+    chosen = ("partition", "account", "qos", "reservation")
+    named = [(option, getattr(settings, option)) for option in chosen]
+    return [
+        f"--job-name={name}",
+        f"--comment={quote(f'corral {about}')}",
+        f"--output={quote(f'{log}/slurm.log')}",
+        "--open-mode=append",
+        "--chdir=/",
+        "--no-requeue",  # Corral tries again by itself, from the newest save
+        *(f"--{option}={quote(value)}" for option, value in named if value),
+    ]
+
+
+def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
+    """What Slurm may count on, for its backfill: never less than Corral itself gives the attempt,
+    which ends it first. In whole minutes, as Slurm counts."""
+    if limit_seconds is None:
+        return []
+    return [f"--time={ceil((limit_seconds + grace_seconds + AROUND_SECONDS) / 60)}"]
+
+
+def _shape(gang: Sequence[Launch], place: Place) -> list[str]:
+    """Which nodes, and what of each. All seats of a gang are alike."""
+    seat = gang[0].seat
+    shape = [f"--nodelist={','.join(launch.seat.node for launch in gang)}"]
+    most = min(place.memory_bytes.get(launch.seat.node, 0) for launch in gang)
+    return shape + shape_of(
+        len(gang),
+        cpu_millis=seat.cpu_millis,
+        memory_bytes=seat.memory_bytes,
+        most_memory_bytes=most,
+        exclusive=seat.exclusive,
+        gres=_gres(gang, place) if seat.gpus else "",
+    )
+
+
+def shape_of(
+    nodes: int,
+    *,
+    cpu_millis: int,
+    memory_bytes: int,
+    most_memory_bytes: int,
+    exclusive: bool,
+    gres: str,
+) -> list[str]:
+    """How many nodes, and what of each; `most_memory_bytes`: what one can have at all; 0: nobody
+    knows."""
+    shape = [
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={max(1, ceil(cpu_millis / MILLIS_PER_CPU))}",
+    ]
+    if memory_bytes:
+        asked = ceil(memory_bytes / _MIB) + AGENT_MIB
+        shape.append(f"--mem={min(asked, most_memory_bytes // _MIB or asked)}M")
+    if exclusive:
+        shape.append("--exclusive")
+    if gres:
+        shape.append(f"--gres={gres}")
+    return shape
+
+
+def _gres(gang: Sequence[Launch], place: Place) -> str:
+    """GPUs of one type are asked for by it; where the nodes' differ, by their number alone."""
+    types = {
+        place.gpu_types[launch.seat.node][index] for launch in gang for index in launch.seat.gpus
+    }
+    kind = f":{types.pop()}" if len(types) == 1 and types != {""} else ""
+    return f"gpu{kind}:{len(gang[0].seat.gpus)}"
+
+
+def _body(gang: Sequence[Launch], place: Place) -> list[str]:
+    """One agent a node, which ends when its attempt is over; then so does the batch job."""
+    folder = quote(place.folder)
+    return [f"mkdir {folder}/{BEGUN} || exit 0", agents_of(len(gang), folder, place.python)]
+
+
+def agents_of(nodes: int, folder: str, python: str) -> str:
+    """`folder`: as bash reads it, on every node."""
+    agent = f'exec {quote(python)} -P -m corral.agent --part {folder}/"$SLURMD_NODENAME"'
+    if nodes == 1:
+        return agent
+    step = f"srun --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0"
+    return f"exec {step} --cpu-bind=none --mpi=none bash -c {quote(agent)}"

@@ -1,0 +1,66 @@
+"""Slurm where it places by itself: jobs stand in its own line, and begin where it has room."""
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from corral.domain.desired_state import Launch
+from corral.domain.external_candidate import Candidate
+from corral.domain.ids import NodeId
+from corral.engines.batch.interfaces import PartFiles
+from corral.engines.slurm.driver import SlurmDriver
+from corral.engines.slurm.folders import SCRIPT
+from corral.engines.slurm.interface import SlurmTrouble
+from corral.engines.slurm.queued_script import Grounds, asking_script_of, batch_name
+
+
+@dataclass(slots=True, kw_only=True)
+class SlurmPlacingDriver(SlurmDriver):
+    """Implements lending.PlacingDriver."""
+
+    async def ask(self, group: Sequence[Candidate]) -> None:
+        """Raises: Unsupported, SlurmTrouble."""
+        fresh = await self._not_there(group)
+        if not fresh:
+            return
+        name = batch_name(fresh, self.short, secrets.token_hex(2))
+        script = asking_script_of(fresh, name=name, settings=self.settings, grounds=self._grounds())
+        try:
+            for one in fresh:
+                await asyncio.to_thread(self.folders.make, one.key, {}, script, name=name)
+        except OSError as error:
+            raise SlurmTrouble(f"a folder cannot be made: {error}", hint="run: df -h") from error
+        await self.calls.submit(self.folders.of(fresh[0].key) / SCRIPT)
+
+    async def equip(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
+        """Raises: SlurmTrouble."""
+        try:
+            await asyncio.to_thread(self.folders.equip, gang[0].key, parts)
+        except OSError as error:
+            folder = self.folders.of(gang[0].key)
+            raise SlurmTrouble(f"{folder} cannot be written: {error}", hint="df -h") from error
+
+    async def _not_there(self, group: Sequence[Candidate]) -> list[Candidate]:
+        """Those of which the queue knows nothing. A folder without a batch job is of a time when
+        this was asked before, and Slurm did not answer."""
+        found = []
+        for one in group:
+            known = self.folders.of(one.key).exists()
+            jobs = await self.queue(self.name_of(one.key)) if known else ()
+            if any(job.key(self.short) == one.key and not job.is_over for job in jobs):
+                continue
+            await self.forget(one.key)
+            found.append(one)
+        return found
+
+    def _grounds(self) -> Grounds:
+        nodes = self.nodes.values()
+        return Grounds(
+            root=str(self.folders.root),
+            python=self.settings.python or sys.executable,
+            nodes=tuple(NodeId(node.name) for node in nodes),
+            gpu_types=frozenset(kind for node in nodes for kind in node.gpus if kind),
+            most_memory_bytes=max((node.memory_bytes for node in nodes), default=0),
+        )

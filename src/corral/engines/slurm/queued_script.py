@@ -1,0 +1,110 @@
+"""The batch script of jobs that Slurm places: it names no nodes, and waits for what it needs.
+
+One script serves one job, or all indices of an array that go together.
+Source: sbatch(1) of Slurm 22.05, "Job Array Support".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Final
+
+from corral.domain.external_candidate import Candidate
+from corral.domain.ids import NodeId
+from corral.domain.observed_state import AttemptKey
+from corral.engines.slurm.batch_script import agents_of, common, shape_of, text_of, time_of
+from corral.engines.slurm.folders import BEGUN, GO, NAME
+from corral.engines.slurm.names import job_name
+from corral.engines.slurm.settings import SlurmSettings
+
+LOOK_SECONDS: Final = 0.2
+WAIT_SECONDS: Final = 600.0  # for a head that is away; then its nodes are better used by others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """Where attempts' folders lie, what agents are run with, and what nodes there are.
+
+    `nodes`: all that Slurm may choose from. `gpu_types`: as Slurm writes them.
+    """
+
+    root: str
+    python: str
+    nodes: tuple[NodeId, ...]
+    gpu_types: frozenset[str]
+    most_memory_bytes: int
+
+
+def batch_name(group: Sequence[Candidate], cluster: str, tag: str) -> str:
+    """What the batch job of the group is called: an array by its own id."""
+    return job_name(cluster, _key_of(group), tag)
+
+
+def asking_script_of(
+    group: Sequence[Candidate], *, name: str, settings: SlurmSettings, grounds: Grounds
+) -> str:
+    """What sbatch gets. The group is one job, or indices of one array that are alike."""
+    first = group[0]
+    log = f"{grounds.root}/{_key_of(group)[0]}".replace("%", "%%")
+    log += f"{'_%a' if _is_array(group) else ''}.{first.key[1]}"
+    about = f"{_key_of(group)[0]} {first.spec.kin}"
+    options = [
+        *common(name, about=about, log=log, settings=settings),
+        *_array(group),
+        *_shape(first, grounds),
+        *settings.lines,
+    ]
+    return text_of(options, _body(group, name, grounds))
+
+
+def _is_array(group: Sequence[Candidate]) -> bool:
+    return len(group) > 1
+
+
+def _key_of(group: Sequence[Candidate]) -> AttemptKey:
+    first = group[0]
+    return (first.array, first.key[1]) if _is_array(group) and first.array else first.key
+
+
+def _array(group: Sequence[Candidate]) -> list[str]:
+    if not _is_array(group):
+        return []
+    indices = ",".join(str(one.spec.array_index) for one in group)
+    limit = group[0].spec.array_limit
+    return [f"--array={indices}" + (f"%{limit}" if limit is not None else "")]
+
+
+def _shape(one: Candidate, grounds: Grounds) -> list[str]:
+    resources = one.shape.resources
+    kinds = {kind for kind in grounds.gpu_types if kind.lower() == resources.gpu_type}
+    kind = f":{min(kinds)}" if kinds else ""
+    excluded = [node for node in one.excluded if node in grounds.nodes]
+    return [
+        *time_of(one.spec.max_duration_seconds, one.spec.grace_seconds),
+        *([f"--exclude={','.join(excluded)}"] if excluded else []),
+        *shape_of(
+            one.shape.nodes,
+            cpu_millis=resources.cpu_millis,
+            memory_bytes=resources.memory_bytes,
+            most_memory_bytes=grounds.most_memory_bytes,
+            exclusive=one.spec.place.exclusive,
+            gres=f"gpu{kind}:{resources.gpus}" if resources.gpus else "",
+        ),
+    ]
+
+
+def _body(group: Sequence[Candidate], name: str, grounds: Grounds) -> list[str]:
+    """It waits until the head has recorded where it is, and has brought what its agents need. One
+    that was asked for anew, or has begun, begins nothing."""
+    first = group[0]
+    root = quote(f"{grounds.root}/{_key_of(group)[0]}")
+    task = '"_$SLURM_ARRAY_TASK_ID"' if _is_array(group) else ""
+    looks = round(WAIT_SECONDS / LOOK_SECONDS)
+    return [
+        f"export CORRAL_PLACE={root}{task}.{first.key[1]}",
+        f'for (( i = 0; i < {looks}; i++ )); do [ -d "$CORRAL_PLACE" ] || exit 0; '
+        f'[ -e "$CORRAL_PLACE"/{GO} ] && break; sleep {LOOK_SECONDS:g}; done',
+        f'[ "$(cat "$CORRAL_PLACE"/{NAME})" = {name} ] || exit 0',
+        f'[ -e "$CORRAL_PLACE"/{GO} ] && mkdir "$CORRAL_PLACE"/{BEGUN} || exit 0',
+        agents_of(first.shape.nodes, '"$CORRAL_PLACE"', grounds.python),
+    ]

@@ -1,0 +1,180 @@
+"""Slurm by slurmrestd: the same questions over HTTP, with a JWT, or over a Unix socket without one.
+
+Source: slurmrestd(8) and the OpenAPI of Slurm 22.05, plugin v0.0.38.
+"""
+
+import getpass
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+from corral.domain.errors import Unsupported
+from corral.domain.time_point import MOMENT_FORM
+from corral.engines.slurm.commands import environment
+from corral.engines.slurm.interface import NEVER, SlurmTrouble
+from corral.engines.slurm.jobs import SlurmJob
+from corral.engines.slurm.nodes import SlurmNode
+from corral.engines.slurm.slurmrestd_json import body_of, job_rows, node_of_row
+
+VERSION: Final = "v0.0.38"
+_UNIX: Final = "unix:"
+_NO_WORD: Final = ("Unspecified error", "Zero Bytes were transmitted")
+PING: Final = "run: scontrol ping"
+_GONE: Final = (2017, 2021)  # ESLURM_INVALID_JOB_ID, ESLURM_ALREADY_DONE: over is what was wanted
+
+
+@dataclass(slots=True, kw_only=True)
+class Rest:
+    """Implements Calls. `address`: http(s)://HOST:PORT or unix:PATH. The file of the token is read
+    at each call: a newer one needs no new head."""
+
+    address: str
+    token_file: Path | None
+    seconds: float
+    env: Mapping[str, str] = field(default_factory=environment)
+    _client: httpx2.AsyncClient | None = None
+    _is_known: bool = False  # that it speaks VERSION
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        rows = await self._rows("nodes")
+        return tuple(node for row in rows if (node := node_of_row(row)) is not None)
+
+    async def queue(self, name: str = "") -> tuple[SlurmJob, ...]:
+        rows = await self._rows("jobs")
+        return tuple(job for row in rows for job in job_rows(row) if name in ("", job.name))
+
+    async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
+        """The book of accounts is not asked here."""
+        return ()
+
+    async def submit(self, script: Path) -> str:
+        text = script.read_text()
+        said = await self._call("POST", "job/submit", body_of(text, self.env))
+        return str(said["job_id"])
+
+    async def cancel(self, handles: Sequence[str]) -> None:
+        for handle in handles:
+            await self._call("DELETE", f"job/{handle}", fine=_GONE)
+
+    async def cancel_named(self, name: str) -> None:
+        await self.cancel([job.handle for job in await self.queue(name) if not job.is_over])
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _rows(self, what: str) -> list[dict[str, Any]]:
+        rows = (await self._call("GET", what)).get(what)
+        if not isinstance(rows, list):
+            raise ValueError(f"slurmrestd named no {what}")
+        return rows
+
+    async def _call(
+        self, method: str, path: str, body: object = None, *, fine: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        """`fine`: errors of Slurm's that change nothing. Raises: Unsupported, SlurmTrouble."""
+        if not self._is_known:
+            await self._check_version()
+        said = await self._ask(method, f"/slurm/{VERSION}/{path}", body)
+        errors = [one for one in said.get("errors") or [] if _number(one) not in fine]
+        if errors:
+            self._complain(errors)
+        return said
+
+    async def _check_version(self) -> None:
+        paths = (await self._ask("GET", "/openapi/v3")).get("paths", {})
+        if f"/slurm/{VERSION}/jobs" not in paths and f"/slurm/{VERSION}/jobs/" not in paths:
+            offered = sorted({path.split("/")[2] for path in paths if path.startswith("/slurm/")})
+            raise SlurmTrouble(
+                f"slurmrestd speaks {', '.join(offered) or 'nothing'}, and not {VERSION}",
+                hint=f"run it with: slurmrestd -s openapi/{VERSION}; or leave --set rest out",
+            )
+        self._is_known = True
+
+    async def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        try:
+            answer = await self._open().request(method, path, json=body, headers=self._headers())
+            if answer.status_code == 401:
+                raise SlurmTrouble(
+                    "slurmrestd asks for a token"
+                    + (", and not for this one" if self.token_file else ", and none is named"),
+                    hint="write: --set rest_token_file=FILE; scontrol token > FILE",
+                )
+            said = json.loads(answer.content)
+        except (httpx2.HTTPError, OSError) as error:
+            raise SlurmTrouble(
+                f"slurmrestd at {self.address} did not answer: {error!r}",
+                hint="see whether slurmrestd runs there",
+            ) from error
+        except ValueError as error:
+            raise SlurmTrouble(
+                f"slurmrestd at {self.address} answers {answer.status_code} with what is no JSON",
+                hint="see whether it is slurmrestd that listens there",
+            ) from error
+        if not isinstance(said, dict):
+            raise SlurmTrouble(f"slurmrestd answers with {type(said).__name__}, not an object")
+        return said
+
+    def _open(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            is_unix = self.address.startswith(_UNIX)
+            uds = self.address.removeprefix(_UNIX) if is_unix else None
+            self._client = httpx2.AsyncClient(
+                transport=httpx2.AsyncHTTPTransport(uds=uds) if is_unix else None,
+                base_url="http://localhost" if is_unix else self.address,
+                timeout=self.seconds,
+            )
+        return self._client
+
+    def _headers(self) -> dict[str, str]:
+        if self.token_file is None:
+            return {}
+        return {"X-SLURM-USER-NAME": getpass.getuser(), "X-SLURM-USER-TOKEN": self._token()}
+
+    def _complain(self, errors: Sequence[Mapping[str, Any]]) -> None:
+        """Raises: Unsupported, SlurmTrouble: what Slurm says, with the next step."""
+        said = "; ".join(
+            " ".join(filter(None, (str(one.get("description") or ""), str(one.get("error") or ""))))
+            for one in errors
+        )
+        if any(word in said for word in NEVER):
+            raise Unsupported(f"Slurm does not take it: {said}", hint="run: sinfo")
+        if any(word in said for word in _NO_WORD):
+            raise self._no_word()
+        raise SlurmTrouble(f"slurmrestd has failed: {said}", hint=PING)
+
+    def _no_word(self) -> SlurmTrouble:
+        """It says the same of a controller that is away and of a token that is not taken."""
+        away = "slurmrestd gets no word from slurmctld"
+        if self.token_file is None:
+            return SlurmTrouble(away, hint=PING)
+        return SlurmTrouble(
+            f"{away}, which is away or does not take the token in {self.token_file}"
+            f"{until_of(self._token())}",
+            hint=f"{PING}; for a new token: scontrol token lifespan=86400 > {self.token_file}",
+        )
+
+    def _token(self) -> str:
+        if self.token_file is None:
+            return ""
+        return self.token_file.read_text().strip().removeprefix("SLURM_JWT=")
+
+
+def _number(error: Mapping[str, Any]) -> object:
+    return error.get("error_code") or error.get("error_number")
+
+
+def until_of(token: str) -> str:
+    """Until when the JWT is good, as it says itself."""
+    try:
+        payload = token.split(".")[1]
+        until = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+        return f" (good until {datetime.fromtimestamp(until, UTC).strftime(MOMENT_FORM)})"
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+        return " (which is not a valid token)"

@@ -1,0 +1,193 @@
+"""What the results of active checks mean: held against data sheets, own past and fleet. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from corral.catalog.check_bounds import bounds_of, most_clock_seconds, rated
+from corral.domain.active_checks import (
+    MOST_MEASURES,
+    MOST_PAST,
+    CheckKind,
+    CheckUp,
+    Measure,
+    Result,
+)
+from corral.domain.node import Node
+from corral.domain.node_signal import FAILED, NOT_RUN, OVER, PASSED, Signal, SignalKind
+from corral.domain.units import share_text
+
+BYTES_PER_SECOND: Final = "B/s"  # of the device itself; what stands in for it has another unit
+SHARED: Final = " shared"  # ends the unit of a disk that others use, too
+_OF_ASKER: Final = (
+    CheckKind.CLOCK,
+    CheckKind.DATA,
+)  # a sensor tells of the one, nobody of the other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """`signals`: what health makes verdicts of. `over`: the rounds that have ended, with whether
+    they have shown that the node is well."""
+
+    node: Node
+    signals: tuple[Signal, ...]
+    over: tuple[tuple[CheckUp, bool], ...] = ()
+
+
+def take_checks(
+    node: Node, signals: Sequence[Signal], fleet: Iterable[Node], now: float
+) -> Checked:
+    """Take in what a node tells of its checks; other signals go by as they are.
+
+    Args:
+        fleet: all nodes, whose links are compared.
+        now: the head's wall clock.
+    """
+    kept: list[Signal] = []
+    over: list[tuple[CheckUp, bool]] = []
+    others = list(fleet)
+    for signal in signals:
+        if signal.kind != SignalKind.CHECK or not signal.checkup:
+            kept.append(signal)
+        elif signal.device == OVER:
+            checkup = next((one for one in node.checkups if one.id == signal.checkup), None)
+            if checkup is not None:
+                node, well = _ended(node, checkup, signal, now)
+                over.append((checkup, well))
+                kept += [replace(signal, code=PASSED)] if well else []
+        else:
+            node, measure = _measured(node, signal, others, now)
+            kept += _for_health(signal, measure)
+    return Checked(node=node, signals=tuple(kept), over=tuple(over))
+
+
+def _for_health(signal: Signal, measure: Measure) -> list[Signal]:
+    """A link has two ends: which of them is ill is `slow_end`'s to say."""
+    if measure.kind in _OF_ASKER or measure.result == Result.NOT_RUN:
+        return []
+    failed = measure.result == Result.FAILED
+    if failed and not bars(measure):
+        return []
+    return [replace(signal, code=FAILED if failed else PASSED, text=measure.text)]
+
+
+def _ended(node: Node, checkup: CheckUp, signal: Signal, now: float) -> tuple[Node, bool]:
+    """The round is over; the node is shown to be well by products on each GPU and no failure."""
+    left = tuple(one for one in node.checkups if one is not checkup)
+    if signal.code == NOT_RUN:  # something was to run meanwhile
+        return replace(node, checkups=left), False
+    own = [one for one in node.measures if one.checkup == checkup.id]
+    passed = {one.gpu for one in own if (one.kind, one.result) == (CheckKind.MATMUL, Result.PASSED)}
+    asked: set[int | None] = {gpu.index for gpu in node.inventory.gpus}
+    well = passed >= (asked or {None}) and not any(bars(one) for one in own)
+    at = now if CheckKind.MATMUL in checkup.kinds else node.checked_at
+    return replace(node, checkups=left, checked_at=at), well
+
+
+def bars(measure: Measure) -> bool:
+    """Whether it speaks against the node, and not against what it shares with others."""
+    if measure.kind in (*_OF_ASKER, CheckKind.LINK) or measure.unit.endswith(SHARED):
+        return False
+    return measure.result == Result.FAILED
+
+
+# -- one result ----------------------------------------------------------------------------------
+
+
+def _measured(
+    node: Node, signal: Signal, fleet: Sequence[Node], now: float
+) -> tuple[Node, Measure]:
+    kind, _, device = signal.device.partition(":")
+    fresh = Measure(
+        kind=CheckKind(kind),
+        result=Result.NOT_RUN,
+        text=signal.text,
+        at=now,
+        checkup=signal.checkup,
+        gpu=signal.gpu,
+        device=device,
+        value=signal.value,
+        unit=signal.unit,
+    )
+    old = next((one for one in node.measures if one.key == fresh.key), None)
+    if old is not None and old.unit == fresh.unit:
+        fresh = replace(fresh, past=old.past)
+    if signal.code in (PASSED, FAILED):
+        result = Result.PASSED if signal.code == PASSED else Result.FAILED
+        fresh = replace(fresh, result=result, expected=signal.limit)
+    elif signal.value is not None:
+        fresh = _held(fresh, node, fleet)
+    if fresh.value is not None and fresh.result != Result.FAILED:
+        fresh = replace(fresh, past=(*fresh.past, fresh.value)[-MOST_PAST:])
+    kept = [one for one in node.measures if one.key != fresh.key]
+    return replace(node, measures=(*kept, fresh)[-MOST_MEASURES:]), fresh
+
+
+def _held(one: Measure, node: Node, fleet: Sequence[Node]) -> Measure:
+    """A value against what is expected of it."""
+    assert one.value is not None
+    if one.kind == CheckKind.CLOCK:
+        most = most_clock_seconds()
+        passed = abs(one.value) <= most
+        return replace(one, expected=most, result=Result.PASSED if passed else Result.FAILED)
+    expected, of_what = least_of(one, node, fleet)
+    if expected is None:
+        return replace(one, result=Result.MEASURED)
+    if one.value >= expected:
+        return replace(one, expected=expected, result=Result.PASSED)
+    text = f"{one.text}, which is less than {of_what}"
+    return replace(one, expected=expected, result=Result.FAILED, text=text)
+
+
+def least_of(one: Measure, node: Node, fleet: Sequence[Node]) -> tuple[float | None, str]:
+    """The least that passes, the highest of what is known, and what that is a share of."""
+    bounds = bounds_of(one.kind)
+    types = node.inventory.types
+    found: list[tuple[float, str]] = []
+    if bounds.least is not None and types and one.unit == BYTES_PER_SECOND:
+        rate = rated(one.kind, types[one.gpu or 0])
+        if rate is not None:
+            found.append((bounds.least * rate, f"{share_text(bounds.least)} of its data sheet's"))
+    if bounds.own is not None and len(one.past) >= bounds.own_results:
+        found.append((bounds.own * median(one.past), f"{share_text(bounds.own)} of what it had"))
+    if bounds.fleet is not None:
+        others = _elsewhere(one, node, fleet)
+        if len(others) >= bounds.own_results:
+            found.append(
+                (bounds.fleet * median(others), f"{share_text(bounds.fleet)} of what others have")
+            )
+    return max(found, default=(None, ""), key=lambda each: each[0] or 0.0)
+
+
+def _elsewhere(one: Measure, node: Node, fleet: Sequence[Node]) -> list[float]:
+    """The same on other nodes, by the same means."""
+    return [
+        measure.value
+        for other in fleet
+        if other.id != node.id
+        for measure in other.measures
+        if (measure.kind, measure.unit) == (one.kind, one.unit) and measure.value is not None
+    ]
+
+
+# -- links ---------------------------------------------------------------------------------------
+
+
+def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
+    """To whom its links are slow, where that shows that it is this end which is ill: at least two
+    links have failed, and each of these others has one that is good."""
+    slow = {one.device for one in _links(node) if one.result == Result.FAILED}
+    if len(slow) < 2 or any(one.result == Result.PASSED for one in _links(node)):
+        return ()
+    good = {
+        other.id
+        for other in fleet
+        if any(one.result in (Result.PASSED, Result.MEASURED) for one in _links(other))
+    }
+    return tuple(sorted(slow)) if slow <= good else ()
+
+
+def _links(node: Node) -> list[Measure]:
+    return [one for one in node.measures if one.kind == CheckKind.LINK]

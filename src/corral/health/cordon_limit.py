@@ -1,0 +1,12 @@
+"""The breaker: health itself never cordons more than a share of the nodes within some minutes."""
+
+from collections.abc import Iterable
+
+from corral.domain.node import Node
+from corral.health.health_policy import HealthRules
+
+
+def barred_lately(nodes: Iterable[Node], now: float, rules: HealthRules) -> int:
+    """How many nodes health has cordoned within the breaker's time, whatever became of them."""
+    moments = (node.barred_at for node in nodes if node.barred_at is not None)
+    return sum(now - at < rules.breaker_seconds for at in moments)

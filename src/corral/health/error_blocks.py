@@ -1,0 +1,149 @@
+"""First lines of errors in other languages than Python, and the lines that continue them."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.failure_advice import NextStep
+
+CHATTER_CHARACTERS: Final = 300
+JOINED_LINES: Final = 3  # of a message whose lines end in a colon
+
+# Each repeat has an end, and each expression is tried at the start of a line only.
+_JAVA_NAME: Final = r"(?:[a-z][\w$]{0,40}\.){1,12}[A-Z][\w$.]{0,80}"
+_OPENINGS: Final = (
+    (NextStep.RUST, re.compile(r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?panicked at ")),
+    (
+        NextStep.SEGMENTATION,
+        re.compile(r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?has overflowed its stack"),
+    ),
+    (NextStep.GO, re.compile(r"^(?:panic: |fatal error: (?!.{0,99}No such file))")),
+    (NextStep.CPP, re.compile(r"^terminate called after throwing")),
+    (
+        NextStep.JAVA,
+        re.compile(
+            rf"^(?:Exception in thread \"|Caused by: (?={_JAVA_NAME})"
+            rf"|{_JAVA_NAME}(?:Exception|Error)\b)"
+        ),
+    ),
+    (NextStep.JULIA, re.compile(r"^ERROR: (?:LoadError: |\w{1,60}(?:Error|Exception)\b)")),
+    (
+        NextStep.R,
+        re.compile(
+            r"^Error (?:in (?!call to target).{1,200}:|: |\(from )|^Error: (?=.{0,200}\brlang\b)"
+        ),
+    ),
+    (NextStep.NODE, re.compile(r"^(?:Uncaught )?\w{0,40}Error(?: \[\w{1,60}\])?: ")),
+    (
+        NextStep.COMPILER,
+        re.compile(r"^[^\s:]{1,200}:\d{1,9}:(?:\d{1,9}:)? (?:fatal )?error: |^error\[E\d{4}\]: "),
+    ),
+    (
+        NextStep.LINKER,
+        re.compile(r"^.{0,200}: (?:undefined reference to |cannot find -l)|^ld: symbol\(s\) not"),
+    ),
+    (
+        NextStep.SANITIZER,
+        re.compile(r"^==\d{1,9}==\s?ERROR: \w{1,40}Sanitizer: |^.{1,200}: runtime error: "),
+    ),
+    (NextStep.MPI_SLOTS, re.compile(r"^There are not enough slots available")),
+    (
+        NextStep.MPI_ABORT,
+        re.compile(r"^MPI_ABORT was invoked on rank \d|^application called MPI_Abort\("),
+    ),
+    (NextStep.FIRST_LINE, re.compile(r"^.{1,900} at \S{1,200} line \d{1,9}\.$")),  # Perl
+    (NextStep.FIRST_LINE, re.compile(r"^\S{1,200}:\d{1,9}:in [`'].{1,200}': .{1,200}\(\w+")),
+    (
+        NextStep.FIRST_LINE,  # C#, PHP, Elixir, Erlang, Nim, Lua, OCaml and Swift, Fortran, Zig
+        re.compile(
+            r"^(?:Unhandled exception[.:]|(?:PHP )?Fatal error: |\*\* \(\w{1,60}\) "
+            r"|Error: unhandled exception: |luajit: |lua: |Fortran runtime error: "
+            r"|Error using \S"
+            r"|\S{1,200}\.swift:\d{1,9}: Fatal error: "
+            r"|thread \d{1,9} panic: |forrtl: (?:severe|error) |error: Uncaught )"
+        ),
+    ),
+    (
+        NextStep.ABORTED,
+        re.compile(r"^F\d{4} [\d:.]{8,20} |^(?:\S{1,200} ){0,3}Check failed: "),
+    ),  # glog
+    (
+        None,
+        re.compile(
+            r"^(?:[\w.-]{1,30} )?[Ee]rror\b.{0,150}:$"
+            r"|^\W{0,6}(?:\w{1,20} )?(?:Fatal error|FATAL(?: IO)? ERROR|Fatal|FATAL|ERROR|Error|"
+            r"error|fatal)(?: \w{1,20})?: ?$"
+            r"|^Fatal Python error: |^.{0,80}\bhas detected the following error:"
+        ),
+    ),
+)
+_ANY_OPENING: Final = re.compile("|".join(words.pattern for _, words in _OPENINGS))
+_FRAMES: Final = re.compile(  # what follows a message and does not belong to it
+    r"^(?:\s{1,40}at |\tat |goroutine \d|Stacktrace:|stack backtrace:|note: |\[signal |Calls: "
+    r"|exit status \d|Execution halted|Node\.js v\d|\s{0,9}#\d{1,3} |\s{0,9}\d{1,5} \| "
+    r"|\s{0,40}\| |-{20,}$|Current thread 0x|Thread 0x|in expression starting at)"
+)
+_CHATTER: Final = re.compile(  # lines of programs that go on: no line of them ends one
+    r'"level": ?[123]0\b|^CallStack \(from HasCallStack\)|^\s*error, called at '
+    r"|HYDRA_FULL_ERROR|^Error executing job with overrides: |^hint: "
+    r"|^wandb: (?!ERROR|CommError)|\bNCCL (?:INFO|TRACE)\b|\d{1,3}%\|.{0,200}\| |\bPMIX ERROR: "
+    r"|^.{0,60}\b(?:INFO|DEBUG|TRACE)\b|level\"?[=:] ?\"?(?:info|debug|trace)\b"
+    r"|\b(?:re-?try(?:ing)?|retries left|backing off)\b|\battempt \d{1,9} ?(?:of|/) ?\d"
+    r"|^[-=*#%~]{8,}$|^= {2,}|^={3,} .{1,200} ={3,}$",  # rules, and the banner of MPICH
+    re.IGNORECASE,
+)
+_GOES_ON: Final = re.compile(
+    r"[:,]$|^Error using \S.{0,80}$|panicked at .{1,250}:\d{1,9}:\d{1,9}:$"
+)
+_VALIDATION: Final = re.compile(r"\b\d{1,9} validation errors? for ")  # of pydantic
+_REPORTS: Final = re.compile(r"^\S{1,200}: line \d{1,9}: +\d{1,9} [A-Z][a-z]")
+_WHAT: Final = re.compile(r"^\s{0,9}what\(\):\s")
+
+
+def is_report_of_shell(line: str) -> bool:
+    """Return whether a shell tells here how a process ended."""
+    return _REPORTS.match(line) is not None
+
+
+def opening(row: str) -> tuple[NextStep | None] | None:
+    """Return the advice of the language whose error begins here, in a tuple; None for no error."""
+    if _ANY_OPENING.match(row) is None:
+        return None
+    return next(((step,) for step, words in _OPENINGS if words.match(row)), None)
+
+
+def is_frame(row: str) -> bool:
+    """Return whether this line is of a stack trace, or ends a message otherwise."""
+    return _FRAMES.match(row) is not None
+
+
+def is_chatter(row: str) -> bool:
+    """Return whether programs print the line that go on: retries, progress, levels below errors."""
+    return _CHATTER.search(row[:CHATTER_CHARACTERS]) is not None
+
+
+def is_unfinished(row: str) -> bool:
+    """Return whether the next line belongs to the same sentence."""
+    return len(row) < CHATTER_CHARACTERS and _GOES_ON.search(row.rstrip()) is not None
+
+
+def message(lines: Sequence[str]) -> str:
+    """Return the message of an error; of one of rlang the last that it lists."""
+    listed = [line for line in lines[1:] if line.startswith("! ")]
+    if listed:
+        return listed[-1]
+    below = 2 if _VALIDATION.search(lines[0]) else 0  # the field, and what is wrong with it
+    below = below or int(len(lines) > 1 and lines[1].startswith('in "'))  # YAML's file and line
+    return " ".join(lines[: below + 1]) if below else sentence(lines)
+
+
+def sentence(lines: Sequence[str], first: int = 0) -> str:
+    """Return the line and what continues it: the next where it ends in a colon, and `what():`."""
+    text, last = lines[first], first
+    while last + 1 < len(lines) and last - first < JOINED_LINES:
+        is_what = last == first and _WHAT.match(lines[last + 1]) is not None
+        if not (is_what or is_unfinished(lines[last])):
+            break
+        last += 1
+        text = f"{text} {lines[last]}"
+    return text

@@ -1,0 +1,135 @@
+"""Errors that were raised of each other: which one began, and how they are quoted together.
+
+The last error of a chain often hides the first, and the first may be one that the program expected:
+both are quoted, and the one that names the cause comes first.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.failure_class import FailureKind
+from corral.health.error_blocks import message
+from corral.health.pattern_form import END_CHARACTERS, LINE_CHARACTERS
+from corral.health.raised_errors import Raised
+
+MOST_EARLIER: Final = 2  # errors that were caught before; of more, the program is used to them
+_UNNAMED: Final = re.compile(r"^(?:Name|UnboundLocal)Error\b")
+_MISTAKEN: Final = re.compile(r"^(?:Attribute|Type)Error\b")
+_TRIED: Final = re.compile(  # what programs do another way when the first way fails
+    r"^(?:ModuleNotFound|Import|Key|Attribute|Index|Lookup|Type)Error\b|^StopIteration\b"
+)
+_EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})  # programs try these first
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The first error, and the last that it led to; the same one where there is no other.
+
+    Args:
+        is_handled: the last was raised while an error before it was handled: by a second way that
+            failed, too, or to say more of the first.
+    """
+
+    root: Raised
+    last: Raised
+    is_handled: bool = False
+
+    def place(self, of: Raised) -> str:
+        """Return where an error of it was raised, and where in a library; "" for not known."""
+        one = of if of.place else next((one for one in (self.root, self.last) if one.place), of)
+        return f"{one.place} (by {one.library})" if one.place and one.library else one.place
+
+
+def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> Chain:
+    """Return the chain of the newest error; wrappers of other processes' errors are no part.
+
+    Args:
+        line: a line of an error in its middle that tells the class: then it begins there.
+    """
+    links = [one for one in raised if one.chain == newest.chain and not one.is_wrapper]
+    links = links or [newest]
+    told = [at for at, one in enumerate(links[1:-1], start=1) if line and _has(one, line)]
+    links = links[told[0] :] if told and newest.step is None else links
+    if newest.step is not None and newest.step != links[0].step:
+        return Chain(newest, newest)
+    if newest.step is not None:  # Java names the cause last
+        return Chain(links[-1], links[0])
+    return Chain(links[0], links[-1], is_handled=any(one.is_handled for one in links[1:]))
+
+
+def begins_it(chain: Chain, root: FailureKind | None, last: FailureKind | None) -> bool:
+    """Return whether the first error of a chain is what it failed of, and not the last.
+
+    Args:
+        root: class of the first by its words; None for none.
+        last: class of the last.
+    """
+    if not chain.is_handled or _is_masked(chain, last):
+        return True
+    is_expected = root in _EXPECTED or (root is None and last is not None)
+    return not chain.root.is_own and not is_expected and root != last
+
+
+def _is_masked(chain: Chain, last: FailureKind | None) -> bool:
+    """Return whether an except or a finally block raised an error by accident: a mistake in its
+    own code, or of closing what the first error left."""
+    if last is not None or chain.root.lines[0].split(":")[0] == chain.last.lines[0].split(":")[0]:
+        return False
+    if chain.last.is_of_cleaning or _UNNAMED.match(chain.last.lines[0]) is not None:
+        return True
+    is_mistake = _MISTAKEN.match(chain.last.lines[0]) is not None
+    return is_mistake and _TRIED.match(chain.root.lines[0]) is None
+
+
+def quote_of(chain: Chain, *, root_first: bool, line: str = "") -> str:
+    """Return both errors of a chain in one line.
+
+    Args:
+        line: the line of one of them that tells its class, where that is not its first.
+    """
+    root, last = _said(chain.root, line), _said(chain.last, line)
+    if root in last or (last in root and not root_first):
+        return quoted(last)
+    if last in root:
+        return quoted(root)
+    if not root_first:
+        return f"{quoted(last)}; before it: {quoted(root)}"
+    return f"{quoted(root)}; {'then' if chain.is_handled else 'it led to'}: {quoted(last)}"
+
+
+def quoted(text: str) -> str:
+    """Return at most LINE_CHARACTERS of a text: of a longer one its beginning and its end."""
+    if len(text) <= LINE_CHARACTERS:
+        return text
+    head = LINE_CHARACTERS - END_CHARACTERS - len(" ... ")
+    return f"{text[:head]} ... {text[-END_CHARACTERS:]}"
+
+
+def with_earlier(quote: str, raised: Sequence[Raised], chain: Chain) -> str:
+    """Return the quote with errors that the program had printed before and gone on: the last may
+    come of them. Of more than MOST_EARLIER nothing is known."""
+    said = {_said(chain.root, ""), _said(chain.last, "")}
+    before = dict.fromkeys(
+        _said(one, "")
+        for one in raised
+        if one.chain < chain.last.chain and not one.is_wrapper and not one.is_of_thread
+    )
+    earlier = [text for text in before if text not in said and text not in quote]
+    if not earlier or len(before) > MOST_EARLIER:
+        return quote
+    return f"{quote}; earlier in its log: {quoted(earlier[-1])}"
+
+
+def has_line(chain: Chain, line: str) -> bool:
+    """Return whether the line is of its first or its last error."""
+    return _has(chain.root, line) or _has(chain.last, line)
+
+
+def _has(one: Raised, line: str) -> bool:
+    return any(line.startswith(own) for own in one.lines)
+
+
+def _said(one: Raised, line: str) -> str:
+    return (line if line and _has(one, line) else message(one.lines)).removeprefix("Caused by: ")

@@ -1,0 +1,77 @@
+"""Which fault of a machine explains which end of a program, and what the end is then. Pure.
+
+A program tells of what it met, seldom of what broke: a port that went down is a lost peer to it, a
+page of memory that failed a crash. What the node has noticed about then says more (0064).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.failure_class import FailureKind as F
+from corral.domain.node_fault import Ailment
+from corral.domain.node_signal import FULL, UNCORRECTED, SignalKind
+from corral.domain.telemetry import PORTS, SENSORS
+
+CLOCKS_SECONDS: Final = 3.0  # what is told so long after an end may have been before it
+_BETWEEN_RANKS: Final = frozenset({F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.FABRIC})
+_ON_A_GPU: Final = frozenset(
+    {F.UNKNOWN, F.CRASH, F.GPU_PROGRAM, F.GPU_MISSING, F.GPU_FAULT, F.HANG}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explains:
+    """An end of a class in `of`, at most `seconds` after this was noticed, is one of class `by`.
+    `anywhere`: on any node of the gang; else where its culprit was. `is_machine`: the cluster pays;
+    else it was still the program's."""
+
+    of: frozenset[F]
+    by: F
+    seconds: float
+    anywhere: bool = False
+    is_machine: bool = True
+
+
+_GPU: Final = Explains(of=_ON_A_GPU, by=F.GPU_FAULT, seconds=600.0)
+_RULES: Final[Mapping[tuple[SignalKind, int | None], Explains]] = {
+    (SignalKind.XID, None): Explains(of=frozenset({F.GPU_FAULT}), by=F.GPU_FAULT, seconds=60.0),
+    (SignalKind.GPU_LOST, None): _GPU,
+    (SignalKind.ECC, UNCORRECTED): _GPU,
+    (SignalKind.PORT_DOWN, None): Explains(
+        of=_BETWEEN_RANKS, by=F.FABRIC, seconds=120.0, anywhere=True
+    ),
+    (SignalKind.MEMORY, UNCORRECTED): Explains(
+        of=frozenset({F.CRASH, F.KILLED}), by=F.CLUSTER, seconds=10.0
+    ),
+    (SignalKind.MEMORY, FULL): Explains(
+        of=frozenset({F.KILLED}), by=F.HOST_MEMORY, seconds=5.0, is_machine=False
+    ),
+    (SignalKind.DISK_ERRORS, None): Explains(
+        of=frozenset({F.DATA, F.CHECKPOINT, F.PERMISSION, F.STORAGE}), by=F.STORAGE, seconds=120.0
+    ),
+    (SignalKind.SILENT, None): Explains(
+        of=_BETWEEN_RANKS | {F.STORAGE}, by=F.STORAGE, seconds=600.0, anywhere=True
+    ),
+}
+_SLOW: Final = frozenset({PORTS, SENSORS})  # where the machine was busy, this is no fault of it
+_BUS_ERROR: Final = 128 + 7  # a mapped file whose page cannot be read
+
+
+def explanation(
+    failed: F, exit_code: int | None, ailment: Ailment, before_seconds: float
+) -> Explains | None:
+    """How this explains an end of that class, so long after it was noticed; None: not at all."""
+    if not ailment.confirmed:
+        return None
+    kind, code = ailment.kind, ailment.code
+    if kind == SignalKind.SILENT and ailment.device in _SLOW:
+        return None
+    if kind == SignalKind.SILENT and ailment.gpu is not None:
+        rule: Explains | None = _GPU
+    else:
+        rule = _RULES.get((kind, code)) or _RULES.get((kind, None))
+    if rule is None or not -CLOCKS_SECONDS <= before_seconds <= rule.seconds:
+        return None
+    unread = rule.by == F.STORAGE and failed == F.CRASH and exit_code == _BUS_ERROR
+    return rule if failed in rule.of or unread else None

@@ -1,0 +1,158 @@
+"""Failure of a gang, by the last lines and the ends of its ranks, and which rank began.
+
+A rank that lost its peers tells of the peers: where another rank of the gang has a cause of its
+own, was named by those who waited, or was still silent when they gave up, that one is to blame.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.diagnosis import RankEnd
+from corral.domain.failure_advice import NextStep
+from corral.domain.failure_class import Failure, FailureKind
+from corral.health.patterns import CUT_OFF, READER_GONE
+from corral.health.peer_evidence import awaited, behind, inner_end, stopped_by_launcher, streams
+from corral.health.rank_failure import KILL, Reading, last_error, read, signal_of
+
+SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
+EARLIER_SECONDS: Final = 0.001
+TAIL_CHARACTERS: Final = 16_384  # of a rank's log; agents send a quarter of that
+QUOTE_CHARACTERS: Final = 700  # two lines of a log, and how they belong together
+_TIMED_OUT: Final = re.compile(r"\btimed? ?out|\bTimeout|ETIMEDOUT", re.IGNORECASE)
+_WAITED: Final = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
+_BY_THE_STOP: Final = frozenset(
+    {FailureKind.KILLED, FailureKind.INTERRUPTED, FailureKind.PEER, FailureKind.CRASH}
+)
+_ABOUT_THE_GANG: Final = _WAITED | {FailureKind.PEER}
+
+
+def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
+    """What the ranks of a gang failed of; None where none of them failed."""
+    short = [replace(end, tail=end.tail[-TAIL_CHARACTERS:]) for end in ends]
+    if any(end.is_late for end in short):
+        return _left_behind(short)
+    ends = [inner for end in short for inner in _unfolded(end)]
+    failed = [read(end, end.exit) for end in ends if end.exit and not end.exit.clean]
+    if not failed:
+        return None
+    first_at = min(one.at for one in failed)
+    stopped = [one for one in failed if _was_stopped(one, first_at)]
+    told = [one for one in failed if one not in stopped]
+    own = [one for one in told if not one.of_peers]
+    if own:
+        first = min(own, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank))
+        if first.kind == FailureKind.NETWORK and _TIMED_OUT.search(first.quote):
+            first = _waited_for(own, stopped) or first
+        return _failure(first, alike=sum(one.kind == first.kind for one in own))
+    return _of_the_gang(ends, told, stopped)
+
+
+def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
+    """Return the error that is the last output of a rank which was stopped at its limit; None where
+    none has one. Errors that a stop itself leads to do not count."""
+    for end in ends:
+        if (error := last_error(end)) is not None and error.kind not in _BY_THE_STOP:
+            return _failure(error, alike=1)
+    return None
+
+
+def _unfolded(end: RankEnd) -> list[RankEnd]:
+    """The workers of a launcher that share its log, each as the rank that it names; the one that
+    the launcher saw fail first a little before the others."""
+    apart = streams(end.tail)
+    if end.exit is None or end.exit.clean or end.exit.out_of_memory or len(apart) < 2:
+        return [end]
+    root, how = inner_end(end.tail, end.exit)
+    if root is not None:
+        apart.setdefault(root, "")
+    return [
+        replace(end, rank=rank, tail=tail, exit=replace(how, at=how.at - EARLIER_SECONDS))
+        if rank == root
+        else replace(end, rank=rank, tail=tail)
+        for rank, tail in sorted(apart.items())
+    ]
+
+
+def _was_stopped(one: Reading, first_at: float) -> bool:
+    """By us, for another's failure: with TERM, and with KILL no sooner than its grace is over."""
+    if one.kind != FailureKind.KILLED or one.end.exit is None:
+        return False
+    killed = signal_of(one.end.exit) == KILL
+    return one.at > first_at + (SOONEST_KILL_SECONDS if killed else 0.0)
+
+
+def _waited_for(own: Sequence[Reading], stopped: Sequence[Reading]) -> Reading | None:
+    """Of ranks that had to be killed after another gave up waiting: one that had raised an error
+    and would not leave, else one that did nothing any more."""
+    raised = [one for one in own if _was_frozen(one)]
+    frozen = [replace(one, kind=FailureKind.HANG) for one in stopped if _was_frozen(one)]
+    return next(iter(raised + frozen), None)
+
+
+def _was_frozen(one: Reading) -> bool:
+    """It did not even leave when it was told to: of those that did, none was in the others' way."""
+    return one.end.exit is not None and signal_of(one.end.exit) == KILL
+
+
+def _of_the_gang(
+    ends: Sequence[RankEnd], told: Sequence[Reading], stopped: Sequence[Reading]
+) -> Failure:
+    """Where no rank has a cause of its own: who did not come, or what is between them."""
+    order = sorted(told, key=lambda one: (one.at, one.end.rank))
+    if (wire := next((one for one in order if one.kind not in _ABOUT_THE_GANG), None)) is not None:
+        return _failure(wire, alike=sum(one.kind == wire.kind for one in told))
+    first = next((one for one in order if one.kind in _WAITED), order[0])
+    waited = first.kind in _WAITED
+    idle = [one.end for one in stopped if _was_frozen(one)]
+    idle = idle or ([one.end for one in stopped] if waited else [])
+    quiet = [end for end in ends if end.exit is None or end.exit.clean] or idle
+    missing, alike = _missing(ends, told, quiet), max(1, len(quiet))
+    if missing is None:
+        alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)  # then it was no peer of the gang
+        kind = FailureKind.NETWORK if alone else order[0].kind
+        if len(ends) == 1 and READER_GONE.search(order[0].quote):
+            kind = FailureKind.PROGRAM
+        step = NextStep.OTHER_RANKS if kind == FailureKind.HANG else order[0].step
+        return _failure(replace(order[0], kind=kind, step=step), alike=len(told))
+    kind = first.kind if waited else FailureKind.HANG
+    did = "waited" if waited else "lost it"
+    quote = f"rank {first.end.rank} {did}{_at(first)}: {first.quote}" if first.quote else ""
+    late = replace(first, end=missing, kind=kind, quote=quote, place="", step=None)
+    return _failure(late, alike=alike)
+
+
+def _at(one: Reading) -> str:
+    return f" at {one.place}" if one.place else ""
+
+
+def _missing(
+    ends: Sequence[RankEnd], told: Sequence[Reading], quiet: Sequence[RankEnd]
+) -> RankEnd | None:
+    """Whom the others name; else who was silent to the end; else who is behind in its work."""
+    of = {end.rank: end for end in ends}
+    named = [rank for one in told for rank in awaited(one.end.tail) if rank != one.end.rank]
+    for rank in named:
+        if rank in of and rank not in {one.end.rank for one in told}:
+            return of[rank]
+    if quiet:
+        return min(quiet, key=lambda end: end.rank)
+    if len(told) == 1 and len(stopped := stopped_by_launcher(told[0].end.tail)) == 1:
+        return of.get(stopped[0], replace(told[0].end, rank=stopped[0]))
+    last = behind({one.end.rank: one.end.tail for one in told})
+    return of.get(last) if last is not None else None
+
+
+def _failure(one: Reading, *, alike: int) -> Failure:
+    end = one.end
+    return Failure(
+        kind=one.kind,
+        culprit=f"rank {end.rank} on {end.node}",
+        node=end.node,
+        rank=end.rank,
+        quote=one.quote[:QUOTE_CHARACTERS],
+        place=one.place,
+        step=one.step,
+        alike=alike,
+    )

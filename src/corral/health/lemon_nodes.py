@@ -1,0 +1,142 @@
+"""Whether a node is over-represented in failures of different users: a beta-binomial tail. Pure.
+
+A user whose programs are wrong fails everywhere, and one node sees many more attempts than another;
+so neither a count nor a rate tells. Each user has a rate of failure of their own, known as well as
+their record on all other nodes has it. Under the hypothesis that the node is like the others, how
+many of its attempts fail is a sum of beta-binomials, one a user; the chance of so many or more is
+what is shown.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.failure_record import NodeRecord, UserRecord
+from corral.domain.ids import NodeId, UserName
+from corral.domain.node import Node
+
+CHANCE: Final = 0.01  # that any node at all is wrongly suspected, of all that are looked at once
+CHANCE_WITHOUT: Final = 0.05  # of one node, with any one user left out: no one alone makes it so
+FEWEST_FAILURES: Final = 3
+FEWEST_USERS: Final = 2
+PRIOR_TRIES: Final = 4.0  # a user of whom nothing is known fails like all others: so much it weighs
+PRIOR_RATE: Final = 0.1  # of the first attempts of a cluster: so many failures of so many tries
+PRIOR_RATE_TRIES: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """`chance`: of `failures` or more where the node is like the others, which have `expected`."""
+
+    failures: int
+    tries: int
+    users: int
+    expected: float
+    chance: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.failures} of {self.tries} attempts of {self.users} users began to fail here, "
+            f"where {self.expected:.1f} would on other nodes: chance {self.chance:.1g}"
+        )
+
+
+class Fleet:
+    """What all nodes together know of each user."""
+
+    def __init__(self, nodes: Mapping[NodeId, Node]) -> None:
+        self.nodes = max(1, len(nodes))
+        self._tries: Counter[UserName] = Counter()
+        self._failures: Counter[UserName] = Counter()
+        for node in nodes.values():
+            for one in node.record.users:
+                self._tries[one.user] += one.tries
+                self._failures[one.user] += one.failures
+
+    def without(self, record: NodeRecord) -> tuple["Rate", ...]:
+        """For each user of the node, what the other nodes know of them."""
+        tries = self._tries.total() - sum(one.tries for one in record.users)
+        failures = self._failures.total() - record.failures
+        usual = (failures + PRIOR_RATE * PRIOR_RATE_TRIES) / (tries + PRIOR_RATE_TRIES)
+        return tuple(
+            Rate(
+                own=one,
+                failed=PRIOR_TRIES * usual + self._failures[one.user] - one.failures,
+                went_well=PRIOR_TRIES * (1 - usual)
+                + (self._tries[one.user] - one.tries)
+                - (self._failures[one.user] - one.failures),
+            )
+            for one in record.users
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A user's record on the node, and the beta distribution of their rate elsewhere."""
+
+    own: UserRecord
+    failed: float
+    went_well: float
+
+    @property
+    def expected(self) -> float:
+        return self.own.tries * self.failed / (self.failed + self.went_well)
+
+
+def suspicion_of(record: NodeRecord, fleet: Fleet) -> Suspicion | None:
+    """None where it may be chance, or one user's doing."""
+    failing = sum(one.failures > 0 for one in record.users)
+    if record.failures < FEWEST_FAILURES or failing < FEWEST_USERS:
+        return None
+    rates = fleet.without(record)
+    chance = tail(rates)
+    if chance * fleet.nodes > CHANCE:
+        return None
+    for left_out in [rate for rate in rates if rate.own.failures]:
+        if tail([rate for rate in rates if rate is not left_out]) > CHANCE_WITHOUT:
+            return None
+    return Suspicion(
+        failures=record.failures,
+        tries=sum(one.tries for one in record.users),
+        users=failing,
+        expected=sum(rate.expected for rate in rates),
+        chance=chance,
+    )
+
+
+def tail(rates: Sequence[Rate]) -> float:
+    """The chance of as many failures or more, of all users together."""
+    seen = sum(rate.own.failures for rate in rates)
+    below = [1.0] + [0.0] * (seen - 1) if seen else []
+    for rate in rates:
+        below = _plus(below, beta_binomial(rate.own.tries, rate.failed, rate.went_well, seen))
+    return max(0.0, 1.0 - sum(below))
+
+
+def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[float]:
+    """The chances of 0, 1, ... failures of so many tries, of fewer than `below`.
+
+    By the ratio of neighbours, from P(0) = B(alpha, beta + n) / B(alpha, beta).
+    """
+    chance = 1.0
+    for number in range(tries):
+        chance *= (beta + number) / (alpha + beta + number)
+    found = []
+    for failures in range(min(below, tries + 1)):
+        found.append(chance)
+        left = tries - failures
+        rest = beta + left - 1
+        chance *= left * (alpha + failures) / ((failures + 1) * rest) if left else 0.0
+    return found
+
+
+def _plus(first: Iterable[float], second: Sequence[float]) -> list[float]:
+    """The sum of two counts, as far as the first goes."""
+    first = list(first)
+    found = [0.0] * len(first)
+    for place, chance in enumerate(first):
+        for more, also in enumerate(second[: len(first) - place]):
+            found[place + more] += chance * also
+    return found

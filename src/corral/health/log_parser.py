@@ -1,0 +1,308 @@
+"""The end of a rank's log as what it tells: errors that were raised, and other lines.
+
+Programs print one error in many dresses: behind the name of a rank, an actor or a logger, in a box,
+over several lines, as a cause within a chain, or once more by the launcher that lost its worker.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from corral.domain.diagnosis import GAP
+from corral.domain.failure_advice import NextStep
+from corral.health.error_blocks import is_chatter, sentence
+from corral.health.labels import without_labels
+from corral.health.pattern_form import LINE_CHARACTERS, shortened
+from corral.health.raised_errors import (
+    Raised,
+    is_of_wrapper,
+    outside_tracebacks,
+    place_of_dump,
+    raised_in,
+    without_late_threads,
+)
+
+PARTING_WORDS: Final = 4
+LAST_LINES: Final = 15
+ENDING_LINES: Final = 2  # quoted where no line is an error
+FRESH_LINES: Final = 8  # an error that stands so near to the end was the last thing it told
+MOST_RAISED: Final = 50  # the newest; who raises more tells nothing by the older ones
+
+_COLOURS: Final = re.compile(r"\x1b(\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9])")
+_SIDES: Final = "│┃|"  # of a box around a line
+_RIMS: Final = frozenset("╭╰┏┗─━╮╯┓┛")
+_GROUP: Final = re.compile(r"^ {2,40}(?:\+-\+-+.{0,40}-{4,}$|\+-{8,}$|[|+] )")  # of exceptions
+_DRESS: Final = re.compile(
+    r"(?:\[[A-Za-z_]{0,30}\d{1,5}\]:\s?"  # torch, torchrun
+    r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>:\s?"  # mpirun, horovodrun
+    r"|\((?:[\w.:-]+ )?(?:pid|rank)=\d+[^)]*\)\s?"  # Ray, vLLM
+    r"|\d{1,5}: (?=\S)"  # srun --label
+    r"|(?:ERROR|CRITICAL|FATAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]+\]\s?"  # vLLM's logger
+    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ :]+(?:- )?"
+    r"(?:[\w.]+ - )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :-]+)?)"
+)
+# A carriage return that a shell or a loader prints as the end of a name: of a file with CRLF.
+LINE_END: Final = re.compile(r"\r(?=['’\"]?: [a-zA-Z])|(?<=Illegal option -)\r")
+_CURRENT: Final = "\nCurrent thread 0x"
+_LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b")
+_CAUSES: Final = re.compile(r"^Caused by:\n((?:[ \t]{2,20}\S[^\n]{0,500}\n?){1,20})", re.MULTILINE)
+_ORDINAL: Final = re.compile(r"^\d{1,3}: ")
+_WORKER_SIGNAL: Final = re.compile(
+    r"\bSignal \d{1,2} \(SIG\w{1,9}\) received by PID \d{1,9}|\bfailed \(exitcode: -\d{1,2}\)"
+    r" local_rank: \d{1,9}"
+)
+_ESCAPED: Final = r"Traceback (most recent call last):\n"
+_IN_JSON: Final = re.compile(re.escape(_ESCAPED) + r'(?:[^"\\\n]|\\.){1,4000}')
+_UNREAD: Final = re.compile(
+    r'^ {2}File "([^"\n]{1,300})", line (\d{1,9})\n {4}(\S[^\n]{0,300})\n(?:[ ^~]{1,300}\n)?'
+    r"(?:SyntaxError|IndentationError|TabError): ",
+    re.MULTILINE,
+)
+_UNJOINED: Final = "terminate called without an active exception"
+_ASSERTED: Final = re.compile(r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed")
+_WRAPPERS: Final = re.compile(  # lines by which a launcher or a build tool repeats that one failed
+    r"^make(?:\[\d{1,3}\])?: \*\*\* \[.{1,200}\] Error \d|^ninja: build stopped|^collect2: error: "
+    r"|^npm (?:ERR!|error)(?:$| A complete log| code | errno | To see |  )|^Execution halted"
+    r"|^error: could not compile|^error: aborting due to|Aborting\.{0,3}$"
+    r"|^==\d{1,9}==\s?ABORTING|^srun: error: .{1,99}: task|^note: |^For more information"
+    r"|is not recoverable: exiting now$|Configuring incomplete, errors occurred|^FAILED: \S+\.o\b"
+    r"|\b(?:exit(?:ed|s)?|fail(?:ed|s)?|terminated|returned?|errored)\b.{0,40}\b(?:code|status)\b\W{0,3}-?\d"
+    r"|^BUILD FAILED|^Build failed|Look above for error message",
+)
+_NUMBERS: Final = re.compile(r"\d+")
+_WORDS: Final = re.compile(r"\b[A-Za-z]{2,30}\b")
+_WORK: Final = re.compile(  # words of lines that tell of work
+    r"\b(?:step|epoch|iter\w*|batch \d+(?: |/)|loss|load(?:ing|ed)|sav(?:ing|ed)|start\w*|done"
+    r"|finish\w*|complet\w*|runn?ing|reading|writing|using|waiting|listening|created?|received"
+    r"|downloading|building|processing|training|giving)\b|it/s|%|\.\.\.$",
+    re.IGNORECASE,
+)
+_REASON: Final = re.compile(  # words by which a program tells that it cannot go on
+    r"\b(?:no|not|none|nothing|never|missing|must|needs?|requires?d?|expect(?:s|ed)|only|without"
+    r"|empty|should|please|too|wrong|bad|mismatch\w*|den(?:y|ied)|exceed\w*|less|more|fewer|lower"
+    r"|differ\w*|unknown|unsupported|outside|out of|bye|quit\w*|stopp\w*|exit\w*|end(?:s|ed|ing)?"
+    r"|problem|violat\w*|broken|lost|expired|corrupt\w*|stale|already|\w{1,30}n't|un\w{2,30}(?:ed|ble))\b",
+    re.IGNORECASE,
+)
+_HINTS: Final = re.compile(  # lines that tell what to do, below the line that tells what failed
+    r"^\W{0,4}(?:To (?!\S{1,30} (?:failed|could))|[Hh]int\b|HINT\b|Please |See |For more|Try |Use "
+    r"|You (?:may|can) )"
+)
+_STATED: Final = re.compile(
+    r"^\W{0,3}(?:FATAL|CRITICAL|ERROR)\b|^\S{1,80}: fatal: |^fatal: ", re.IGNORECASE
+)
+_LEVELS: Final = (  # "error:" and "fatal error:" of the languages that programs are localized to
+    r"^\W{0,3}(?:\S{1,40}: )?(?:Schwerer |Schwerwiegender |Interner )?(?:Fehler|Ausnahme"
+    r"|Erreur(?: \w{1,12})?|Errore(?: \w{1,12})?|Erro(?: \w{1,12})?|Fout|Fel|Feil|Fejl|Virhe|Błąd"
+    r"|Chyba|Hiba|Hata|Eroare|Грешка|Σφάλμα|Ошибка|Помилка|שגיאה|خطأ|त्रुटि|ข้อผิดพลาด|Lỗi|Kesalahan"
+    r"|(?:严重|致命|嚴重)?(?:错误|錯誤|异常|異常)|(?:致命的)?エラー|오류|에러) ?[::!-]"
+)
+_WARNS: Final = re.compile(r"\bWARNING\b|Warning:|^warn(ing)?\b", re.IGNORECASE)
+_SHAPED: Final = re.compile(  # a line by which some program told that it failed
+    r"\b(error|errors|exception|fatal|panic|panicked|failed|failure|abort(ed|ing)?|cannot|"
+    r"could not|unable to|invalid|traceback|refus(ed|ing)|not found|giving up|no such|unbound)\b|"
+    r'\w(Error|Exception)\b|\*\*\* |^E\d{4} |\bERR!|"level": ?[56]0\b|' + _LEVELS,
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The end of a log.
+
+    Args:
+        raised: its errors, the oldest first.
+        last: its last lines, the newest last.
+        warnings: those of the last lines that warn.
+        chatter: those of the last lines that programs print which go on.
+        levelled: lines before which a logger had put the level of an error.
+    """
+
+    text: str
+    raised: tuple[Raised, ...]
+    last: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    chatter: tuple[str, ...] = ()
+    levelled: frozenset[str] = frozenset()
+
+    @property
+    def ends_raising(self) -> bool:
+        """The last thing it told was an error that it raised."""
+        newest = [one.lines[0] for one in self._own[-1:]]
+        return any(line in newest for line in self.last[-FRESH_LINES:])
+
+    @property
+    def ends_caught(self) -> bool:
+        """Whether a runtime caught the error that is the last output: it aborts nothing itself."""
+        return self.ends_raising and self._own[-1].step not in (NextStep.CPP, NextStep.ABORTED)
+
+    @property
+    def _own(self) -> tuple[Raised, ...]:
+        return tuple(one for one in self.raised if not one.is_wrapper)
+
+    @property
+    def ends_by_threads(self) -> bool:
+        """Whether a C++ thread that still ran aborted the process."""
+        return any(_UNJOINED in line for line in self.last[-FRESH_LINES:])
+
+    @property
+    def newest(self) -> str:
+        """The errors of the newest chain; where none was raised, the last lines."""
+        chain = [one for one in self.raised if one.chain == self.raised[-1].chain]
+        return "\n".join(line for one in chain for line in one.lines) or "\n".join(
+            self.last[-FRESH_LINES:]
+        )
+
+    @property
+    def complaint(self) -> str:
+        """The last line that has the shape of an error, in whatever language; "" for none."""
+        return _complaint_in(self.last, self.levelled)
+
+    @property
+    def last_error(self) -> int:
+        """Index of the last of its last lines that has the shape of an error; -1 for none."""
+        shaped = [at for at, line in enumerate(self.last) if _SHAPED.search(line)]
+        return next((at for at in reversed(shaped) if not _is_wrapper(self.last[at])), -1)
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the last line that has the shape of an error has its level, too."""
+        return _STATED.search(self.complaint) is not None
+
+    @property
+    def parting(self) -> str:
+        """The last line where it reads as a reason: a sentence, not of a shape that came before;
+        "" where it is of the program's work."""
+        last = self.last[-1] if self.last else ""
+        shapes = Counter(_NUMBERS.sub("0", _cut(row)) for row in self.text.split("\n"))
+        is_alone = shapes[_NUMBERS.sub("0", last)] == 1
+        words = len(_WORDS.findall(last))
+        is_sentence = words >= PARTING_WORDS and _WORK.search(last) is None
+        is_sentence = is_sentence and _REASON.search(last) is not None
+        return last if is_sentence and is_alone else ""
+
+    @property
+    def crashed_at(self) -> str:
+        """Where Python was when it crashed, as its faulthandler prints it; "" where it is off."""
+        begin = self.text.rfind(_CURRENT)
+        return place_of_dump(self.text[begin:].split("\n")[2:]) if begin >= 0 else ""
+
+    @property
+    def listed_cause(self) -> str:
+        """The last of the causes that are listed below an error, as Rust's anyhow prints them; ""
+        for none."""
+        found = _CAUSES.search(self.text)
+        rows = found[1].rstrip().split("\n") if found is not None else [""]
+        return _cut(_ORDINAL.sub("", rows[-1].strip()))
+
+    @property
+    def unread(self) -> tuple[str, str]:
+        """Place and source line of the last error of Python's parser; "" for none."""
+        found = list(_UNREAD.finditer(self.text))
+        return (f"{found[-1][1]}:{found[-1][2]}", _cut(found[-1][3])) if found else ("", "")
+
+    @property
+    def told_by_launcher(self) -> str:
+        """The last line by which torchrun tells of a worker's signal; "" for none."""
+        found = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
+        return _cut(found[-1]) if found else ""
+
+    def line_before(self, line: str) -> str:
+        """Return the last line with words before this one; "" for none."""
+        before = self.text[: max(0, self.text.rfind(line))].split("\n")
+        return next((_cut(row) for row in reversed(before) if _WORDS.search(row)), "")
+
+    @property
+    def ending(self) -> str:
+        """The last lines, where none of them is an error; "" for an empty log."""
+        lines = self.last or self.warnings or self.chatter
+        return " / ".join(lines[-ENDING_LINES:])
+
+    @property
+    def assertion(self) -> str:
+        """The last check of a kernel or of C that failed; "" for none."""
+        rows = (row for row in reversed(self.text.split("\n")) if "Assertion" in row)
+        return next((_cut(row) for row in rows if _ASSERTED.search(row[:LINE_CHARACTERS])), "")
+
+
+@lru_cache(maxsize=256)
+def _complaint_in(last: tuple[str, ...], levelled: frozenset[str]) -> str:
+    shaped = [at for at, line in enumerate(last) if line in levelled or _SHAPED.search(line)]
+    own = [at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])]
+    return next((sentence(last, at) for at in reversed(own or shaped)), "")
+
+
+def _is_wrapper(line: str) -> bool:
+    return _WRAPPERS.search(line) is not None or is_of_wrapper(line)
+
+
+@lru_cache(maxsize=256)  # a failed attempt is looked at again and again until it is over
+def printed(tail: str) -> Printed:
+    rows = without_labels(_rows_of(tail))
+    bare = [_undressed(row) for row in rows]
+    levelled = frozenset(
+        _cut(inner)
+        for row, inner in zip(rows, bare, strict=True)
+        if len(inner) < len(row) and _LEVEL.search(row[: len(row) - len(inner)])
+    )
+    text = "\n".join(bare)
+    raised = without_late_threads(tuple(raised_in(text))[-MOST_RAISED:])
+    last, warnings, chatter = _last_lines(text)
+    return Printed(text, raised, last, warnings, chatter, levelled)
+
+
+def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the last lines that are no chatter, those of them that warn, and chatter."""
+    rows = [_cut(row) for row in outside_tracebacks(text.split("\n")) if row.strip()]
+    lines: list[str] = []
+    chatter: list[str] = []
+    for row in reversed(rows):
+        if len(lines) == LAST_LINES:
+            break
+        (chatter if is_chatter(row) else lines).append(row)
+    lines.reverse()
+    last = tuple(line for line in lines if not _WARNS.search(line))
+    warnings = tuple(line for line in lines if _WARNS.search(line))
+    return last, warnings, tuple(reversed(chatter[:LAST_LINES]))
+
+
+def parted(tail: str) -> tuple[str, str]:
+    """Return the last error of a long log, and its end; "" where they are not apart."""
+    earlier, gap, end = tail.rpartition(GAP)
+    return (earlier, end) if gap else ("", tail)
+
+
+def _rows_of(tail: str) -> list[str]:
+    """Return the rows without what a terminal would act on, and without our own."""
+    tail = _IN_JSON.sub(_out_of_json, tail) if _ESCAPED in tail else tail
+    tail = LINE_END.sub(r"\\r", _COLOURS.sub("", tail))
+    rows = tail.replace("\r", "\n").split("\n")
+    return [_shown(row) for row in rows if not row.startswith("[corral]")]
+
+
+def _out_of_json(found: "re.Match[str]") -> str:
+    """The rows of a traceback that a logger wrote as one string of JSON."""
+    return "\n" + found[0].replace("\\n", "\n").replace('\\"', '"') + "\n"
+
+
+def _shown(row: str) -> str:
+    return row if row.isprintable() else "".join(c if c.isprintable() else " " for c in row)
+
+
+def _undressed(row: str) -> str:
+    inner, at = row.strip(), 0
+    if (group := _GROUP.match(row)) is not None:
+        return row[group.end() :]
+    if len(inner) > 1 and inner[0] in _SIDES and inner[-1] in _SIDES:
+        return (inner[2:-1] if inner[1:2].isspace() else inner[1:-1]).rstrip()
+    if inner and _RIMS.issuperset(inner):
+        return ""
+    while (dress := _DRESS.match(row, at)) is not None and dress.end() > at:
+        at = dress.end()
+    return row[at:]
+
+
+def _cut(line: str) -> str:
+    return shortened(line.strip())

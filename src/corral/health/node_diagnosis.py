@@ -1,0 +1,307 @@
+"""What the signals of a node mean over time: ailments, their remedies, and how they pass. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.catalog.fault_codes import Jobs, Rule, named_by_driver, rule_of
+from corral.domain.active_checks import CheckKind
+from corral.domain.ids import AttemptNumber, JobId, UserName
+from corral.domain.node_fault import Ailment, AilmentKey, Bar, Remedy
+from corral.domain.node_signal import FAILED, OVER, PASSED, XID_RECOVERY, Signal, SignalKind
+from corral.domain.units import HOUR_SECONDS
+from corral.health.health_policy import HealthRules
+
+NEAR_SECONDS: Final = 60.0  # signals of one GPU this close speak of the same fault
+MOST_AILMENTS: Final = 32  # of a node; those that bar nothing go first
+MOST_TIMES: Final = 16
+DOUBLE_BIT: Final = (SignalKind.XID, 48)
+PAIRED: Final = frozenset(
+    {*((SignalKind.XID, code) for code in (48, 63, 64)), (SignalKind.REMAP, FAILED)}
+)
+REMAP_FAILED: Final = frozenset({(SignalKind.XID, 64), (SignalKind.REMAP, FAILED)})
+CLIMB: Final = (Remedy.RESET, Remedy.DEEP_TEST, Remedy.RMA)  # when a fault comes again
+BY_BOOT: Final = frozenset({Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT})  # a boot mends these
+
+FamilyOf = Callable[[int | None], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """A signal, and the users of the jobs that were on its device."""
+
+    signal: Signal
+    users: tuple[UserName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """Jobs that a fault ends: those on its GPU, or all of the node's for `whole_node`."""
+
+    ailment: Ailment
+    whole_node: bool
+
+
+def judge_ailments(
+    ailments: Sequence[Ailment],
+    new: Iterable[Noticed],
+    now: float,
+    rules: HealthRules,
+    family: FamilyOf,
+) -> tuple[tuple[Ailment, ...], tuple[Struck, ...]]:
+    """The ailments as they are now, and whose jobs are to end for them.
+
+    Args:
+        new: in the order in which they were noticed.
+        now: the head's wall clock, which is what all moments of ailments are of.
+        family: of a GPU by its index, "" where that is not known.
+    """
+    known = {one.key: one for one in ailments}
+    for noticed in new:
+        _take(known, noticed, now, rules)
+    passed = [_passed(one, now, rules, family) for one in known.values()]
+    living = [one for one in passed if one is not None]
+    judged = [_judged(one, living, now, rules, family) for one in living]
+    struck = [one for ailment in judged for one in _struck(ailment, living, now, family)]
+    done = [_dealt_with(one, now) for one in judged]
+    return _fewest(done), tuple(struck)
+
+
+def mended(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
+    """All of them, by a person's word. They are kept, so that a fault that comes again climbs."""
+    return tuple(_mend(one, now) for one in ailments)
+
+
+def booted(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
+    """Those that a reset or a reboot mends are mended by a boot."""
+    return tuple(_mend(one, now) if one.remedy in BY_BOOT else one for one in ailments)
+
+
+def excused(ailments: Iterable[Ailment]) -> tuple[Ailment, ...]:
+    """A person lets the node work with what it has, until that comes again."""
+    return tuple(replace(one, excused=one.excused or one.is_live) for one in ailments)
+
+
+# -- one signal ----------------------------------------------------------------------------------
+
+
+def _take(
+    known: dict[AilmentKey, Ailment],
+    noticed: Noticed,
+    now: float,
+    rules: HealthRules,
+) -> None:
+    signal = noticed.signal
+    if signal.kind == SignalKind.CHECK and signal.code == PASSED:
+        known.update((one.key, _mend(one, now)) for one in known.values() if _shown(one, signal))
+        return
+    unit = signal.uuid or signal.gpu
+    key = (signal.kind, signal.code, unit, signal.device)
+    old = known.get(key)
+    known[key] = _confirmed(old, signal, now) or _again(old, noticed, now, rules)
+    if signal.confirmed and signal.recovery and named_by_driver(signal.recovery) == Remedy.IGNORE:
+        back = [one for one in known.values() if one.unit == unit and one.remedy in BY_BOOT]
+        known.update((one.key, _mend(one, now)) for one in back)  # the driver says: none is needed
+
+
+def _shown(one: Ailment, passed: Signal) -> bool:
+    """Whether this check shows that it is mended."""
+    if one.kind == SignalKind.CHECK:
+        return one.device == passed.device and one.gpu == passed.gpu
+    proof = passed.device in (CheckKind.MATMUL, OVER)
+    return one.remedy == Remedy.DEEP_TEST and proof and passed.gpu in (None, one.gpu)
+
+
+def _confirmed(old: Ailment | None, signal: Signal, now: float) -> Ailment | None:
+    """Return what the driver has confirmed meanwhile; None for a signal that is a new one."""
+    is_same = old is not None and not old.confirmed and old.noticed_at == signal.at
+    if old is None or not is_same or not signal.confirmed:
+        return None
+    return replace(old, confirmed=True, last=now)
+
+
+def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules) -> Ailment:
+    signal = noticed.signal
+    settle = rule_of(signal.kind, signal.code).settle_seconds
+    if old is None:
+        return Ailment(
+            kind=signal.kind,
+            code=signal.code,
+            gpu=signal.gpu,
+            device=signal.device,
+            text=signal.text,
+            since=now,
+            last=now,
+            times=(now,),
+            outbreaks=(now,),
+            users=tuple((user, now) for user in dict.fromkeys(noticed.users)),
+            attempts=signal.attempts,
+            noticed_at=signal.at,
+            recovery=signal.recovery,
+            settles_at=now + settle if settle else None,
+            uuid=signal.uuid,
+            confirmed=signal.confirmed,
+        )
+    late = now - old.last >= rules.outbreak_seconds and not signal.lasting
+    anew = old.mended_at is not None or late
+    return replace(
+        old,
+        gpu=signal.gpu,
+        text=signal.text,
+        since=now if old.mended_at is not None else old.since,
+        last=now,
+        count=old.count + 1,
+        times=(*old.times, now)[-MOST_TIMES:],
+        outbreaks=((*old.outbreaks, now) if anew else old.outbreaks)[-MOST_TIMES:],
+        users=tuple({**dict(old.users), **dict.fromkeys(noticed.users, now)}.items())[-MOST_TIMES:],
+        attempts=_with(old, signal, now),
+        noticed_at=signal.at,
+        recovery=signal.recovery,
+        settles_at=now + settle if settle and anew else old.settles_at,
+        mended_at=None,
+        excused=False,
+        confirmed=signal.confirmed or (old.confirmed and old.mended_at is None),
+    )
+
+
+def _with(old: Ailment, signal: Signal, now: float) -> tuple[tuple[JobId, AttemptNumber], ...]:
+    """While it settles those of its first signal stay on it."""
+    kept = old.attempts if not _is_settled(old, now) else ()
+    return tuple(dict.fromkeys((*kept, *signal.attempts)))
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+def _passed(one: Ailment, now: float, rules: HealthRules, family: FamilyOf) -> Ailment | None:
+    """As time has left it: what clears by itself is mended, what is long past is forgotten."""
+    if one.is_live:
+        clears = rule_of(one.kind, one.code, family(one.gpu)).clears_seconds
+        if clears is not None and now - one.last >= clears:
+            one = _mend(one, now)
+    elif now - (one.mended_at or now) >= rules.repeat_seconds:
+        return None
+    if one.bar == Bar.OPEN and now - one.last >= rules.repeat_seconds:
+        return None
+    times = tuple(at for at in one.times if now - at < HOUR_SECONDS)
+    outbreaks = tuple(at for at in one.outbreaks if now - at < rules.repeat_seconds)
+    users = tuple((user, at) for user, at in one.users if now - at < rules.users_seconds)
+    if (times, outbreaks, users) == (one.times, one.outbreaks, one.users):
+        return one
+    return replace(one, times=times, outbreaks=outbreaks, users=users)
+
+
+def _mend(one: Ailment, now: float) -> Ailment:
+    if not one.is_live:
+        return one
+    return replace(one, mended_at=now, excused=False, settles_at=None, users=(), bar=Bar.OPEN)
+
+
+# -- the verdict ---------------------------------------------------------------------------------
+
+
+def _judged(
+    one: Ailment, others: Sequence[Ailment], now: float, rules: HealthRules, family: FamilyOf
+) -> Ailment:
+    if not one.is_live:
+        return one
+    remedy, bar = _remedy(one, others, now, rules, rule_of(one.kind, one.code, family(one.gpu)))
+    if not one.confirmed:
+        bar = min(bar, Bar.AVOID, key=lambda bar: bar.rank)
+    return one if (one.remedy, one.bar) == (remedy, bar) else replace(one, remedy=remedy, bar=bar)
+
+
+def _remedy(
+    one: Ailment, others: Sequence[Ailment], now: float, rules: HealthRules, rule: Rule
+) -> tuple[Remedy, Bar]:
+    """The table's, unless time, others beside it or the driver say something else."""
+    if len(one.times) < rule.an_hour and not _was_acted_on(one):
+        return Remedy.IGNORE, Bar.OPEN  # one flap: it is told and counted
+    if rule.blames_user:
+        many = len(one.users) >= rules.users
+        return (Remedy.DEEP_TEST, Bar.CORDON) if many else (rule.remedy, Bar.OPEN)
+    named = _named(one, others)
+    if named is not None:
+        return named, Bar.DRAIN if named != Remedy.IGNORE else Bar.OPEN
+    beside = {(other.kind, other.code) for other in _near(one, others)}
+    if (one.kind, one.code) == DOUBLE_BIT and beside & REMAP_FAILED:
+        return Remedy.RMA, Bar.DRAIN
+    if not _is_settled(one, now) and not beside & PAIRED:
+        return rule.remedy, min(rule.bar, Bar.AVOID, key=lambda bar: bar.rank)
+    climbed = _climbed(rule.remedy, len(one.outbreaks) - 1)
+    if climbed == rule.remedy:
+        return rule.remedy, rule.bar
+    return climbed, Bar.AVOID if climbed == Remedy.RESET else Bar.DRAIN
+
+
+def _was_acted_on(one: Ailment) -> bool:
+    """What has closed a node keeps it closed until it clears, not for one hour after."""
+    return one.bar != Bar.OPEN
+
+
+def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
+    """What the driver has named for this GPU about then."""
+    if one.kind != SignalKind.XID:
+        return None
+    words = [one.recovery] if one.code == XID_RECOVERY and one.confirmed else []
+    words += [near.recovery for near in _near(one, others) if near.code == XID_RECOVERY]
+    found = [remedy for remedy in map(named_by_driver, words) if remedy is not None]
+    return max(found, key=lambda remedy: remedy.rank, default=None)
+
+
+def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
+    """Those of the same GPU whose last signal is of about the same moment."""
+    return [
+        other
+        for other in others
+        if other is not one
+        and other.is_live
+        and other.confirmed
+        and other.unit == one.unit
+        and abs(other.last - one.last) < NEAR_SECONDS
+    ]
+
+
+def _climbed(remedy: Remedy, times: int) -> Remedy:
+    """The remedy of a fault that has come again so often: reset, deep test, RMA."""
+    if times <= 0 or remedy not in (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT):
+        return remedy
+    start = 0 if remedy == Remedy.RESTART_APP else 1
+    return CLIMB[min(start + times - 1, len(CLIMB) - 1)]
+
+
+# -- the jobs on it ------------------------------------------------------------------------------
+
+
+def _struck(
+    one: Ailment, others: Sequence[Ailment], now: float, family: FamilyOf
+) -> Iterable[Struck]:
+    if (
+        not one.is_live
+        or not one.confirmed
+        or one.excused
+        or one.struck >= one.last
+        or not _is_settled(one, now)
+    ):
+        return
+    jobs = rule_of(one.kind, one.code, family(one.gpu)).jobs
+    spared = _named(one, others) == Remedy.IGNORE or one.remedy == Remedy.IGNORE
+    if jobs != Jobs.RUN_ON and not spared:
+        yield Struck(ailment=one, whole_node=jobs == Jobs.RESTART_NODE or one.gpu is None)
+
+
+def _is_settled(one: Ailment, now: float) -> bool:
+    return one.settles_at is None or now >= one.settles_at
+
+
+def _dealt_with(one: Ailment, now: float) -> Ailment:
+    is_due = one.struck < one.last and _is_settled(one, now)
+    return replace(one, struck=one.last) if is_due else one
+
+
+def _fewest(ailments: Sequence[Ailment]) -> tuple[Ailment, ...]:
+    """At most MOST_AILMENTS: those that bar nothing and were long ago go first."""
+    if len(ailments) <= MOST_AILMENTS:
+        return tuple(ailments)
+    kept = sorted(ailments, key=lambda one: (one.barring.rank, one.last))[-MOST_AILMENTS:]
+    return tuple(sorted(kept, key=lambda one: one.since))

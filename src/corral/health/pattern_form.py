@@ -1,0 +1,65 @@
+"""Form of the words by which programs tell of what they failed.
+
+Numbers before words where there are any: errno and HTTP statuses are the same in every language and
+library, and the text of a CUDA or HIP status is the same behind every prefix. Sources: PyTorch 2.4
+to 2.13 (torch.cuda, c10d, gloo), NCCL 2.18 to 2.27, CUDA Runtime API ("Error codes"), HIP ("Error
+codes"), glibc strerror, Python, XLA, vLLM, Hugging Face hub; read in their sources or seen.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.failure_advice import NextStep
+from corral.domain.failure_class import FailureKind
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Words of a class.
+
+    Args:
+        of_peers: the rank has lost others, which may be another rank's doing.
+        step: advice that is more specific than that of the class.
+    """
+
+    kind: FailureKind
+    words: "re.Pattern[str]"
+    of_peers: bool = False
+    step: NextStep | None = None
+
+
+LINE_CHARACTERS: Final = 300  # of a line: the time that a pattern takes may grow with its square
+END_CHARACTERS: Final = 150  # of a longer line, which are looked at too
+_LEFT_OUT: Final = " ... "
+
+
+def of(
+    kind: FailureKind, *words: str, of_peers: bool = False, step: NextStep | None = None
+) -> Pattern:
+    """Return the pattern of a class by any of these words."""
+    return Pattern(kind, re.compile("|".join(words), re.IGNORECASE), of_peers, step)
+
+
+def shortened(line: str, most: int = LINE_CHARACTERS) -> str:
+    """Return the line; of one longer than `most` its first `most` characters and its end, with a
+    mark between them."""
+    if len(line) <= most:
+        return line
+    return f"{line[:most]}{_LEFT_OUT}{line[-END_CHARACTERS:]}"
+
+
+def errno(*numbers: int) -> str:
+    """Return the words as Python, Rust, Go's syscall and C++'s system_error write them."""
+    any_of = "|".join(str(number) for number in numbers)
+    return rf"(?:\[Errno |os error |\berrno[ :=]+|\bOs {{ code: )(?:{any_of})\b"
+
+
+def http(*statuses: int) -> str:
+    """Return the words as requests, httpx, aiohttp, curl, boto and gRPC gateways write them."""
+    any_of = "|".join(str(status) for status in statuses)
+    return (
+        rf"\b(?:{any_of}) (?:Client|Server) Error\b|\(\W?(?:{any_of})\W?\) when calling|"
+        rf"\bHTTP(?:/[\d.]+| Error| status(?: code)?|Error)?[ :=]+\W?(?:{any_of})\b|"
+        rf"\bstatus(?:[ _]?code)?[ :=]+\W?(?:{any_of})\b|returned error:? (?:{any_of})\b"
+    )

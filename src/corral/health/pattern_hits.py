@@ -1,0 +1,116 @@
+"""Lines of a log that have the words of a class of failures, and which of them counts."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from corral.domain.failure_class import FailureKind
+from corral.health.error_blocks import is_report_of_shell, sentence
+from corral.health.log_parser import Printed
+from corral.health.pattern_form import Pattern
+from corral.health.patterns import PATTERNS, pattern_of
+from corral.health.raised_errors import Raised
+from corral.health.script_commands import is_missing_command
+
+INITIALIZER: Final = "Exception in initializer:"  # of worker processes, which end by it
+BROKEN_POOL: Final = "BrokenProcessPool"
+CRLF: Final = r"\r"  # such a script fails in many ways, of which the first lines tell
+LAUNCHER: Final = "ChildFailedError"  # of torchrun: the error that closes its log
+GAVE_UP: Final = re.compile(
+    r"\b(?:giv(?:e|ing)|gave) up\b|\b(?:after|exceeded|exhausted|too many|max\w*) .{0,20}"
+    r"\b(?:tries|retries|attempts)\b|\bretr(?:y|ies)\w* .{0,20}\b(?:exhausted|exceeded|failed)\b",
+    re.IGNORECASE,
+)
+ENDS_BY_SIGNAL: Final = frozenset({FailureKind.CRASH, FailureKind.KILLED})
+_INSTALLED: Final = frozenset({FailureKind.MODULE, FailureKind.PACKAGE})
+
+Hit = tuple[Pattern, str]  # and the line that has its words, with what continues it
+
+
+def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
+    """Errors that were raised come before what else was printed, the newest first that is no
+    consequence. Of that else, only what is wrong with the machine where an error was raised, and
+    nothing where that is the program's own mistake: programs warn of much that ends them not."""
+    raised = [one for one in log.raised if not one.is_wrapper]
+    peers: list[Hit] = []
+    for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
+        chain = list(errors)
+        hits = [hit for one in chain if (hit := hit_of(one)) is not None]
+        if (own := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
+            return own
+        if not hits and not peers and chain[0].is_own:
+            return None
+        peers += hits
+    if raised:
+        is_python = raised[-1].step is None  # elsewhere an error may be explained below it
+        beside = reversed(_hits(log.last, machine_only=is_python))
+        return _best([*(hit for hit in beside if hit[0].kind not in ENDS_BY_SIGNAL), *peers])
+    found = _best(reversed(_hits(log.last)))
+    if found is None and not log.is_stated:
+        found = _best(_hits(log.warnings))
+    retried = _best(_hits(log.chatter)) if with_chatter else None
+    if found is None:
+        return None if log.complaint else retried
+    is_consequence = found[0].kind in _INSTALLED  # an installer cannot reach its index
+    if is_consequence and retried is not None and retried[0].kind == FailureKind.NETWORK:
+        return retried
+    return found
+
+
+def without_losses(log: Printed) -> Printed:
+    """Return the log of a launcher, which its workers share, without the errors by which workers
+    lost each other, where another error is left; that of a pool whose workers could not begin
+    without the loss of the pool."""
+    if INITIALIZER in log.text:
+        kept = [one for one in log.raised if BROKEN_POOL not in one.lines[0]]
+        return replace(log, raised=tuple(kept)) if kept else log
+    if not any(LAUNCHER in one.lines[0] for one in log.raised):
+        return log
+    hits = [(one, hit_of(one)) for one in log.raised]
+    kept = [one for one, hit in hits if hit is None or not hit[0].of_peers]
+    has_own = any(not one.is_wrapper for one in kept)
+    return replace(log, raised=tuple(kept)) if has_own else log
+
+
+def without_outlived(log: Printed) -> Printed:
+    """Return the log without commands that were not found where another error follows: the script
+    went on without them. The last failing command ended it."""
+    ending = log.last_error
+    last = tuple(
+        line
+        for at, line in enumerate(log.last)
+        if at >= ending or CRLF in line or not is_missing_command(line)
+    )
+    return replace(log, last=last) if len(last) < len(log.last) else log
+
+
+def by_retries(log: Printed, error: str) -> Hit | None:
+    """Return the class of what a program tried again until it gave up, as its error says."""
+    if GAVE_UP.search(error) is None:
+        return None
+    return _best(reversed(_hits([*log.chatter, *log.warnings, *log.last])))
+
+
+def hit_of(one: Raised) -> Hit | None:
+    """Return the class of an error by its message; of the program's own by the first line."""
+    hit = _best(_hits(one.lines[:1] if one.is_own else one.lines))
+    if hit is not None and hit[0].kind in ENDS_BY_SIGNAL:
+        return hit[0], sentence(one.lines)  # a later line only repeats how it ended
+    return hit
+
+
+def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
+    found = ((pattern_of(line, machine_only=machine_only), at) for at, line in enumerate(lines))
+    return [(pattern, sentence(lines, at)) for pattern, at in found if pattern is not None]
+
+
+def _best(hits: Iterable[Hit]) -> Hit | None:
+    """The most specific that is no consequence; else the most specific."""
+    return min(hits, key=_rank_of_hit, default=None)
+
+
+def _rank_of_hit(hit: Hit) -> tuple[bool, int, bool, bool]:
+    pattern, line = hit
+    return pattern.of_peers, PATTERNS.index(pattern), is_report_of_shell(line), line.startswith("{")

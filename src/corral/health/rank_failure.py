@@ -1,0 +1,308 @@
+"""End of one rank: its class, the lines of its log that show it, their place, and advice."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.domain.attempt import Exit
+from corral.domain.diagnosis import RankEnd
+from corral.domain.failure_advice import NextStep
+from corral.domain.failure_class import FailureKind
+from corral.health.error_blocks import message, sentence
+from corral.health.error_chains import begins_it, chain_of, has_line, quote_of, quoted, with_earlier
+from corral.health.log_parser import Printed, parted, printed
+from corral.health.pattern_form import Pattern
+from corral.health.pattern_hits import (
+    ENDS_BY_SIGNAL,
+    Hit,
+    by_retries,
+    by_words,
+    hit_of,
+    without_losses,
+    without_outlived,
+)
+from corral.health.patterns import MACHINE, pattern_of
+from corral.health.peer_evidence import inner_end
+from corral.health.raised_errors import Raised
+from corral.health.script_commands import earlier_command, is_of_timeout
+from corral.health.traceback_frames import kind_of_place
+
+SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
+BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
+KILL: Final = 9
+_ABORT, _TERM = 6, 15
+_CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})  # ILL, TRAP, BUS, FPE, SEGV, SYS beside
+_BY_ITSELF: Final = frozenset({4, 5, _ABORT})  # ILL, TRAP: checks that compilers put in
+_LEFT_BEHIND: Final = frozenset({_ABORT, 11})
+_INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
+_ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
+_LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
+DELIBERATE: Final = range(1, 124)  # codes with which programs end that have given a reason
+_CLOSED: Final = NextStep.CLOSED_PIPE
+TIMED_OUT: Final = 124  # of the command timeout
+NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
+_OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
+_BY_KERNEL: Final = re.compile(  # memory that Slurm, a runtime or the kernel saw run out
+    r"\boom[-_ ]kill|: task \d{1,9}: Out Of Memory|Out of memory: Killed process", re.IGNORECASE
+)
+_NEWER_SYNTAX: Final = re.compile(  # of Python 3.8 to 3.14
+    r"^(?:match\b.{1,200}:$|case\b.{1,200}:|except ?\*|type \w{1,80}(?:\[.{1,80}\])? = "
+    r"|(?:async )?def \w{1,80}\[|class \w{1,80}\[|(?:async )?with \($|.{0,200}[({\[ ]\w{1,80} ?:= )"
+    r"|\bf['\"]"
+)
+_ASSERTS: Final = "device-side assert"
+_STEPS: Final = {  # advice by the signal, where the log has no error
+    4: NextStep.ILLEGAL_INSTRUCTION,
+    _ABORT: NextStep.ABORTED,
+    7: NextStep.BUS_ERROR,
+    8: NextStep.ARITHMETIC,
+    11: NextStep.SEGMENTATION,
+    _TERM: NextStep.TERMINATED,
+    24: NextStep.CPU_TIME,
+    25: NextStep.FILE_SIZE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one rank's end shows. `of_peers`: it may be the consequence of another's; `at`: when."""
+
+    end: RankEnd
+    kind: FailureKind
+    at: float
+    quote: str = ""
+    place: str = ""
+    step: NextStep | None = None
+    of_peers: bool = False
+
+
+def read(end: RankEnd, exit: Exit) -> Reading:
+    """Return how it reads; by the last error of a long log where its end shows none."""
+    earlier, tail = parted(end.tail)
+    end = replace(end, tail=tail)
+    if earlier and signal_of(exit) in (None, _ABORT):
+        read = _read_end(end, exit, with_chatter=False)
+        before = read if _tells(read) else _read_end(replace(end, tail=earlier), exit)
+        if _tells(before):
+            return before
+    return _read_end(end, exit)
+
+
+def last_error(end: RankEnd) -> Reading | None:
+    """Return the error that is the last output of a rank; None where it is not an error."""
+    log = printed(parted(end.tail)[1])
+    newest = _newest(log.raised)
+    is_last = newest is not None and log.last[-1:] == newest.lines  # more lines may be output
+    if end.exit is None or newest is None or newest.is_wrapper or not is_last:
+        return None
+    bare = Reading(end=end, kind=FailureKind.UNKNOWN, at=end.exit.at)
+    return _of_errors(bare, log, newest, by_words(log, with_chatter=False))
+
+
+def _tells(read: Reading) -> bool:
+    return bool(read.quote) and read.kind != FailureKind.UNKNOWN
+
+
+def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading:
+    """By what it says, where its end alone does not say more."""
+    log = without_losses(printed(end.tail))
+    log = log if exit.code in NOT_STARTED else without_outlived(log)
+    rank, inner = inner_end(log.text, exit, log.newest)
+    is_told = inner is not exit  # by who had started it, in the same log
+    end, exit = end if rank is None else replace(end, rank=rank), inner
+    by_end, said = _by_end(exit), by_words(log, with_chatter=with_chatter)
+    read = Reading(end=end, kind=FailureKind.UNKNOWN, at=exit.at)
+    if exit.out_of_memory:
+        return replace(read, kind=FailureKind.HOST_MEMORY)
+    if by_end is not None and not _says_more(said, exit, log, is_told=is_told):
+        quote = quoted(_quote_of_signal(log, exit, is_told=is_told))
+        place = log.crashed_at if by_end == FailureKind.CRASH else ""
+        step = NextStep.NATIVE_CODE if place else _step_of(log, exit, quote)
+        return replace(read, kind=by_end, quote=quote, place=place, step=step)
+    if exit.code in NOT_STARTED and not log.raised and (said is None or said[0].kind in _OF_SHELLS):
+        step = said[0].step if said else None
+        quote = said[1] if said else log.complaint
+        return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
+    newest = _newest(log.raised)
+    is_outlived = said is None or not (said[0].of_peers or said[0].kind in MACHINE)
+    if newest is None and is_outlived and signal_of(exit) == _PIPE:
+        return replace(_of_last_lines(read, log), kind=FailureKind.PROGRAM, step=_CLOSED)
+    if newest is not None and not newest.is_wrapper:
+        return _with_earlier(_of_errors(read, log, newest, said), log)
+    if said is not None:
+        pattern, line = said
+        place = newest.place if newest is not None else ""
+        read = replace(_of_pattern(read, pattern), quote=quoted(line), place=place)
+        return _with_earlier(read, log)
+    if log.complaint:
+        read = replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.complaint))
+        return _with_earlier(read, log)
+    if newest is not None:
+        quote = quoted(message(newest.lines))
+        if newest.step == NextStep.MPI_ABORT and (before := log.line_before(newest.lines[0])):
+            quote = f"{quoted(before)}; then: {quote}"
+        return replace(read, kind=FailureKind.PROGRAM, quote=quote, step=newest.step)
+    if exit.code in DELIBERATE and log.parting:
+        return replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.parting))
+    if exit.code == TIMED_OUT:
+        return replace(read, kind=FailureKind.KILLED, step=NextStep.TIMED_OUT)
+    if exit.code is None:
+        return read
+    return _of_last_lines(read, log)
+
+
+def _of_last_lines(read: Reading, log: Printed) -> Reading:
+    if not log.ending:
+        return replace(read, step=NextStep.SILENT)
+    quote = f"the last it printed: {quoted(log.ending)}"
+    return replace(read, quote=quote, step=NextStep.LAST_LINES)
+
+
+def _of_errors(read: Reading, log: Printed, newest: Raised, said: Hit | None) -> Reading:
+    """Return how the newest error of a program reads, with the one that it began with."""
+    if said is None and (retried := by_retries(log, message(newest.lines))) is not None:
+        quote = f"{quoted(retried[1])}; it led to: {quoted(message(newest.lines))}"
+        return replace(_of_pattern(read, retried[0]), quote=quote, place=newest.place)
+    line = said[1] if said is not None else ""
+    chain = chain_of(log.raised, newest, line)
+    if said is not None and not has_line(chain, line):  # printed beside, or of an earlier chain
+        quote = log.assertion if _ASSERTS in line and log.assertion else line
+        place = chain.place(chain.last)
+        return replace(_of_pattern(read, said[0]), quote=quoted(quote), place=place)
+    root, last = hit_of(chain.root), hit_of(chain.last)
+    kinds = [hit[0].kind if hit is not None else None for hit in (root, last)]
+    root_first = chain.root is not chain.last and begins_it(chain, kinds[0], kinds[1])
+    first = chain.root if root_first else chain.last
+    is_roots = root_first and root is not None and not root[0].of_peers
+    if is_roots and root is not None and (said is None or root[0].kind != said[0].kind):
+        said = root
+    quote = quote_of(chain, root_first=root_first, line=line)
+    if chain.root is chain.last and chain.last.step is None:
+        quote = with_earlier(quote, log.raised, chain)
+    if said is None and chain.root is chain.last and (cause := log.listed_cause):
+        quote = f"{cause}; it led to: {quote}"
+    if said is None:
+        kind = _by_place(first) or FailureKind.PROGRAM
+        is_node = first.step != NextStep.NODE or "\n    at " in log.text  # other tools print so
+        step = first.step if is_node else None
+        return replace(read, kind=kind, quote=quote, step=step, place=chain.place(first))
+    if _ASSERTS in line and log.assertion:
+        quote = quoted(log.assertion)
+    return replace(_of_pattern(read, said[0]), quote=quote, place=chain.place(first))
+
+
+def _of_pattern(read: Reading, pattern: Pattern) -> Reading:
+    return replace(read, kind=pattern.kind, step=pattern.step, of_peers=pattern.of_peers)
+
+
+def _of_parser(read: Reading, log: Printed) -> Reading:
+    """Return how an error of Python's parser reads: with its place, and with the line where that
+    is written in the words of a newer Python."""
+    place, source = log.unread
+    if not place:
+        return read
+    read = replace(read, place=place)
+    if _NEWER_SYNTAX.search(source) is None:
+        return read
+    return replace(read, quote=f"{read.quote}: {source}", step=NextStep.OTHER_PYTHON)
+
+
+def _with_earlier(read: Reading, log: Printed) -> Reading:
+    """Return it with an earlier command that failed, where what it failed of is its consequence."""
+    if read.kind == FailureKind.SYNTAX and read.step is None:
+        return _of_parser(read, log)
+    earlier = earlier_command(read.kind, log.text, read.quote) if read.step is None else None
+    if earlier is None or earlier.line in read.quote:
+        return read
+    return replace(
+        read,
+        kind=earlier.kind,
+        quote=f"{quoted(earlier.line)}; then: {read.quote}",
+        step=NextStep.EARLIER_COMMAND if earlier.is_command else None,
+    )
+
+
+def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
+    if is_of_timeout(quote):
+        return NextStep.TIMED_OUT
+    newest = _newest(log.raised)
+    signal = signal_of(exit)
+    of_language = newest.step if newest is not None and signal in _BY_ITSELF else None
+    return of_language or _STEPS.get(signal or 0)
+
+
+def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
+    """Return the line that tells of a signal: of a crash or a kill, and of one that aborts itself
+    any error; "" where the last lines are of its work."""
+    newest, aborts = _newest(log.raised), signal_of(exit) in _BY_ITSELF
+    if aborts and newest is not None and (newest.step is not None or log.ends_raising):
+        return message(newest.lines)
+    if aborts and log.assertion:
+        return log.assertion
+    for at, line in enumerate(log.last):
+        pattern = pattern_of(line)
+        if pattern is not None and pattern.kind in ENDS_BY_SIGNAL:
+            return sentence(log.last, at)
+    if aborts:
+        return log.complaint
+    if is_told and (told := log.told_by_launcher):
+        return told
+    return sentence(log.raised[-1].lines) if is_told and log.raised else ""
+
+
+def _newest(raised: Sequence[Raised]) -> Raised | None:
+    """Return the newest error that is no wrapper of another; else the newest wrapper."""
+    own = [one for one in raised if not one.is_wrapper] or list(raised)
+    return own[-1] if own else None
+
+
+def _by_place(newest: Raised) -> FailureKind | None:
+    """What a library was doing that raised the newest error."""
+    kind = kind_of_place(newest.frame)
+    return kind if kind == FailureKind.VARIABLE or not newest.is_own else None
+
+
+def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> bool:
+    """Whether the words are believed where a signal ended it: one that aborts itself tells why, and
+    one that was told to stop may have lost its peers. Nobody tells of having been killed, but one
+    that had just failed may have been killed for not leaving. Where another process tells how it
+    ended, the words are of others too: who lost it says so."""
+    signal = signal_of(exit)
+    if is_told and (said is None or said[0].kind == FailureKind.PEER):
+        return False
+    if signal in _LEFT_BEHIND and log.ends_caught and (said is None or log.ends_by_threads):
+        return True  # a thread that still ran, or a destructor, fails while Python shuts down
+    if signal in (KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
+        return True
+    if said is not None and signal == KILL:
+        return _BY_KERNEL.search(said[1]) is not None
+    if said is None:
+        return False
+    pattern, _ = said
+    if signal == _ABORT and pattern.kind == FailureKind.CRASH:
+        return False
+    if signal in (_ABORT, _TERM):
+        return True
+    return pattern.kind in MACHINE and not pattern.of_peers
+
+
+def signal_of(exit: Exit) -> int | None:
+    if exit.signal is not None or exit.code is None or exit.code <= SHELL_SIGNALS:
+        return exit.signal
+    negative = BYTE - exit.code
+    return negative if negative in _CRASHES | {KILL, _TERM} else exit.code - SHELL_SIGNALS
+
+
+def _by_end(exit: Exit) -> FailureKind | None:
+    """What the end alone tells, also where a shell stands between."""
+    signal = signal_of(exit)
+    if signal in _CRASHES:
+        return FailureKind.CRASH
+    if signal in _LIMITS:
+        return FailureKind.LIMITS
+    if signal in (KILL, _TERM):
+        return FailureKind.KILLED
+    if signal == _INT or exit.signal in _ASKED:
+        return FailureKind.INTERRUPTED
+    return FailureKind.KILLED if exit.signal not in (None, _PIPE) else None

@@ -1,0 +1,44 @@
+"""The commands that mend what ails a node, for an operator to type: nothing runs them. Pure."""
+
+from ipaddress import ip_address
+from typing import Final
+
+from corral.domain.node import Node
+from corral.domain.node_fault import Ailment, Remedy
+
+AMD: Final = "amd-"  # GPUs of AMD's are called so, by their index
+
+
+def mending(ailment: Ailment, node: Node) -> str:
+    """One line of a shell; "" where no command mends it, or nothing is to be mended.
+
+    A driver refuses to reset a GPU that is in use: the drain comes first, and the reset may be
+    typed again. A boot mends what asks for one by itself. Source: nvidia-smi(1), --gpu-reset; AMD
+    SMI, amd-smi reset.
+    """
+    if not ailment.is_live or ailment.remedy not in (Remedy.RESET, Remedy.REBOOT):
+        return ""
+    steps = [] if node.draining else [f"corral node drain {node.id} -y"]
+    if ailment.remedy == Remedy.REBOOT:
+        return " && ".join([*steps, f"{_on(node)}sudo systemctl reboot"])
+    steps += [f"{_on(node)}sudo {_reset(ailment, node)}", f"corral node clear {node.id} -y"]
+    return " && ".join(steps)
+
+
+def _on(node: Node) -> str:
+    """What goes before a command that runs there; "" where that is the head's own machine."""
+    try:
+        is_here = ip_address(node.address).is_loopback
+    except ValueError:  # a name
+        is_here = node.address == "localhost"
+    return "" if is_here else f"ssh {node.address} "
+
+
+def _reset(ailment: Ailment, node: Node) -> str:
+    """Of one GPU, by what its driver calls it; of all where the fault is of none in particular."""
+    gpu = next((one for one in node.inventory.gpus if one.index == ailment.gpu), None)
+    is_amd = any(one.uuid.startswith(AMD) for one in node.inventory.gpus)
+    if is_amd:
+        return f"amd-smi reset --gpureset --gpu {'all' if gpu is None else gpu.index}"
+    name = ailment.uuid or (gpu.uuid if gpu is not None else "")
+    return f"nvidia-smi --gpu-reset -i {name}" if name else "nvidia-smi --gpu-reset"

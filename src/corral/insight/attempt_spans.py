@@ -1,0 +1,94 @@
+"""An attempt's life as the spans that the ledger tells apart (0055)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.attempt import Attempt, Receipt, Save, Seat
+from corral.domain.ids import AttemptNumber
+from corral.domain.job import Job
+from corral.domain.ledger import Account, Amounts, by_day
+from corral.domain.units import MILLIS_PER_GPU
+
+LOST_TO: Final[Mapping[str, str]] = {  # by the kind of the victim's receipt
+    "failure": "failed_gpu_seconds",
+    "preemption": "preempted_gpu_seconds",
+    "relocation": "preempted_gpu_seconds",
+    "drain": "preempted_gpu_seconds",
+    "suspension": "stopped_gpu_seconds",
+    "timeout": "stopped_gpu_seconds",
+    "requeue": "stopped_gpu_seconds",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A part of a life: `amount` says what of it, and `share` how much of each second."""
+
+    amount: str
+    since: float
+    until: float
+    share: float = 1.0
+
+
+def gpus_of(seat: Seat, types: tuple[str, ...], otherwise: str = "") -> dict[str, float]:
+    """GPUs of the seat by type. `types`: of the node's GPUs by index; a GPU that is not there any
+    more counts as `otherwise`."""
+    found: dict[str, float] = {}
+    if not seat.gpus:
+        return found
+    each = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
+    for index in seat.gpus:
+        kind = types[index] if index < len(types) else otherwise
+        found[kind] = found.get(kind, 0.0) + each
+    return found
+
+
+def spans(
+    attempt: Attempt, saves: Iterable[Save], *, until: float, receipt: Receipt | None = None
+) -> Iterator[Span]:
+    """From placing to end, by then (wall clock). `receipt`: what its end has cost, if anything.
+
+    What steps were kept is known of an attempt with saves; of another all of it was of use, unless
+    a receipt says that it is lost. Seconds that its saves took are taken evenly from what was kept.
+    Steps since its loss is not a number are of no use: they count as failed.
+    """
+    ended = min(until, attempt.ended_at if attempt.ended_at is not None else until)
+    begun = attempt.first_step_at if attempt.first_step_at is not None else attempt.running_at
+    begun = ended if begun is None else min(max(begun, attempt.placed_at), ended)
+    yield Span(amount="starting_gpu_seconds", since=attempt.placed_at, until=begun)
+    lost = 0.0 if receipt is None else receipt.seconds_lost or 0.0
+    kept = max(begun, ended - lost)
+    numbers = kept if attempt.nan_at is None else min(kept, max(begun, attempt.nan_at))
+    stalls = sum(one.stall_seconds for one in saves if one.attempt == attempt.number)
+    saving = min(1.0, stalls / (kept - begun)) if kept > begun else 0.0
+    yield Span(amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving)
+    yield Span(amount="failed_gpu_seconds", since=numbers, until=kept, share=1.0 - saving)
+    yield Span(amount="saving_gpu_seconds", since=begun, until=kept, share=saving)
+    if receipt is not None:
+        yield Span(amount=LOST_TO[receipt.kind], since=kept, until=ended)
+
+
+def of_life(
+    job: Job, attempt: Attempt, gpus: Mapping[str, float], parts: Iterable[Span]
+) -> Iterator[Account]:
+    """The rows of these spans. `gpus`: of the whole gang by type."""
+    for part in parts:
+        for day, seconds in by_day(part.since, part.until):
+            for kind, count in gpus.items():
+                amount = seconds * part.share * count
+                if amount > 0:
+                    yield row(job, attempt.number, day, kind, Amounts(**{part.amount: amount}))
+
+
+def row(job: Job, attempt: int, day: int, gpu_type: str, amounts: Amounts) -> Account:
+    return Account(
+        day=day,
+        queue=job.spec.queue,
+        user=job.owner,
+        gpu_type=gpu_type,
+        amounts=amounts,
+        job=job.id,
+        attempt=AttemptNumber(attempt),
+        name=job.spec.name,
+    )

@@ -1,0 +1,119 @@
+"""What is held now, and what it has come to: it is in no row yet."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from corral.domain.attempt import Allocation, Attempt, Save
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import ON_NODES
+from corral.domain.ledger import Account, Amounts, by_day
+from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.units import HOUR_SECONDS
+from corral.domain.world import World
+from corral.insight.attempt_spans import gpus_of, of_life, row, spans
+from corral.insight.gpu_prices import hourly
+
+
+def of_allocation(
+    job: Job, allocation: Allocation, node: Node | None, tree: QueueTree, until: float
+) -> Iterator[Account]:
+    """What was held of one node, from placing until then (wall clock), and its price."""
+    types = node.inventory.types if node is not None else ()
+    labels = node.labels if node is not None else {}
+    pretend = node is not None and node.inventory.pretend
+    for kind, gpus in gpus_of(allocation.seat, types, _asked(job)).items():
+        price = hourly(labels, kind, tree.path(job.spec.queue), pretend=pretend)
+        for day, seconds in by_day(allocation.began, until):
+            held = gpus * seconds
+            amounts = Amounts(
+                allocated_gpu_seconds=held,
+                money=held / HOUR_SECONDS * (price.own if price else 0.0),
+                list_money=held / HOUR_SECONDS * (price.listed if price else 0.0),
+                unpriced_gpu_seconds=held if price is None else 0.0,
+            )
+            yield row(job, allocation.attempt, day, kind, amounts)
+
+
+def gang_gpus(job: Job, attempt: Attempt, nodes: Mapping[NodeId, Node]) -> dict[str, float]:
+    """GPUs of all seats by type."""
+    found: dict[str, float] = {}
+    for seat in attempt.seats:
+        node = nodes.get(seat.node)
+        types = node.inventory.types if node is not None else ()
+        for kind, gpus in gpus_of(seat, types, _asked(job)).items():
+            found[kind] = found.get(kind, 0.0) + gpus
+    return found
+
+
+def _asked(job: Job) -> str:
+    return job.spec.shapes[0].resources.gpu_type or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """All that is held at a moment (wall clock), to be summed while the world goes on: its rows are
+    never changed, its tables are."""
+
+    now: float
+    jobs: Mapping[JobId, Job]
+    attempts: Mapping[JobId, Attempt]
+    allocations: tuple[Allocation, ...]
+    nodes: Mapping[NodeId, Node]
+    saves: Mapping[JobId, tuple[Save, ...]]
+    queues: QueueTree
+
+    @classmethod
+    def of(cls, world: World, now: float) -> "Held":
+        return cls(
+            now=now,
+            jobs=dict(world.jobs),
+            attempts=dict(world.attempts),
+            allocations=tuple(world.allocations.values()),
+            nodes=dict(world.nodes),
+            saves=dict(world.saves),
+            queues=world.queues,
+        )
+
+
+def open_accounts(held: Held) -> Iterator[Account]:
+    """What no commit has written down yet, as if all ended well now."""
+    for allocation in held.allocations:
+        job = held.jobs.get(allocation.job)
+        if job is not None and not allocation.charged:
+            node = held.nodes.get(allocation.seat.node)
+            yield from of_allocation(job, allocation, node, held.queues, held.now)
+    for id, attempt in held.attempts.items():
+        job = held.jobs[id]
+        if job.state in ON_NODES:
+            gpus = gang_gpus(job, attempt, held.nodes)
+            parts = spans(attempt, held.saves.get(id, ()), until=held.now)
+            yield from of_life(job, attempt, gpus, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class HourlyMoney:
+    """Cost of an hour of all that is held: by own prices in the cluster's currency, by list prices
+    in USD; and the GPUs that are held at no known price."""
+
+    own: float = 0.0
+    listed: float = 0.0
+    unpriced_gpus: float = 0.0
+
+
+def hourly_money(world: World) -> HourlyMoney:
+    own = listed = unpriced = 0.0
+    for allocation in world.allocations.values():
+        job, node = world.jobs.get(allocation.job), world.nodes.get(allocation.seat.node)
+        if job is None or node is None:
+            continue
+        path = world.queues.path(job.spec.queue)
+        for kind, gpus in gpus_of(allocation.seat, node.inventory.types, _asked(job)).items():
+            price = hourly(node.labels, kind, path, pretend=node.inventory.pretend)
+            if price is None:
+                unpriced += gpus
+                continue
+            own += gpus * price.own
+            listed += gpus * price.listed
+    return HourlyMoney(own, listed, unpriced)

@@ -1,0 +1,142 @@
+"""What the GPUs of a training step say to each other, by kind of parallelism."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from corral.perf.collectives import Collective, collective_seconds, handed_on_seconds
+from corral.perf.expert_dispatch import Dispatch, copies
+from corral.perf.layout import Layout, Shard, Step
+from corral.perf.software import Software
+from corral.perf.topology import Group, Wires
+
+_ACTIVATION_BYTES: Final = 2.0  # of a number that goes from GPU to GPU
+_WEIGHT_BYTES: Final = 2.0
+
+
+def group(size: int, stride: int, gpus: int, wires: Wires) -> Group:
+    """`size` GPUs, each `stride` after the one before, as Megatron counts ranks: tensor, context,
+    data, pipeline; the nearest of them share a domain.
+
+    Raises: ValueError where size or stride is below 1.
+    """
+    domain = min(wires.domain_gpus, gpus)
+    near = max(min(domain // stride, size), 1)
+    while size % near:
+        near -= 1
+    return Group(size=size, per_domain=near, beside=max(domain // near, 1))
+
+
+def tensor_seconds(step: Step, layout: Layout, wires: Wires) -> float:
+    """Of one layer in one direction: two all-reduces of a micro batch, or with sequence
+    parallelism two all-gathers and two reduce-scatters, which move as much.
+
+    Source: arXiv:1909.08053, section 3; arXiv:2205.05198, section 4.2.
+    """
+    if layout.tensor == 1:
+        return 0.0
+    own = group(layout.tensor, 1, layout.gpus, wires)
+    size = _micro_bytes(step, layout)
+    if layout.sequence_parallel:
+        parts = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+        return 2 * sum(collective_seconds(one, size, own, wires) for one in parts)
+    return 2 * collective_seconds(Collective.ALL_REDUCE, size, own, wires)
+
+
+def context_seconds(step: Step, layout: Layout, wires: Wires) -> float:
+    """Of one layer forward: keys and values go round the ring of context-parallel GPUs.
+
+    Source: arXiv:2310.01889, section 3. Backward their gradients go round as well.
+    """
+    if layout.context == 1:
+        return 0.0
+    model = step.model
+    numbers = 2 * max(model.kv_heads // layout.tensor, 1) * model.head_dim
+    tokens = layout.micro_batch * step.sequence / layout.context
+    own = group(layout.context, layout.tensor, layout.gpus, wires)
+    pair = Group(size=2, per_domain=min(own.per_domain, 2), beside=own.beside)
+    if own.domains > 1:
+        pair = Group(size=2, per_domain=1, beside=min(wires.domain_gpus, layout.gpus))
+    size = tokens * numbers * _ACTIVATION_BYTES
+    return (layout.context - 1) * collective_seconds(Collective.SEND_RECV, size, pair, wires)
+
+
+def expert_seconds(step: Step, layout: Layout, way: Dispatch, wires: Wires) -> float:
+    """Of one layer of experts in one direction, as a library does it: tokens go to their experts
+    and come back, beside what is computed of other micro batches.
+
+    Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section 3.2.2: a token
+    crosses to each node once.
+    """
+    experts = step.model.experts
+    if experts is None or layout.expert == 1:
+        return 0.0
+    split = layout.tensor if layout.sequence_parallel else 1
+    sent = _micro_bytes(step, layout) / split
+    own = group(layout.expert, layout.expert_tensor, layout.gpus, wires)
+    if not way.once:
+        size = sent * experts.per_token
+        return 2 * (1 - way.hidden) * collective_seconds(Collective.ALL_TO_ALL, size, own, wires)
+    each = copies(experts, own)
+    one = handed_on_seconds(
+        sent * each.inside,
+        sent * each.across,
+        own,
+        wires,
+        inside_share=way.inside,
+        across_share=way.across,
+    )
+    return 2 * (1 - way.hidden) * one
+
+
+def pipeline_seconds(step: Step, layout: Layout, software: Software, wires: Wires) -> float:
+    """Of one micro batch from one stage to the next, in one direction."""
+    if layout.pipeline == 1:
+        return 0.0
+    domain = min(wires.domain_gpus, layout.gpus)
+    near = 2 if layout.gpus <= wires.domain_gpus else 1
+    shares = layout.sequence_parallel or software.scatters
+    size = _micro_bytes(step, layout) / (layout.tensor if shares else 1)
+    pair = Group(size=2, per_domain=near, beside=1 if near == 2 else domain)
+    return collective_seconds(Collective.SEND_RECV, size, pair, wires)
+
+
+def _micro_bytes(step: Step, layout: Layout) -> float:
+    tokens = layout.micro_batch * step.sequence / layout.context
+    return tokens * step.model.hidden * _ACTIVATION_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradients:
+    """Seconds, had nothing else to be done: `reduce` of gradients, `gather` of weights."""
+
+    reduce: float
+    gather: float
+
+
+def gradients_seconds(
+    parameters: float, layout: Layout, shard: Shard, software: Software, wires: Wires
+) -> Gradients:
+    """Of `parameters` of one GPU, among those that have the same ones. What is shared out within
+    each replica is then added up over the replicas.
+
+    Source: arXiv:1910.02054, section 7; arXiv:2304.11277, section 3.2.2, for the replicas.
+    """
+    size = layout.data * layout.context
+    if size == 1:
+        return Gradients(reduce=0.0, gather=0.0)
+    sent = parameters * software.gradient_bytes
+    if shard is Shard.NONE:
+        own = group(size, layout.tensor, layout.gpus, wires)
+        return Gradients(
+            reduce=collective_seconds(Collective.ALL_REDUCE, sent, own, wires), gather=0.0
+        )
+    size //= layout.replicas
+    own = group(size, layout.tensor, layout.gpus, wires)
+    reduce = collective_seconds(Collective.REDUCE_SCATTER, sent, own, wires)
+    if layout.replicas > 1:
+        others = group(layout.replicas, layout.tensor * size, layout.gpus, wires)
+        reduce += collective_seconds(Collective.ALL_REDUCE, sent / size, others, wires)
+    gathered = parameters * _WEIGHT_BYTES
+    return Gradients(
+        reduce=reduce, gather=collective_seconds(Collective.ALL_GATHER, gathered, own, wires)
+    )

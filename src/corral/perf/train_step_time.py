@@ -1,0 +1,276 @@
+"""Seconds of one training step, by what they are for."""
+
+from dataclasses import dataclass, fields
+from math import log2
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.perf.communication import (
+    context_seconds,
+    expert_seconds,
+    gradients_seconds,
+    pipeline_seconds,
+    tensor_seconds,
+)
+from corral.perf.expert_dispatch import dispatch
+from corral.perf.layer_time import Pass, ends_seconds, layer_passes, share
+from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.matmul import streamed_seconds
+from corral.perf.sharding import busiest_layers
+from corral.perf.software import Software, software, sustained
+from corral.perf.topology import Wires
+
+_JOIN: Final = 4.2  # launching runs ahead of computing: the norm that joins the two
+_MERGE_BYTES: Final = 16.0  # of a number of attention: what was found and what is new, in 32 bits
+_CONTEXT_BACKWARD: Final = 2.0  # keys and values, and their gradients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds on the GPU that is busy the longest; the parts add up to `seconds`.
+
+    `matmul`, `attention`, `elementwise`: computing, forward and backward. `recompute`: of forward
+    passes done again. `host`: the GPU waits for Python, the driver and its data. `tensor` to
+    `data`: communication that nothing hides. `bubble`: the pipeline fills and drains. `skew`: all
+    wait for the slowest.
+    """
+
+    matmul: float
+    attention: float
+    elementwise: float
+    recompute: float
+    host: float
+    tensor: float
+    context: float
+    expert: float
+    pipeline: float
+    data: float
+    bubble: float
+    optimizer: float
+    skew: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Direction:
+    """One layer in one direction: what the GPU computes, and what it waits for."""
+
+    own: Pass
+    tensor: float
+    context: float
+    expert: float
+    host: float
+
+    @property
+    def seconds(self) -> float:
+        waited = self.tensor + self.context + self.expert
+        return self.own.seconds + waited + self.host
+
+
+def step_time(
+    step: Step,
+    layout: Layout,
+    device: Device,
+    wires: Wires,
+    *,
+    by: Software | None = None,
+) -> StepTime:
+    """Seconds of one optimizer step of a 1F1B pipeline, plain or interleaved, with what a library
+    hides of its communication. `by`: that library, or the default one.
+
+    Unit: seconds. Raises: ValueError where the batch does not come out even over the layout.
+    Source: arXiv:2104.04473, section 2.2 (bubble); arXiv:2205.05198 (layers); constants:
+    catalog/data/software.csv and sustained.csv; error: validation/README.md.
+    """
+    by = by or software()
+    count = step.micro_batches(layout)
+    forward, backward, again = _layer(step, layout, device, wires, by)
+    layers = step.model.layers / layout.pipeline
+    pieces = layout.interleave
+    piece = by.host_piece * sustained(device.architecture).host
+    head, embedding = ends_seconds(step, layout, device, by)
+    each = forward.seconds + backward.seconds + again
+    slot = _slot(step, layout, each, head.seconds, embedding.seconds)
+    mean = layers * each + (head.seconds + embedding.seconds) / layout.pipeline
+    sent = _sent(step, layout, by, wires)
+    data, optimizer = _update(step, layout, device, wires, by, forward, backward, again)
+    bubble = (layout.pipeline - 1) * (mean / pieces + sent / pieces + piece)
+    busy = slot / (layers * each + head.seconds + embedding.seconds) if slot else 1.0
+    whole = count * layers * busy
+    ends = count * busy
+    inner = StepTime(
+        matmul=whole * (forward.own.matmul + backward.own.matmul) + ends * head.matmul,
+        attention=whole * (forward.own.attention + backward.own.attention),
+        elementwise=whole * (forward.own.elementwise + backward.own.elementwise)
+        + ends * (head.elementwise + embedding.elementwise),
+        recompute=whole * again,
+        host=whole * (forward.host + backward.host) + count * (pieces * piece + by.loader),
+        tensor=whole * (forward.tensor + backward.tensor),
+        context=whole * (forward.context + backward.context),
+        expert=whole * (forward.expert + backward.expert),
+        pipeline=count * sent,
+        data=data,
+        bubble=bubble,
+        optimizer=optimizer,
+        skew=0.0,
+    )
+    return _with_skew(inner, layout, wires, device)
+
+
+def _slot(step: Step, layout: Layout, each: float, head: float, embedding: float) -> float:
+    """Seconds of one micro batch on the busiest stage."""
+    first, most, last = busiest_layers(step.model, layout)
+    if layout.pipeline == 1:
+        return last * each + head + embedding
+    return max(first * each + embedding, most * each, last * each + head)
+
+
+def _with_skew(inner: StepTime, layout: Layout, wires: Wires, device: Device) -> StepTime:
+    doublings = max(log2(layout.gpus / wires.domain_gpus), 0.0)
+    parts = inner.parts
+    parts["skew"] = inner.seconds * doublings * sustained(device.architecture).skew
+    return StepTime(**parts)
+
+
+def _layer(
+    step: Step, layout: Layout, device: Device, wires: Wires, by: Software
+) -> tuple[_Direction, _Direction, float]:
+    """Forward, backward, and seconds of recomputation, of the mean layer."""
+    model = step.model
+    dense = layer_passes(step, layout, device, by, has_experts=False)
+    sparse = model.moe_layers / model.layers
+    forward_pass, backward_pass = dense
+    if sparse:
+        with_experts = layer_passes(step, layout, device, by, has_experts=True)
+        forward_pass = _mixed(dense[0], with_experts[0], sparse)
+        backward_pass = _mixed(dense[1], with_experts[1], sparse)
+    tensor = tensor_seconds(step, layout, wires) * (1 - by.tensor_hidden)
+    ring = context_seconds(step, layout, wires)
+    merged = _merging(step, layout, device)
+    expert = sparse * expert_seconds(step, layout, dispatch(by.name), wires)
+    launch = (by.host_tensor if layout.tensor > 1 else 0.0) + sparse * by.host_expert
+    slow = sustained(device.architecture).host
+    forward = _direction(
+        forward_pass,
+        tensor=tensor,
+        context=max(ring - forward_pass.attention, 0.0) + merged,
+        expert=expert,
+        launch=slow * (by.host_forward + launch),
+    )
+    backward = _direction(
+        backward_pass,
+        tensor=tensor,
+        context=max(_CONTEXT_BACKWARD * ring - backward_pass.attention, 0.0)
+        + _CONTEXT_BACKWARD * merged,
+        expert=expert,
+        launch=slow * (by.host_backward + launch),
+    )
+    again = 0.0
+    if layout.recompute is Recompute.FULL:
+        again = forward.seconds
+    elif layout.recompute is Recompute.SELECTIVE:
+        again = by.selective * (forward_pass.matmul + forward_pass.elementwise)
+        again += 0.0 if step.has_flash else forward_pass.attention
+    return forward, backward, again
+
+
+def _merging(step: Step, layout: Layout, device: Device) -> float:
+    """Seconds in which what attention found at each turn of the ring is added up, forward."""
+    if layout.context == 1:
+        return 0.0
+    own = share(step, layout)
+    numbers = float(own.tokens) * own.heads * step.model.head_dim
+    return layout.context * streamed_seconds(numbers * _MERGE_BYTES, device)
+
+
+def _mixed(one: Pass, other: Pass, share: float) -> Pass:
+    return Pass(
+        matmul=one.matmul * (1 - share) + other.matmul * share,
+        attention=one.attention * (1 - share) + other.attention * share,
+        elementwise=one.elementwise * (1 - share) + other.elementwise * share,
+    )
+
+
+def _direction(
+    own: Pass, *, tensor: float, context: float, expert: float, launch: float
+) -> _Direction:
+    gpu = own.seconds + tensor + context + expert
+    joined: float = (gpu**_JOIN + launch**_JOIN) ** (1 / _JOIN)
+    return _Direction(own=own, tensor=tensor, context=context, expert=expert, host=joined - gpu)
+
+
+def _sent(step: Step, layout: Layout, by: Software, wires: Wires) -> float:
+    """Seconds a micro batch that a stage waits for its neighbours."""
+    one = 2 * pipeline_seconds(step, layout, by, wires)
+    if layout.interleave == 1:
+        return one
+    return one * layout.interleave * (1 - by.pipeline_hidden)
+
+
+def _update(
+    step: Step,
+    layout: Layout,
+    device: Device,
+    wires: Wires,
+    by: Software,
+    forward: _Direction,
+    backward: _Direction,
+    again: float,
+) -> tuple[float, float]:
+    """Seconds of data-parallel communication that is not hidden, and of the optimizer."""
+    layers = step.model.layers / layout.pipeline
+    inside, ends = _parameters(step, layout)
+    own = inside * layers + ends
+    sharers = layout.data * layout.context
+    state = step.state
+    trained = own if state.gradient else own * _ADAPTER_SHARE
+    updated = trained / (sharers // layout.replicas if layout.shard is not Shard.NONE else 1)
+    moved = updated * (state.gradient + 2 * state.optimizer + state.weight)
+    optimizer = streamed_seconds(moved, device)
+    optimizer += by.step * sustained(device.architecture).host
+    if sharers == 1:
+        return 0.0, optimizer
+    if layout.shard is Shard.PARAMETERS:
+        count = step.micro_batches(layout)
+        each = gradients_seconds(inside, layout, layout.shard, by, wires)
+        reduced = each.reduce if state.gradient else 0.0
+        computing = backward.seconds + again
+        late = max(each.gather - forward.seconds, 0.0)
+        late += max(each.gather + reduced - computing, 0.0)
+        beside = by.slowdown * (2 * each.gather + reduced)
+        return count * layers * (late + beside) + each.gather + reduced, optimizer
+    talk = gradients_seconds(trained, layout, layout.shard, by, wires)
+    if not by.data_hidden:
+        return talk.reduce + talk.gather, optimizer
+    both = talk.reduce + talk.gather
+    late = max(talk.reduce - by.data_hidden * layers * backward.seconds, 0.0)
+    late += max(talk.gather - by.data_hidden * layers * forward.seconds, 0.0)
+    return late + by.slowdown * both + both / max(layers, 1.0), optimizer
+
+
+_ADAPTER_SHARE: Final = 0.002  # of a model's parameters: LoRA of rank 16, arXiv:2106.09685
+
+
+def _parameters(step: Step, layout: Layout) -> tuple[float, float]:
+    """On one GPU: of the mean layer, and of the larger of the two ends."""
+    model = step.model
+    tensor = layout.tensor
+    layer = (model.attention_parameters + model.layer_extras) / tensor
+    dense = (model.layers - model.moe_layers) / model.layers
+    layer += dense * model.dense_ffn_parameters / tensor
+    if model.experts is not None:
+        here = model.experts.count * model.expert_parameters
+        shared = model.experts.shared * model.expert_parameters
+        spread = here / layout.expert / layout.expert_tensor + shared / tensor
+        layer += (1 - dense) * spread
+    ends = float(model.embedding_parameters)
+    if layout.pipeline == 1:
+        ends += model.head_parameters
+    return layer, ends / tensor

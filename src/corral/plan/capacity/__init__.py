@@ -1,0 +1,1 @@
+"""corral plan capacity: how many GPUs will be needed."""

@@ -1,0 +1,155 @@
+"""How many GPUs will be needed: by hand, by a forecast of the demand, and for short waits."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Annotated, Final
+
+from corral.domain.errors import SpecInvalid
+from corral.plan.bounds import DAYS, GPUS, NODE_GPUS, Bound, check
+from corral.plan.capacity.demand import grown, loads
+from corral.plan.capacity.forecast import Forecast, forecast, least_steps
+from corral.plan.capacity.sizing import Play, Sized, WaitTarget, nodes_for_wait
+from corral.plan.cost.hybrid import Demand, duration_curve
+from corral.replay.workload import Workload
+
+MONTH_HOURS: Final = 730.0
+BUFFERS: Final = (0.3, 0.5)
+HOUR: Final = 3_600.0
+STEPS: Final = ((24.0, 7), (1.0, 24))  # hours of a step, and steps of its season
+RUN_HOURS: Final = Bound(0.001, 1e5)
+RUNS: Final = Bound(0.001, 1e6)  # a month
+RUN_GPUS: Final = Bound(0.001, GPUS.most)
+USABLE: Final = Bound(0.001, 1, hint="give a share of the hours, for example 0.8")
+GROWTH: Final = Bound(0.001, 100)
+HORIZON_DAYS: Final = 14.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleNeed:
+    """`run_hours` of one run, `runs` a month, `run_gpus` each. `usable`: the share of all hours in
+    which a GPU can be kept busy."""
+
+    run_hours: Annotated[float, RUN_HOURS]
+    runs: Annotated[float, RUNS]
+    run_gpus: Annotated[float, RUN_GPUS]
+    node_gpus: Annotated[int, NODE_GPUS] = 8
+    usable: Annotated[float, USABLE] = 1.0
+    buffers: tuple[float, float] = BUFFERS
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not 0 <= self.buffers[0] <= self.buffers[1]:
+            raise ValueError(f"buffers from {self.buffers[0]} to {self.buffers[1]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCapacity:
+    """GPU-hours a month, without and with the two buffers; and the GPUs, in whole nodes, that have
+    so many hours."""
+
+    need: SimpleNeed
+    gpu_hours: float
+    low_gpu_hours: float
+    high_gpu_hours: float
+    low_gpus: int
+    high_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRequest:
+    """`work`: the log of jobs. `play`: replays jobs on nodes; without it, or a target, nothing is
+    replayed. `growth`: times the jobs of the log, for the replay. `gpus_now`: what is there."""
+
+    work: Workload
+    node_gpus: Annotated[int, NODE_GPUS] = 8
+    horizon_days: Annotated[float | None, DAYS] = None
+    target: WaitTarget | None = None
+    play: Play | None = None
+    growth: Annotated[float, GROWTH] = 1.0
+    gpus_now: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """`forecast`: None where the log is too short, and `why_none` says so. `demand`: how long each
+    load of whole GPUs lasted, hours, the highest first: what `corral plan cost` mixes for."""
+
+    request: CapacityRequest
+    gpu_hours_month: float
+    forecast: Forecast | None
+    why_none: str
+    sized: Sized | None
+    demand: Demand
+    told: tuple[str, ...]
+
+
+def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
+    """GPU-hours a month = hours x runs x GPUs a run, and a buffer on top."""
+    hours = need.run_hours * need.runs * need.run_gpus
+    low, high = (hours * (1 + buffer) for buffer in need.buffers)
+
+    def gpus(of: float) -> int:
+        exact = of / (MONTH_HOURS * need.usable) / need.node_gpus
+        return max(1, ceil(round(exact, 9))) * need.node_gpus
+
+    return SimpleCapacity(
+        need=need,
+        gpu_hours=hours,
+        low_gpu_hours=low,
+        high_gpu_hours=high,
+        low_gpus=gpus(low),
+        high_gpus=gpus(high),
+    )
+
+
+def capacity(request: CapacityRequest) -> Capacity:
+    """The answer for a log of jobs. Raises: SpecInvalid without jobs; Conflict where no number of
+    nodes would do."""
+    check(request)
+    work = request.work
+    if not work.submits:
+        raise SpecInvalid("the log has no job", hint="give one with jobs that ended")
+    told: list[str] = []
+    made, why = _forecast(request, told)
+    sized = None
+    if request.target is not None and request.play is not None:
+        told.append("each job runs as long as it did, and is submitted when it was")
+        if request.growth != 1:
+            told.append(f"{request.growth:g} times the jobs: copies of them, whole weeks later")
+        sized = nodes_for_wait(
+            grown(work, request.growth),
+            request.target,
+            node_gpus=request.node_gpus,
+            play=request.play,
+        )
+    days = max(1.0, work.submits[-1] / 86_400)
+    pairs = zip(work.durations, work.gpus, strict=True)
+    hours = sum(seconds * gpus for seconds, gpus in pairs) / HOUR
+    return Capacity(
+        request=request,
+        gpu_hours_month=hours / days * MONTH_HOURS / 24,
+        forecast=made,
+        why_none=why,
+        sized=sized,
+        demand=duration_curve([float(ceil(load)) for load in loads(work, HOUR)]),
+        told=tuple(told),
+    )
+
+
+def _forecast(request: CapacityRequest, told: list[str]) -> tuple[Forecast | None, str]:
+    """By days where there are weeks of them, else by hours."""
+    asked = request.horizon_days
+    for hours, season in STEPS:
+        series = loads(request.work, hours * HOUR)
+        wanted = max(1, round((asked or HORIZON_DAYS) * 24 / hours))
+        horizon = wanted if asked is not None else min(wanted, (len(series) - 2 * season) // 2)
+        if horizon < 1 or len(series) < least_steps(season, horizon):
+            continue
+        told.append(
+            f"demand is counted from each submission on, whether the job waited or not; "
+            f"steps of {hours:g} h"
+        )
+        return forecast(series, step_hours=hours, season=season, horizon=horizon), ""
+    days = request.work.submits[-1] / 86_400
+    ahead = f" {asked:g} days ahead" if asked is not None else ""
+    return None, f"{days:.1f} days of jobs are too few to forecast{ahead}"

@@ -1,0 +1,225 @@
+"""The answers on capacity as reports."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from corral.domain.units import duration_text, share_text
+from corral.plan.capacity.forecast import Forecast
+from corral.plan.capacity.plan import MONTH_HOURS, Capacity, SimpleCapacity
+from corral.plan.capacity.sizing import Sized
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+
+
+def simple_report(found: SimpleCapacity) -> Report:
+    need = found.need
+    low, high = (share_text(buffer) for buffer in need.buffers)
+    use = max(0.01, found.gpu_hours / (found.high_gpus * MONTH_HOURS))
+    gpus = " to ".join(f"{one:,}" for one in sorted({found.low_gpus, found.high_gpus}))
+    return Report(
+        title="Capacity",
+        verdict=(
+            f"{found.gpu_hours:,.0f} GPU-hours a month; with a buffer of {low} to {high}, "
+            f"{found.low_gpu_hours:,.0f} to {found.high_gpu_hours:,.0f}: {gpus} GPUs around the "
+            f"clock. Own or rent: corral plan cost --gpus {found.high_gpus} --utilisation {use:.2f}"
+        ),
+        answers=(
+            Answer(name="need", value=found.gpu_hours, unit="GPU h a month"),
+            Answer(name=f"with a buffer of {low}", value=found.low_gpus, unit="GPUs"),
+            Answer(name=f"with a buffer of {high}", value=found.high_gpus, unit="GPUs"),
+        ),
+        assumed=(
+            f"a GPU can be kept busy in {share_text(need.usable)} of 730 hours a month: --usable",
+            f"nodes of {counted(need.node_gpus, 'GPU')}: --node-gpus",
+        ),
+        data=asdict(found),
+    )
+
+
+def report(found: Capacity) -> Report:
+    tables: list[Table] = []
+    figures = [_duration(found)]
+    if found.forecast is not None:
+        tables.append(_tried(found.forecast))
+        figures.insert(0, _ahead(found.forecast))
+    if found.sized is not None:
+        tables.append(_sizes(found.sized))
+        figures.append(_waits(found.sized))
+    return Report(
+        title=f"Capacity for {len(found.request.work.submits):,} jobs",
+        verdict=_verdict(found),
+        answers=tuple(_answers(found)),
+        tables=tuple(tables),
+        figures=tuple(figures),
+        assumed=found.told,
+        warnings=(found.why_none,) if found.why_none else (),
+        data=_data(found),
+    )
+
+
+def _verdict(found: Capacity) -> str:
+    parts = []
+    if found.forecast is not None:
+        total, days = found.forecast.total, _days(found.forecast)
+        parts.append(
+            f"The next {counted(days, 'day')} will ask for {total.value:,.0f} GPU-hours "
+            f"({total.low:,.0f} to {total.high:,.0f}, four times of five)."
+        )
+    if found.sized is not None:
+        size, target = found.sized.found, found.sized.target
+        parts.append(
+            f"{counted(size.gpus, 'GPU')} ({counted(size.nodes, 'node')}) keep "
+            f"{share_text(target.share)} of the jobs waiting "
+            f"no longer than {duration_text(target.seconds)}; they are {share_text(size.used)} "
+            "used."
+        )
+    return " ".join(parts) or f"{found.gpu_hours_month:,.0f} GPU-hours a month so far."
+
+
+def _answers(found: Capacity) -> Iterator[Answer]:
+    yield Answer(name="demand so far", value=found.gpu_hours_month, unit="GPU h a month")
+    if found.forecast is not None:
+        made = found.forecast
+        total, busiest = made.total, max(made.steps, key=lambda step: step.high)
+        yield Answer(
+            name=f"next {counted(_days(made), 'day')}",
+            value=total.value,
+            unit="GPU h",
+            low=total.low,
+            high=total.high,
+            note="four times of five",
+        )
+        yield Answer(
+            name="busiest step ahead",
+            value=busiest.value,
+            unit="GPUs",
+            low=busiest.low,
+            high=busiest.high,
+            note=f"on the average of {made.step_hours:g} h, four times of five",
+        )
+        best = made.tried[0]
+        if best.held is not None:
+            note = f"of {best.origins} forecasts of the past, by {best.method}; 80 % is aimed at"
+            yield Answer(
+                name="intervals that held what came", value=100 * best.held, unit="%", note=note
+            )
+    if found.sized is not None:
+        size = found.sized.found
+        note = f"{counted(size.nodes, 'node')} of {found.sized.node_gpus}"
+        yield Answer(name="GPUs for the wait", value=size.gpus, unit="GPUs", note=note)
+        if found.request.gpus_now is not None:
+            more = size.gpus - found.request.gpus_now
+            yield Answer(name="more than there are", value=more, unit="GPUs")
+
+
+def _days(made: Forecast) -> float:
+    return len(made.steps) * made.step_hours / 24
+
+
+def _tried(made: Forecast) -> Table:
+    return Table(
+        title="How good such forecasts of the past were",
+        columns=columns(
+            "method",
+            "forecasts",
+            ("mean error", "GPUs"),
+            ("against the usual change of a season", "times"),
+            ("pinball loss", "GPUs"),
+            ("intervals that held", "%"),
+        ),
+        rows=tuple(
+            (
+                one.method,
+                one.origins,
+                one.mae,
+                one.mase,
+                one.pinball,
+                None if one.held is None else 100 * one.held,
+            )
+            for one in made.tried
+        ),
+        note="The first one is used. Each forecast saw only what was known at its moment. A season "
+        f"is {counted(made.season * made.step_hours / 24, 'day')}.",
+    )
+
+
+def _sizes(sized: Sized) -> Table:
+    return Table(
+        title="Waits on more or fewer nodes",
+        columns=columns(
+            "nodes", "GPUs", (f"p{100 * sized.target.share:g} wait", "min"), ("used", "%")
+        ),
+        rows=tuple(
+            (one.nodes, one.gpus, one.wait_seconds / 60, 100 * one.used) for one in sized.tried
+        ),
+        note="The log, replayed through the scheduler."
+        + (
+            ""
+            if sized.is_steady
+            else " More nodes do not always mean shorter waits: jobs then "
+            "meet others, and preempt others."
+        ),
+    )
+
+
+def _ahead(made: Forecast) -> Figure:
+    day = made.step_hours / 24
+    past = len(made.history)
+    return Figure(
+        title="Demand, and what it will come to, four times of five",
+        x=Column(name="day"),
+        y=Column(name="in demand", unit="GPUs"),
+        series=(
+            Series(
+                name="so far",
+                points=tuple((at * day, load) for at, load in enumerate(made.history)),
+            ),
+            Series(
+                name="ahead",
+                points=tuple(((past + at) * day, one.value) for at, one in enumerate(made.steps)),
+                low=tuple(one.low for one in made.steps),
+                high=tuple(one.high for one in made.steps),
+            ),
+        ),
+    )
+
+
+def _duration(found: Capacity) -> Figure:
+    hours, points = 0.0, []
+    for gpus, weight in found.demand:
+        hours += weight
+        points.append((hours, gpus))
+    return Figure(
+        title="For how many hours at least so many GPUs were in demand",
+        x=Column(name="hours"),
+        y=Column(name="in demand", unit="GPUs"),
+        series=(Series(name="in demand", points=tuple(points)),),
+    )
+
+
+def _waits(sized: Sized) -> Figure:
+    return Figure(
+        title="Wait by the size of the cluster",
+        x=Column(name="GPUs"),
+        y=Column(name=f"p{100 * sized.target.share:g} wait", unit="min"),
+        series=(
+            Series(
+                name="wait",
+                points=tuple((float(one.gpus), one.wait_seconds / 60) for one in sized.tried),
+            ),
+            Series(
+                name="asked for",
+                points=tuple((float(one.gpus), sized.target.seconds / 60) for one in sized.tried),
+            ),
+        ),
+    )
+
+
+def _data(found: Capacity) -> dict[str, Any]:
+    return {
+        "gpu_hours_month": found.gpu_hours_month,
+        "forecast": None if found.forecast is None else asdict(found.forecast),
+        "why_no_forecast": found.why_none,
+        "sized": None if found.sized is None else asdict(found.sized),
+        "demand": [list(pair) for pair in found.demand],
+    }

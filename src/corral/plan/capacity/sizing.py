@@ -1,0 +1,127 @@
+"""How many nodes keep waits short: a log of jobs through the scheduler, on more or fewer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, isfinite
+from typing import Annotated, Final
+
+from corral.domain.errors import Conflict, SpecInvalid
+from corral.domain.units import share_text
+from corral.plan.bounds import Bound, check, told
+from corral.replay.array_replay import Outcome
+from corral.replay.quantile import quantile
+from corral.replay.workload import Workload
+
+SHARE: Final = Bound(0.001, 1, hint="give a share of the jobs, for example 0.9")
+MOST_NODES: Final = 20_000
+
+Play = Callable[[Workload, Sequence[int]], Outcome]  # the jobs, on nodes of so many GPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitTarget:
+    """That `share` of the jobs wait no longer than `seconds`."""
+
+    seconds: float
+    share: Annotated[float, SHARE] = 0.9
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not (isfinite(self.seconds) and self.seconds >= 0):
+            hint = "give a time from 0 on, for example 30m"
+            raise SpecInvalid(f"a wait of {told(self.seconds)} s", hint=hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeTried:
+    """`wait_seconds`: that the target's share of the jobs does not wait longer than. `used`: the
+    share of the GPU time that was held, from the first submission to the last."""
+
+    nodes: int
+    gpus: int
+    wait_seconds: float
+    used: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """`found`: the fewest nodes that meet the target; with one fewer it is missed, or the largest
+    job does not fit. `tried`: all that were replayed, the fewest nodes first."""
+
+    target: WaitTarget
+    node_gpus: int
+    found: SizeTried
+    tried: tuple[SizeTried, ...]
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether no number of nodes made the wait longer than fewer did."""
+        pairs = pairwise(self.tried)
+        return all(more.wait_seconds <= fewer.wait_seconds for fewer, more in pairs)
+
+
+def nodes_for_wait(
+    work: Workload, target: WaitTarget, *, node_gpus: int, play: Play, most: int = MOST_NODES
+) -> Sized:
+    """By doubling from the mean load until the target is met, and halving the gap from there.
+
+    More nodes may make a wait longer now and then, as the jobs then meet others: what is found is
+    the end of the gap that was halved, not proven to be the least of all.
+
+    Raises: SpecInvalid without a job; Conflict where the largest job needs more than `most`, or
+    these miss the target.
+    """
+    if not work.submits or node_gpus < 1:
+        raise SpecInvalid("no job, or no GPU in a node", hint="give a log with jobs that ended")
+    least = ceil(max(work.gpus) / node_gpus)
+    if least > most:
+        raise Conflict(
+            f"the largest job asks for {max(work.gpus)} GPUs: {least} nodes of {node_gpus}",
+            hint=f"{most} nodes are the most here",
+        )
+    tried: dict[int, SizeTried] = {}
+
+    def meets(nodes: int) -> bool:
+        tried[nodes] = _tried(work, target, nodes, node_gpus, play)
+        return tried[nodes].wait_seconds <= target.seconds
+
+    low, high = least - 1, min(most, max(least, ceil(_mean_load(work) / node_gpus)))
+    while not meets(high):
+        if high == most:
+            raise _missed(target, tried[high])
+        low, high = high, min(most, 2 * high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    return Sized(
+        target=target,
+        node_gpus=node_gpus,
+        found=tried[high],
+        tried=tuple(tried[nodes] for nodes in sorted(tried)),
+    )
+
+
+def _tried(work: Workload, target: WaitTarget, nodes: int, node_gpus: int, play: Play) -> SizeTried:
+    outcome = play(work, [node_gpus] * nodes)
+    window = (work.submits[-1] - work.submits[0]) * nodes * node_gpus
+    return SizeTried(
+        nodes=nodes,
+        gpus=nodes * node_gpus,
+        wait_seconds=round(quantile(sorted(outcome.waits), target.share), 3),  # ends are sums
+        used=outcome.held_gpu_seconds / window if window else 0.0,
+    )
+
+
+def _mean_load(work: Workload) -> float:
+    window = max(work.submits[-1] - work.submits[0], max(work.durations))
+    pairs = zip(work.durations, work.gpus, strict=True)
+    return sum(seconds * gpus for seconds, gpus in pairs) / window
+
+
+def _missed(target: WaitTarget, best: SizeTried) -> Conflict:
+    return Conflict(
+        f"even on {best.nodes:,} nodes {share_text(target.share)} of the jobs wait up to "
+        f"{best.wait_seconds:.0f} s",
+        hint=f"ask for {best.wait_seconds:.0f} s or more, or allow more nodes",
+    )

@@ -1,0 +1,1 @@
+"""corral plan cluster: what a cluster is built of."""

@@ -1,0 +1,220 @@
+"""The bill of materials of a cluster: networks, lines to buy, racks."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+from corral.catalog.equipment import Network, Server, Switch, rule, switch
+from corral.domain.errors import SpecInvalid
+from corral.plan.cluster.fabric import Fabric, fat_tree
+from corral.plan.cluster.storage import Storage
+
+
+class Wanted(Protocol):
+    """What of a request speaks of networks and racks; the words are those of `ClusterRequest`."""
+
+    @property
+    def oversubscription(self) -> float: ...
+    @property
+    def rail_only(self) -> bool: ...
+    @property
+    def rack_kw(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    """One line of the bill of materials; `watts` and `weight_kg` of all of them."""
+
+    what: str
+    count: int
+    watts: float
+    units: int
+    weight_kg: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Net:
+    """One network: of GPUs, of storage, in band or out of band."""
+
+    name: str
+    switch: Switch
+    fabric: Fabric
+    modules: int
+    watts: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Racks:
+    """`each`: servers in a full rack. `heaviest_kg` and `most_watts`: of one rack."""
+
+    servers: int
+    others: int
+    each: int
+    heaviest_kg: float
+    most_watts: float
+
+    @property
+    def count(self) -> int:
+        return self.servers + self.others
+
+
+def usual(said: float | None, value: float, told: list[str], words: str) -> float:
+    """What was said, or the usual value, which `words` tell."""
+    if said is not None:
+        return said
+    told.append(words.format(value))
+    return value
+
+
+def net_of(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
+    """Modules on switches hold links of a port's own rate, and so more of slower ones."""
+    each = kind.links_per_module * max(1, kind.ports_of(gbps) // kind.ports)
+    modules = ceil(fabric.switch_ports / each)
+    watts = fabric.switches * kind.watts + modules * kind.module_watts
+    return Net(name=name, switch=kind, fabric=fabric, modules=modules, watts=watts)
+
+
+def nets_of(
+    request: Wanted, nodes: int, rails: int, net: Network, storage: Storage
+) -> tuple[Net, ...]:
+    gbps, kind = net.adapter_gbps, net.switch
+    compute = fat_tree(
+        nodes,
+        rails,
+        kind.ports_of(gbps),
+        oversubscription=request.oversubscription,
+        rail_only=request.rail_only,
+    )
+    found = [net_of("GPUs", kind, gbps, compute)]
+    if nodes == 1:
+        return tuple(found)
+    ends = nodes + storage.servers + heads_of(nodes)
+    found.append(net_of("storage", kind, gbps, _files_on(compute, ends)))
+    ethernet, slow = switch("sn4600c"), switch("sn2201")
+    band = fat_tree(
+        ends, round(rule("node-ports", "in_band")), ethernet.ports_of(100), oversubscription=3
+    )
+    found.append(net_of("in band", ethernet, 100, band))
+    switches = sum(one.fabric.switches for one in found)
+    managed = ends * round(rule("node-ports", "out_of_band")) + switches
+    leaves = ceil(managed / slow.ports)
+    out = Fabric(tiers=1, radix=slow.ports, leaves=leaves, down=slow.ports, node_links=managed)
+    found.append(Net(name="out of band", switch=slow, fabric=out, modules=0,
+                     watts=leaves * slow.watts))  # fmt: skip
+    return tuple(found)
+
+
+def _files_on(compute: Fabric, ends: int) -> Fabric:
+    """The network of storage. In a small cluster it is what the GPUs' one switch has left, as in
+    NVIDIA's enterprise reference architectures."""
+    ports = round(rule("node-ports", "storage"))
+    if compute.leaves == 1 and compute.node_links + ends * ports <= compute.radix:
+        return Fabric(tiers=1, radix=compute.radix, node_links=ends * ports)
+    return fat_tree(ends, ports, compute.radix, oversubscription=2)
+
+
+def bill_of(
+    built: Server,
+    servers: int,
+    nets: tuple[Net, ...],
+    net: Network,
+    adapters: int,
+    storage: Storage,
+    nodes: int,
+) -> tuple[Bought, ...]:
+    lines = [
+        Bought(what=built.title, count=servers, watts=servers * built.watts,
+               units=servers * built.units, weight_kg=servers * built.weight_kg,
+               note=f"{built.gpus} GPUs each")
+    ]  # fmt: skip
+    for one in nets:
+        tree, kind = one.fabric, one.switch
+        layers = (("leaf", tree.leaves), ("spine", tree.spines), ("core", tree.cores))
+        for layer, count in layers:
+            if count:
+                lines.append(
+                    Bought(
+                        what=kind.title,
+                        count=count,
+                        watts=count * kind.watts,
+                        units=count * kind.units,
+                        weight_kg=count * kind.weight_kg,
+                        note=f"{layer} switches, {one.name}",
+                    )
+                )
+        if tree.links:
+            lines.append(_plain("cable", tree.links, 0.0, f"{one.name}"))
+        if one.modules:
+            watts = one.modules * kind.module_watts
+            lines.append(_plain("transceiver in a switch", one.modules, watts, one.name))
+    if nodes > 1:
+        watts = adapters * net.adapter_module_watts
+        lines.append(_plain("transceiver in a server", adapters, watts, "GPUs"))
+        lines += _shared(nodes, storage)
+    return tuple(lines)
+
+
+def heads_of(nodes: int) -> int:
+    """Heads, and nodes to log in: two of each, and one more for so many nodes."""
+    return 4 + nodes // round(rule("head-node", "nodes_each"))
+
+
+def _plain(what: str, count: int, watts: float, note: str) -> Bought:
+    return Bought(what=what, count=count, watts=watts, units=0, weight_kg=0.0, note=note)
+
+
+def _shared(nodes: int, storage: Storage) -> list[Bought]:
+    """What the nodes of a cluster share: storage, heads and places to log in."""
+    heads = heads_of(nodes)
+
+    def line(what: str, kind: str, count: int, note: str) -> Bought:
+        return Bought(
+            what=what,
+            count=count,
+            watts=count * rule(kind, "watts"),
+            units=count * round(rule(kind, "units")),
+            weight_kg=count * rule(kind, "weight"),
+            note=note,
+        )
+
+    return [
+        line("head and login nodes", "head-node", heads, "2 heads, 2 to log in, and services"),
+        line("storage appliance", "storage-server", storage.servers,
+             f"{storage.built_read:.0f} GB/s read, {storage.built_write:.0f} GB/s write"),
+    ]  # fmt: skip
+
+
+def racks_of(
+    request: Wanted,
+    built: Server,
+    servers: int,
+    bought: tuple[Bought, ...],
+    told: list[str],
+) -> Racks:
+    units, empty = round(rule("rack", "units")), rule("rack", "weight")
+    others = bought[1:]
+    if built.units > units:  # the server is a rack, of its own power
+        watts, each, heaviest = built.watts, 1, built.weight_kg
+    else:
+        words = "a rack may draw {:g} kW: --rack-kw says another power"
+        watts = usual(request.rack_kw, rule("rack", "power") / 1e3, told, words) * 1e3
+        each = min(units // built.units, int(watts // built.watts))
+        heaviest = each * built.weight_kg + empty
+    if each < 1:
+        raise SpecInvalid(
+            f"one server draws {built.watts / 1e3:.1f} kW, a rack has {watts / 1e3:g}",
+            hint=f"give --rack-kw {ceil(built.watts / 1e3)}",
+        )
+    rest = max(
+        ceil(sum(line.units for line in others) / units),
+        ceil(sum(line.watts for line in others if line.units) / watts),
+    )
+    filled = min(each, servers)
+    return Racks(
+        servers=ceil(servers / each),
+        others=rest,
+        each=each,
+        heaviest_kg=heaviest if filled == each else filled * built.weight_kg + empty,
+        most_watts=filled * built.watts,
+    )

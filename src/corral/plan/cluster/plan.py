@@ -1,0 +1,256 @@
+"""What a cluster of so many GPUs is built of, what it draws, weighs and emits."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Annotated, Final
+
+from corral.catalog.carbon import region, usual_pue
+from corral.catalog.devices import Device, device
+from corral.catalog.economics import Assumption, assume, assumptions
+from corral.catalog.equipment import Network, Server, network, networks, rule, server, switch
+from corral.catalog.links import link
+from corral.domain.errors import NotFound, SpecInvalid
+from corral.plan.bounds import ABOVE, PARAMETERS, Above, Bound, Gpus, check
+from corral.plan.cluster.materials import Bought, Net, Racks, bill_of, nets_of, racks_of, usual
+from corral.plan.cluster.storage import Storage, plan_storage
+from corral.plan.cost.market import electricity, rented_only
+from corral.plan.parse.fabrics import fabric_said
+from corral.plan.report import counted
+
+HOURS: Final = 8_760.0  # of a year
+WORLD: Final = "world"
+RENTED: Final = ("efa", "dcn")  # networks of clouds
+BLOCKING: Final = Bound(
+    1, 16, hint="from 1, which blocks nothing, to 16; 2 halves what the halves can exchange"
+)
+DRAWN: Final = Bound(0.001, 1, hint="give a share of the greatest power, for example 0.7")
+SITE: Final = Bound(1, 10, hint="from 1, a site that draws what its machines do, to 10")
+CARBON: Final = Bound(0, 10, hint="give kg of CO2 a kWh, for example 0.35")
+PRICE: Final = Bound(0, 10, hint="give USD a kWh, for example 0.12")
+WAITING: Final = Bound(1e-6, 0.99, hint="give a share of the time, for example 0.01")
+LOAD: Final = "{:g} of the greatest power is drawn on the average: --load says another share"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRequest:
+    """What is asked. None, "" and 0 are not said: the catalog's usual value, which the answer
+    tells.
+
+    Attributes:
+        gpus: How many; whole servers are built.
+        gpu: Of which type.
+        fabric: What joins the nodes: ib-ndr, roce-400, ...
+        switch: Of which the fabric is built, where not of the usual one.
+        oversubscription: Ports of a leaf to nodes, against those upwards: 1 blocks nothing.
+        rail_only: Join equal places of the nodes only, without spines.
+        rack_kw: What a rack may draw.
+        load: Share of the greatest power that is drawn on the average.
+        pue: Power of the site against that of the machines.
+        region: Where its electricity comes from: de, us, world, ...
+        carbon: Of the electricity, in kg of CO2 a kWh; goes before the region.
+        kwh: Price of the electricity, in USD; goes before the region.
+        parameters: Of the largest model that is trained, for its checkpoints.
+        save_minutes: Between checkpoints.
+        async_saves: Checkpoints are written while the GPUs go on.
+        data_mb_per_gpu_s: Training data that a GPU reads.
+        read_gb_per_s: Of the storage that there is; else as much as is needed.
+        write_gb_per_s: The same for writing.
+        idle: Share of the time that GPUs may wait for storage.
+    """
+
+    gpus: Gpus
+    gpu: str
+    fabric: str = ""
+    switch: str = ""
+    oversubscription: Annotated[float, BLOCKING] = 1.0
+    rail_only: bool = False
+    rack_kw: Above = None
+    load: Annotated[float | None, DRAWN] = None
+    pue: Annotated[float | None, SITE] = None
+    region: str = ""
+    carbon: Annotated[float | None, CARBON] = None
+    kwh: Annotated[float | None, PRICE] = None
+    parameters: Annotated[float | None, PARAMETERS] = None
+    save_minutes: Annotated[float, ABOVE] = 30.0
+    async_saves: bool = False
+    data_mb_per_gpu_s: Above = None
+    read_gb_per_s: Above = None
+    write_gb_per_s: Above = None
+    idle: Annotated[float, WAITING] = 0.01
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """`gpus` are those of whole servers. Powers in W: of the GPUs alone, of all machines at the
+    most, and of these on the average; `site` ones are times the PUE. `liquid_watts`: heat that
+    leaves in water. `kwh`: what one costs, in USD."""
+
+    request: ClusterRequest
+    gpu: Device
+    server: Server
+    servers: int
+    nodes: int
+    gpus: int
+    rails: int
+    network: Network
+    nets: tuple[Net, ...]
+    storage: Storage
+    bought: tuple[Bought, ...]
+    racks: Racks
+    gpu_watts: float
+    most_watts: float
+    liquid_watts: float
+    load: float
+    pue: float
+    carbon_kg_per_kwh: float
+    kwh: Assumption
+    told: tuple[str, ...]
+
+    @property
+    def compute(self) -> Net:
+        return self.nets[0]
+
+    @property
+    def bisection_bytes_per_s(self) -> float:
+        """From one half of the GPUs to the other, one way. Inside of one node: by its own links."""
+        if self.nodes == 1:
+            return self.gpus / 2 * self.gpu.scale_up.bytes_per_s
+        rate = self.nodes * self.rails * self.network.adapter_gbps * 1e9 / 8
+        return rate / 2 * self.compute.fabric.bisection_share
+
+    @property
+    def mean_watts(self) -> float:
+        return self.most_watts * self.load
+
+    @property
+    def site_watts(self) -> float:
+        return self.most_watts * self.pue
+
+    @property
+    def year_kwh(self) -> float:
+        return self.mean_watts * self.pue * HOURS / 1e3
+
+    @property
+    def year_carbon_kg(self) -> float:
+        return self.year_kwh * self.carbon_kg_per_kwh
+
+    @property
+    def year_usd(self) -> float:
+        """For electricity."""
+        return self.year_kwh * self.kwh.value
+
+    @property
+    def weight_kg(self) -> float:
+        racks = 0 if self.racks.count == 0 else self.racks.count * rule("rack", "weight")
+        return sum(line.weight_kg for line in self.bought) + racks
+
+
+def plan_cluster(request: ClusterRequest) -> ClusterPlan:
+    """The bill of materials and what follows from it.
+
+    Raises: NotFound for an unknown GPU, fabric or switch; SpecInvalid for what cannot be built,
+    with the nearest that can.
+    """
+    told: list[str] = []
+    known = assumptions()
+    gpu = device(request.gpu)
+    if kind := rented_only(gpu):
+        hint = f"see what they cost: corral plan prices {gpu.name}"
+        raise SpecInvalid(f"{kind} can be rented only", hint=hint)
+    built = server(gpu)
+    servers = ceil(request.gpus / built.gpus)
+    gpus = servers * built.gpus
+    if gpus != request.gpus:
+        told.append(f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server")
+    nodes = gpus // gpu.node_gpus
+    net = _network(request, gpu, told)
+    rails = max(1, round(gpu.node_gpus * link(net.name).bytes_per_s * 8e-9 / net.adapter_gbps))
+    storage = plan_storage(request, gpu, gpus, nodes, told)
+    nets = nets_of(request, nodes, rails, net, storage)
+    if (planes := nets[0].fabric.planes) > 1:
+        told.append(f"{planes} planes, one for each rail, are joined by the links inside of nodes")
+    bought = bill_of(built, servers, nets, net, nodes * rails, storage, nodes)
+    racks = racks_of(request, built, servers, bought, told)
+    most = sum(line.watts for line in bought)
+    return ClusterPlan(
+        request=request,
+        gpu=gpu,
+        server=built,
+        servers=servers,
+        nodes=nodes,
+        gpus=gpus,
+        rails=rails,
+        network=net,
+        nets=nets,
+        storage=storage,
+        bought=bought,
+        racks=racks,
+        gpu_watts=gpus * gpu.tdp_watts,
+        most_watts=most,
+        liquid_watts=servers * built.watts * built.liquid_share,
+        load=usual(request.load, known["busy_draw"].value, told, LOAD),
+        pue=usual(request.pue, known["pue"].value, told, _pue()),
+        carbon_kg_per_kwh=_carbon(request, told),
+        kwh=_electricity(request, told),
+        told=tuple(told),
+    )
+
+
+def _pue() -> str:
+    kinds = "; ".join(f"{title}: {pue:g}" for title, pue in usual_pue().items())
+    return f"the site draws {{:g}} times what its machines do: --pue says another ({kinds})"
+
+
+def _electricity(request: ClusterRequest, told: list[str]) -> Assumption:
+    """A kWh: as it was said, else the region's, else the usual one."""
+    if request.kwh is not None:
+        return assume({"kwh": request.kwh})["kwh"]
+    if request.region and region(request.region).electricity_usd_per_kwh is not None:
+        return electricity(request.region)
+    usual_one = assumptions()["kwh"]
+    told.append(f"a kWh costs {usual_one.value:g} USD: --kwh says what yours does")
+    return usual_one
+
+
+def _carbon(request: ClusterRequest, told: list[str]) -> float:
+    if request.carbon is not None:
+        return request.carbon
+    found = region(request.region or WORLD)
+    if not request.region:
+        words = f"a kWh emits {found.carbon_g_per_kwh:g} g of CO2, as in the world"
+        told.append(f"{words}: --region says where, --carbon how many kg")
+    return found.carbon_g_per_kwh / 1e3
+
+
+def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> Network:
+    asked = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
+    name = asked.name
+    if asked.bytes_per_s != link(name).bytes_per_s:
+        what = f"no adapter has {asked.bytes_per_s * 8e-9:g} Gb/s"
+        raise SpecInvalid(what, hint=f"give as --fabric one of {', '.join(networks())}")
+    if not request.fabric and name.startswith(RENTED):
+        name = "roce-100"
+    if not request.fabric:
+        told.append(f"nodes are joined by {name}: --fabric says another")
+    try:
+        found = network(name)
+    except NotFound as unknown:
+        if not name.startswith(RENTED):
+            raise
+        hint = f"give as --fabric one of {', '.join(networks())}"
+        raise SpecInvalid(f"{name} is the network of a cloud", hint=hint) from unknown
+    if not request.switch:
+        return found
+    other = switch(request.switch)
+    if not other.ports_of(found.adapter_gbps):
+        what = f"{other.title} has no port of {found.adapter_gbps:g} Gb/s"
+        raise SpecInvalid(what, hint=f"leave out --switch for {found.switch.name}")
+    return Network(
+        name=found.name,
+        adapter_gbps=found.adapter_gbps,
+        adapter_module_watts=found.adapter_module_watts,
+        switch=other,
+    )

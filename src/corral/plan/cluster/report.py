@@ -1,0 +1,306 @@
+"""The answer on a cluster as a report."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import ceil, log10, prod
+from typing import Any, Final
+
+from corral.catalog.economics import Assumption, assumptions
+from corral.catalog.equipment import rule
+from corral.domain.errors import SpecInvalid
+from corral.domain.units import share_text
+from corral.plan.cluster.fabric import Fabric, fat_tree
+from corral.plan.cluster.materials import Net, net_of
+from corral.plan.cluster.plan import ClusterPlan
+from corral.plan.cluster.storage import save_idle
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+from corral.plan.ticks import number_text
+
+TON_WATTS: Final = 3_517.0  # of refrigeration
+POINTS: Final = 30
+RATIOS: Final = (1.0, 2.0, 3.0, 4.0)
+SPAN: Final = 10.0  # times the write rate, either way, that the figure shows
+WIDE: Final = 0.05  # of the time waited for storage, from which on it is warned
+FLOOR_KG: Final = 1_200.0  # a m2: what raised floors of data centres usually bear
+
+
+def report(plan: ClusterPlan) -> Report:
+    tree = plan.compute.fabric
+    switches = counted(tree.switches, "switch", "switches")
+    joined = f"{switches} in the GPUs' network" if tree.switches else "no switch"
+    return Report(
+        title=f"Cluster: {plan.gpus:,} x {plan.gpu.title}",
+        verdict=(
+            f"{plan.servers:,} x {plan.server.title} in {counted(plan.racks.count, 'rack')}, with "
+            f"{joined}. "
+            f"{_watts(plan.most_watts)} at the most, {_watts(plan.site_watts)} with cooling; the "
+            f"GPUs alone {_watts(plan.gpu_watts)}."
+        ),
+        answers=_answers(plan),
+        tables=(_bill(plan), _networks(plan), *_others(plan), _storage(plan), _site(plan)),
+        figures=(_waiting(plan),) if plan.nodes > 1 else (),
+        assumed=plan.told,
+        sources=(
+            "switches, servers and racks: catalog/data/equipment.csv",
+            "counts of switches: NVIDIA DGX SuperPOD reference architectures for H100 and B200",
+            "share of the power, PUE: catalog/data/economics.csv",
+        ),
+        warnings=_warnings(plan),
+        data=_data(plan),
+    )
+
+
+def _answers(plan: ClusterPlan) -> tuple[Answer, ...]:
+    tree, request = plan.compute.fabric, plan.request
+    cooled = _taken(pue=request.pue)
+    drawn = _taken(pue=request.pue, busy_draw=request.load)
+    return (
+        Answer(name="GPUs", value=plan.gpus),
+        Answer(name="nodes", value=plan.nodes),
+        Answer(name="rails", value=plan.rails, note=f"adapters of {plan.network.adapter_gbps:g}"
+               " Gb/s in a node"),
+        Answer(name="leaf switches", value=tree.leaves),
+        Answer(name="spine switches", value=tree.spines),
+        Answer(name="core switches", value=tree.cores),
+        Answer(name="cables", value=sum(net.fabric.links for net in plan.nets)),
+        Answer(name="bisection", value=plan.bisection_bytes_per_s / 1e12, unit="TB/s",
+               note=f"one way; {share_text(tree.bisection_share)} of what the nodes can send"),
+        Answer(name="storage, read", value=plan.storage.need_read, unit="GB/s", note="needed"),
+        Answer(name="storage, write", value=plan.storage.need_write, unit="GB/s", note="needed"),
+        Answer(name="idle for storage", value=100 * plan.storage.idle, unit="%",
+               note="of the GPUs' time, with what there is"),
+        Answer(name="racks", value=plan.racks.count),
+        Answer(name="GPU power", value=plan.gpu_watts / 1e3, unit="kW"),
+        Answer(name="machine power", value=plan.most_watts / 1e3, unit="kW", note="at the most"),
+        _between("site power", plan.site_watts / 1e3, "kW", cooled, note="to be provided"),
+        _between("energy", plan.year_kwh / 1e3, "MWh a year", drawn),
+        _between("carbon", plan.year_carbon_kg / 1e3, "t CO2 a year", drawn),
+        _between("electricity", plan.year_usd, "USD a year", [*drawn, plan.kwh],
+                 note=f"at {plan.kwh.value:g} USD a kWh"),
+        Answer(name="weight", value=plan.weight_kg / 1e3, unit="t"),
+    )  # fmt: skip
+
+
+def _taken(**said: float | None) -> list[Assumption]:
+    """Those of the catalog's assumptions that nobody has said otherwise."""
+    return [assumptions()[name] for name, value in said.items() if value is None]
+
+
+def _between(
+    name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
+) -> Answer:
+    """A product, between what it is with all its assumptions low and with all of them high."""
+    if all(one.is_known for one in of):
+        return Answer(name=name, value=value, unit=unit, note=note)
+    low, high = (
+        value * prod(getattr(one, end) / one.value for one in of) for end in ("low", "high")
+    )
+    return Answer(name=name, value=value, unit=unit, low=low, high=high, note=note)
+
+
+def _bill(plan: ClusterPlan) -> Table:
+    rows = tuple(
+        (line.what, line.count, line.note, line.watts / 1e3, line.units or None, line.weight_kg)
+        for line in plan.bought
+    )
+    return Table(
+        title="To be bought",
+        columns=columns("what", "count", "for", ("power", "kW"), ("space", "U"), ("weight", "kg")),
+        rows=rows,
+        note="Cables by their number; lengths depend on the hall. Power is the most that is drawn.",
+    )
+
+
+def _networks(plan: ClusterPlan) -> Table:
+    def row(net: Net) -> tuple[str | int | float, ...]:
+        tree = net.fabric
+        return (
+            net.name,
+            net.switch.title,
+            tree.tiers,
+            tree.leaves,
+            tree.spines,
+            tree.cores,
+            tree.node_links,
+            tree.leaf_links,
+            tree.spine_links,
+            100 * tree.bisection_share,
+        )
+
+    return Table(
+        title="Networks",
+        columns=columns("of", "switch", "tiers", "leaves", "spines", "cores", "node cables",
+                        "leaf-spine cables", "spine-core cables", ("bisection", "%")),
+        rows=tuple(row(net) for net in plan.nets),
+    )  # fmt: skip
+
+
+def _others(plan: ClusterPlan) -> tuple[Table, ...]:
+    """The GPUs' network at other oversubscriptions, and with rails alone where they fit."""
+    if plan.compute.fabric.tiers < 2 and not plan.request.rail_only:
+        return ()
+    radix = plan.compute.fabric.radix
+    rows = []
+    for ratio in RATIOS:
+        try:
+            tree = fat_tree(plan.nodes, plan.rails, radix, oversubscription=ratio)
+        except SpecInvalid:
+            continue
+        rows.append(_fabric_row(plan, f"{ratio:g} to 1", tree))
+    if plan.nodes <= radix:
+        alone = fat_tree(plan.nodes, plan.rails, radix, rail_only=True)
+        rows.append(_fabric_row(plan, "rails alone", alone))
+    return (
+        Table(
+            title="Other networks of the GPUs",
+            columns=columns("oversubscription", "tiers", "switches", "cables", ("power", "kW"),
+                            ("bisection", "TB/s")),
+            rows=tuple(rows),
+            note="Rails alone: between unlike places of two nodes, bytes go through the links "
+            "inside of one of them.",
+        ),
+    )  # fmt: skip
+
+
+def _fabric_row(plan: ClusterPlan, name: str, tree: Fabric) -> tuple[str | int | float, ...]:
+    net = net_of(plan.compute.name, plan.network.switch, plan.network.adapter_gbps, tree)
+    half = plan.nodes * plan.rails * plan.network.adapter_gbps / 16
+    return (
+        name,
+        tree.tiers,
+        tree.switches,
+        tree.links,
+        net.watts / 1e3,
+        half * tree.bisection_share / 1e3,
+    )
+
+
+def _storage(plan: ClusterPlan) -> Table:
+    kept = plan.storage
+    every = kept.interval_seconds / 60
+    return Table(
+        title="Storage",
+        columns=columns("what", "value", "unit"),
+        rows=(
+            ("a checkpoint", kept.checkpoint_bytes / 1e9, "GB"),
+            ("saved every", every, "min"),
+            ("to write one", kept.save_seconds, "s"),
+            ("to read one back", kept.load_seconds, "s"),
+            ("data that all GPUs read", kept.data_gb_per_s, "GB/s"),
+            ("read, needed", kept.need_read, "GB/s"),
+            ("read, there", kept.read, "GB/s"),
+            ("write, needed", kept.need_write, "GB/s"),
+            ("write, there", kept.write, "GB/s"),
+            ("GPUs wait for checkpoints", 100 * kept.save_idle, "%"),
+            ("GPUs wait for data", 100 * kept.data_idle, "%"),
+            ("GPUs that this is worth", kept.idle * plan.gpus, "GPUs"),
+        ),
+        note="Saves are in the background." if kept.async_saves else "Training stops for a save.",
+    )
+
+
+def _site(plan: ClusterPlan) -> Table:
+    """Heat is what the machines draw; air and water carry it away by their capacity."""
+    water_watts = plan.liquid_watts
+    air_watts = plan.most_watts - water_watts
+    air = air_watts / 1e3 / rule("air", "heat") / rule("air", "warmer") * 3_600
+    water = water_watts / 1e3 / rule("water", "heat") / rule("water", "warmer") * 60_000
+    racks = plan.racks
+    return Table(
+        title="Site",
+        columns=columns("what", "value", "unit"),
+        rows=(
+            ("racks with servers", racks.servers, "racks"),
+            ("racks with switches, storage and heads", racks.others, "racks"),
+            ("servers in a full rack", racks.each, "servers"),
+            ("power of a rack of servers", racks.most_watts / 1e3, "kW"),
+            ("weight of the heaviest rack", racks.heaviest_kg, "kg"),
+            ("load on the floor below it", _floor(plan), "kg/m2"),
+            ("floor below the racks", racks.count * rule("rack", "area"), "m2"),
+            ("power of all machines", plan.most_watts / 1e3, "kW"),
+            ("on the average", plan.mean_watts / 1e3, "kW"),
+            ("with cooling and losses", plan.site_watts / 1e3, "kW"),
+            ("cooling", plan.most_watts / TON_WATTS, "tons of refrigeration"),
+            ("air through the machines", air, "m3/h"),
+            ("water through the racks", water, "l/min"),
+        ),
+    )
+
+
+def _floor(plan: ClusterPlan) -> float:
+    return plan.racks.heaviest_kg / rule("rack", "area")
+
+
+def _waiting(plan: ClusterPlan) -> Figure:
+    """How long GPUs wait for checkpoints, by what the storage writes."""
+    kept = plan.storage
+    middle = log10(kept.write)
+    points = []
+    for step in range(POINTS + 1):
+        rate = 10 ** (middle + log10(SPAN) * (2 * step / POINTS - 1))
+        seconds = kept.checkpoint_bytes / 1e9 / rate
+        share = save_idle(seconds, kept.interval_seconds, async_saves=kept.async_saves)
+        points.append((rate, 100 * share))
+    return Figure(
+        title="GPUs waiting for checkpoints",
+        x=Column(name="write rate of the storage", unit="GB/s"),
+        y=Column(name="share of the time", unit="%"),
+        series=(Series(name="idle", points=tuple(points)),),
+        x_is_log=True,
+    )
+
+
+def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
+    found = []
+    kept = plan.storage
+    if kept.idle > WIDE:
+        worth = counted(ceil(kept.idle * plan.gpus), "GPU")
+        found.append(
+            f"GPUs wait {share_text(kept.idle)} of the time for storage, as if there were {worth} "
+            f"less: it needs {kept.need_read:,.0f} GB/s to read and {kept.need_write:,.0f} GB/s to "
+            "write."
+        )
+    if plan.request.rail_only and plan.nodes > 1:
+        found.append("Between rails there is no way but through the links inside of a node.")
+    if plan.liquid_watts:
+        found.append(f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack.")
+    if _floor(plan) > FLOOR_KG:
+        found.append(
+            f"The floor bears {_floor(plan):,.0f} kg a m2 below a rack, where raised floors "
+            f"usually bear {FLOOR_KG:,.0f}."
+        )
+    return tuple(found)
+
+
+def _data(plan: ClusterPlan) -> dict[str, Any]:
+    return {
+        "request": asdict(plan.request),
+        "gpu": plan.gpu.name,
+        "gpus": plan.gpus,
+        "nodes": plan.nodes,
+        "server": plan.server.name,
+        "rails": plan.rails,
+        "fabric": plan.network.name,
+        "networks": {
+            net.name: asdict(net.fabric)
+            | {"switch": net.switch.name, "modules": net.modules, "watts": net.watts}
+            for net in plan.nets
+        },
+        "bought": [asdict(line) for line in plan.bought],
+        "racks": asdict(plan.racks) | {"count": plan.racks.count},
+        "bisection_bytes_per_s": plan.bisection_bytes_per_s,
+        "storage": asdict(plan.storage) | {"idle": plan.storage.idle},
+        "gpu_watts": plan.gpu_watts,
+        "most_watts": plan.most_watts,
+        "mean_watts": plan.mean_watts,
+        "site_watts": plan.site_watts,
+        "year_kwh": plan.year_kwh,
+        "year_carbon_kg": plan.year_carbon_kg,
+        "year_usd": plan.year_usd,
+        "weight_kg": plan.weight_kg,
+    }
+
+
+def _watts(watts: float) -> str:
+    large = watts >= 1e6
+    return f"{number_text(watts / (1e6 if large else 1e3))} {'MW' if large else 'kW'}"

@@ -1,0 +1,1 @@
+"""corral plan cost: own or rent."""

@@ -1,0 +1,168 @@
+"""What to do about costs, in plain sentences: buy, reserve or rent, by how much and from when."""
+
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.domain.units import share_text
+from corral.plan.cost.budget import Bought
+from corral.plan.cost.hybrid import Hybrid
+from corral.plan.cost.market import rented_only
+from corral.plan.cost.plan import OWN, Costs, Way
+from corral.plan.cost.terms_report import told as term_words
+from corral.plan.report import counted
+
+SURE: Final = 0.8  # of the draws agree: below, the prices decide
+NEAR: Final = 0.1  # of a bill: what is less than that, an offer turns over
+VERBS: Final = {OWN: "Buy", "on demand": "Rent on demand", "reserved": "Reserve"}
+DOING: Final = {OWN: "owning", "on demand": "renting on demand", "reserved": "reserving"}
+SPOT: Final = "spot"
+
+
+def advice(found: Costs) -> str:
+    """What a budget and a demand come to, where these were asked for; then the way that is cheapest
+    among those that nobody takes away, what it spares between owning and renting, from when on and
+    how surely; and spot."""
+    is_sold = not rented_only(device(found.request.gpu))
+    able = (found.way(name) for name in VERBS if is_sold or name != OWN)
+    ways = sorted(able, key=lambda way: way.bill.usd)
+    best, next_best = ways[0], next((way for way in ways[1:] if way.name == OWN), ways[1])
+    said = (
+        _of_budget(found),
+        "" if found.hybrid is None else _of_demand(found.hybrid),
+        _what_to_do(found, best, next_best),
+        _from_when(found, best),
+        *term_words(found.terms),
+        _from_which_bill(found),
+        _how_sure(found, best, next_best),
+        _on_spot(found, best),
+    )
+    return " ".join(one for one in said if one)
+
+
+def _what_to_do(found: Costs, best: Way, next_best: Way) -> str:
+    request = found.request
+    spared = next_best.bill.usd - best.bill.usd
+    share = spared / next_best.bill.usd if next_best.bill.usd else 0.0
+    verb = VERBS[best.name]
+    if request.budget_usd is not None and best.bill.spent > request.budget_usd:
+        verb = f"With more money {verb.lower()}"
+    elif share < NEAR and not _is_sure(best, next_best):
+        verb = f"Too close to call, with {DOING[best.name]} ahead"
+    return (
+        f"{verb}: {counted(request.gpus, 'GPU')} used for "
+        f"{share_text(request.utilisation)} of the hours cost {usd_text(best.bill.usd)} over "
+        f"{counted(request.years, 'year')}, {usd_text(spared)} ({share_text(share)}) less than "
+        f"{DOING[next_best.name]}."
+    )
+
+
+def _from_when(found: Costs, best: Way) -> str:
+    rent = found.way("on demand")
+    if rented_only(device(found.request.gpu)):
+        return ""
+    if rent.even_use is None:
+        return "Buying would not pay against renting on demand even if used around the clock."
+    pays = f"Against renting on demand buying pays from {share_text(rent.even_use)} use on"
+    if best.name != OWN:
+        return f"{pays}."
+    if rent.even_month is not None:
+        return f"{pays}, and is paid back in month {rent.even_month}."
+    left = -sum(line.usd for line in best.bill.lines if line.usd < 0)
+    return f"{pays}, counting the {usd_text(left)} that the hardware is worth in the end."
+
+
+def _from_which_bill(found: Costs) -> str:
+    if rented_only(device(found.request.gpu)):
+        return ""
+    return f"Owning is cheaper than a cloud bill of more than {usd_text(found.even_bill)} a month."
+
+
+def _wins(best: Way, next_best: Way) -> float | None:
+    """How often owning costs less than the other of the two; None where neither is owning."""
+    if OWN not in (best.name, next_best.name):
+        return None
+    return best.own_wins if next_best.name == OWN else next_best.own_wins
+
+
+def _is_sure(best: Way, next_best: Way) -> bool:
+    wins = _wins(best, next_best)
+    return wins is None or not 1 - SURE < wins < SURE
+
+
+def _how_sure(found: Costs, best: Way, next_best: Way) -> str:
+    """Where owning and renting are near to each other, what would decide."""
+    wins = _wins(best, next_best)
+    if wins is None or _is_sure(best, next_best):
+        return ""
+    first = " and ".join(swing.name for swing in found.swings[:2])
+    return (
+        f"Owning wins in {share_text(wins)} of the draws of what is assumed: ask for offers first; "
+        f"most hangs on {first}."
+    )
+
+
+def _on_spot(found: Costs, best: Way) -> str:
+    spot = found.way(SPOT)
+    spared = best.bill.usd - spot.bill.usd
+    if spared <= 0:
+        return ""
+    return (
+        f"Work that may be stopped at any moment costs {usd_text(spot.bill.usd)} on spot, "
+        f"{share_text(spared / best.bill.usd)} less."
+    )
+
+
+def _of_budget(found: Costs) -> str:
+    own, budget = found.bought, found.request.budget_usd
+    if own is None or budget is None:
+        return ""
+    years = counted(found.request.years, "year")
+    node = counted(own.node_gpus, "GPU")
+    if own.by_whole_cost:
+        can = f"buy {counted(own.by_whole_cost, 'GPU')} and run them for {years}"
+    elif own.by_capital:
+        can = (
+            f"buy {counted(own.by_capital, 'GPU')} and run them for "
+            f"{counted(own.months, 'month')}; {years} of {node} take {usd_text(own.node_usd)}"
+        )
+    else:
+        can = (
+            f"buy no node: {node} take {usd_text(own.node_once)} at the start, and "
+            f"{usd_text(own.node_usd)} in {years}"
+        )
+    return f"{usd_text(budget)} {can}. {rented_text(found, own)}"
+
+
+def rented_text(found: Costs, own: Bought) -> str:
+    """Return what a budget rents: for how long, and how many GPUs for the years asked for."""
+    request = found.request
+    years, use = counted(request.years, "year"), share_text(request.utilisation)
+    months = counted(own.rented_months, "month")
+    gpus = counted(request.gpus, "GPU")
+    lasts = f"At {use} use it rents {gpus} on demand for {months}"
+    if own.kept_gpus < 1:
+        return (
+            f"{lasts}; for {years} it rents none, since people for a rented cluster take "
+            f"{usd_text(own.people_usd)} of it."
+        )
+    spot = f", or {own.kept_on_spot:,.1f} on spot" if own.kept_on_spot >= 1 else ""
+    return f"{lasts}; for {years} it rents {own.kept_gpus:,.1f} GPUs on demand{spot}."
+
+
+def _of_demand(mix: Hybrid) -> str:
+    best = mix.best
+    others = min(mix.all_own.usd, mix.all_rent.usd)
+    told = "owning all" if mix.all_own.usd < mix.all_rent.usd else "renting all"
+    if best.usd >= others:
+        return f"For the demand {told} is cheapest: {usd_text(best.usd)}."
+    return (
+        f"For the demand own {counted(best.owned, 'GPU')} and rent the peaks on demand: "
+        f"{usd_text(best.usd)}, {share_text(1 - best.usd / others)} less than {told}."
+    )
+
+
+def usd_text(usd: float) -> str:
+    sign, usd = "-" if usd < 0 else "", abs(usd)
+    if usd >= 1e6:
+        return f"{sign}{usd / 1e6:,.2f} million USD"
+    return f"{sign}{usd:,.0f} USD"

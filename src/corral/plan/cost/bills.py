@@ -1,0 +1,281 @@
+"""What GPUs cost over years: owned, or rented on demand, reserved and on spot; and where they meet.
+
+All is the present value of the months' payments at the cost of capital, in USD.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Final
+
+from corral.catalog.devices import device
+from corral.catalog.economics import Assumption, assume
+from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import prices
+from corral.domain.errors import SpecInvalid
+from corral.plan.bounds import GPUS, NODE_GPUS, Bound, Gpus, check
+from corral.plan.cost.market import electricity, of_market
+
+MONTH_HOURS: Final = 8_760 / 12
+RENTS: Final = ("on demand", "reserved", "spot")
+YEARS: Final = Bound(
+    0.08, 20, hint="give 0.08, a month, to 20: no GPU is worth its power for longer"
+)
+USED: Final = Bound(
+    0.001, 1, hint="give a share of all hours above 0, for example 0.7 for 70 % of them"
+)
+TERABYTES: Final = Bound(0, 1e9)
+BUDGET: Final = Bound(1, 1e13)
+YEAR_HOURS: Final = 8_784.0  # of the longest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRequest:
+    """GPUs for some years, bought or rented.
+
+    Attributes:
+        gpus: How many.
+        gpu: Of which type.
+        years: For how long.
+        utilisation: The share of all hours in which they are used, by owner or renter alike.
+        node_gpus: GPUs of a node; else what is usual.
+        storage_tb: Kept beside them.
+        egress_tb_month: What leaves a cloud each month.
+        budget_usd: Instead of the GPUs, or beside them, what there is to spend.
+        demand: (GPUs, hours a year) of a duration curve, for the best mix of owned and rented ones.
+        assume: Numbers in the place of catalog/data/economics.csv, by name.
+        cloud: Rent at this one; else at the middle of all.
+        region: Where they stand, for the price of electricity.
+    """
+
+    gpus: Gpus
+    gpu: str = "h100-sxm"
+    years: Annotated[float, YEARS] = 3.0
+    utilisation: Annotated[float, USED] = 0.7
+    node_gpus: Annotated[int | None, NODE_GPUS] = None
+    storage_tb: Annotated[float | None, TERABYTES] = None
+    egress_tb_month: Annotated[float, TERABYTES] = 0.0
+    budget_usd: Annotated[float | None, BUDGET] = None
+    demand: tuple[tuple[float, float], ...] = ()
+    assume: Mapping[str, float] = field(default_factory=dict)
+    cloud: str = ""
+    region: str = ""
+
+    def __post_init__(self) -> None:
+        check(self)
+        check_demand(self.demand)
+
+
+def check_demand(demand: Sequence[tuple[float, float]]) -> None:
+    """Raises: SpecInvalid for GPUs or hours of a year that cannot be."""
+    if not all(0 <= one <= GPUS.most for pair in demand for one in pair):
+        hint = f"give GPUs and hours from 0 on, as 64:1000; GPUs up to {GPUS.most:,.0f}"
+        raise SpecInvalid("--demand asks for what cannot be", hint=hint)
+    if (hours := sum(hours for _, hours in demand)) > YEAR_HOURS:
+        raise SpecInvalid(
+            f"--demand is for {hours:g} hours",
+            hint=f"a year has {YEAR_HOURS:,.0f}: how long each number of GPUs is used in one",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a bill. Paid once, at the start, and again each month; `usd`: its present value.
+    What comes back is negative."""
+
+    name: str
+    once: float = 0.0
+    monthly: float = 0.0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    lines: tuple[Line, ...]
+
+    @property
+    def usd(self) -> float:
+        return sum(line.usd for line in self.lines)
+
+    @property
+    def spent(self) -> float:
+        """Without what comes back at the end."""
+        return sum(max(0.0, line.usd) for line in self.lines)
+
+    @property
+    def once(self) -> float:
+        """To be paid at the start."""
+        return sum(line.once for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Bills for any number of GPUs under one set of assumptions: value by name."""
+
+    of: Mapping[str, float]
+    months: int
+    watts: float  # rated, of one GPU
+    node_gpus: int
+    storage_tb_per_gpu: float
+    egress_tb_month: float
+
+    @cached_property
+    def worth(self) -> float:
+        """What one USD at the end of each month is worth now."""
+        return sum(self.discount(month) for month in range(1, self.months + 1))
+
+    @cached_property
+    def falling(self) -> float:
+        """What the same, of a rent that is one USD in the first month and then falls, is worth."""
+        left = 1 - self.of["price_fall"]
+        months = range(1, self.months + 1)
+        return sum(float(left ** ((month - 1) / 12)) * self.discount(month) for month in months)
+
+    def discount(self, month: int) -> float:
+        """What a USD at the end of that month is worth now."""
+        return float((1 + self.of["capital"]) ** (-month / 12))
+
+    def own(self, gpus: float, used: float) -> Bill:
+        """Of so many GPUs, each used for that share of the hours."""
+        if gpus <= 0:
+            return Bill(lines=())
+        of = self.of
+        servers = gpus * of["server_per_gpu"]
+        network = servers * of["network_share"]
+        storage = gpus * self.storage_tb_per_gpu * of["storage_per_tb"]
+        spares = servers * of["spare_share"]
+        hardware = servers + network + storage + spares
+        kw = gpus * self.watts * of["node_watts"] / 1_000
+        draw = used * of["busy_draw"] + (1 - used) * of["idle_draw"]
+        lines = [
+            self._once("servers", servers),
+            self._once("network", network),
+            self._once("storage", storage),
+            self._once("spares", spares),
+            self._once("installation", servers * of["install_share"]),
+            self._monthly("power", kw * draw * of["pue"] * MONTH_HOURS * of["kwh"]),
+            self._monthly("space", kw * of["space_kw_month"]),
+            self._monthly("people", self._people(gpus)),
+            self._monthly("support", hardware * of["support_share"] / 12),
+            self._monthly("software licences", gpus * of["software_per_gpu"] / 12),
+            self._monthly("insurance and line", hardware * of["other_share"] / 12),
+        ]
+        left = hardware * of["yearly_value"] ** (self.months / 12)
+        back = Line(name="residual value", usd=-left * self.discount(self.months))
+        return Bill(lines=(*lines, back))
+
+    def rent(self, gpus: float, used: float, kind: str) -> Bill:
+        """Of so many GPUs for that share of the hours; reserved ones are paid for in all."""
+        of, hours = self.of, gpus * MONTH_HOURS
+        price = of["on_demand"]
+        if kind == "reserved":
+            rent = self._monthly("rent", hours * price * (1 - of["reserved_discount"]))
+        else:
+            if kind == "spot":
+                price *= (1 - of["spot_discount"]) / (1 - of["spot_lost"])
+            first = hours * used * price
+            rent = Line(name="rent", monthly=first, usd=first * self.falling)
+        storage = gpus * self.storage_tb_per_gpu * of["cloud_storage"]
+        return Bill(
+            lines=(
+                rent,
+                self._monthly("storage", storage),
+                self._monthly("egress", self.egress_tb_month * of["egress"]),
+                self._monthly("people", self._people(gpus) * of["cloud_people"]),
+            )
+        )
+
+    def mix(self, owned: float, demand: Sequence[tuple[float, float]], kind: str) -> Bill:
+        """Of so many owned GPUs under a demand of (GPUs, share of the hours), rent for the rest.
+        Storage, egress and people follow what each side does."""
+        of = self.of
+        work = sum(gpus * share for gpus, share in demand)
+        own_work = sum(min(gpus, owned) * share for gpus, share in demand)
+        rented = work - own_work  # on the average
+        own = self.own(owned, own_work / owned if owned else 0.0)
+        rent = self.rent(rented, 1.0, kind)
+        part = rented / work if work else 0.0
+        people = of["engineers_per_gpu"] * (owned + of["cloud_people"] * rented)
+        people += of["engineers_least"] * (1.0 if owned else of["cloud_people"])
+        lines = [line for line in own.lines if line.name != "people"]
+        peak = max(0.0, max(gpus for gpus, _ in demand) - owned)
+        kept = peak * self.storage_tb_per_gpu * of["cloud_storage"]
+        sent = self.egress_tb_month * of["egress"] * part
+        lines += [
+            *(replace(line, name="rented GPUs") for line in rent.lines if line.name == "rent"),
+            self._monthly("rented storage", kept),
+            self._monthly("egress", sent),
+        ]
+        lines.append(self._monthly("people", people * of["engineer"] / 12))
+        return Bill(lines=tuple(lines))
+
+    def _people(self, gpus: float) -> float:
+        if gpus <= 0:
+            return 0.0
+        people = self.of["engineers_least"] + self.of["engineers_per_gpu"] * gpus
+        return people * self.of["engineer"] / 12
+
+    def _once(self, name: str, usd: float) -> Line:
+        return Line(name=name, once=usd, usd=usd)
+
+    def _monthly(self, name: str, usd: float) -> Line:
+        return Line(name=name, monthly=usd, usd=usd * self.worth)
+
+    def hours(self, gpus: float, used: float) -> float:
+        """Used GPU-hours, weighted by when they are: so that a price a GPU-hour pays the bill."""
+        return gpus * used * MONTH_HOURS * self.worth
+
+    def even_use(self, gpus: float, kind: str) -> float | None:
+        """The share of the hours from which on, up to all, owning costs no more than renting; None:
+        not even at all hours. Both are straight lines in it."""
+        idle, full = (
+            self.own(gpus, used).usd - self.rent(gpus, used, kind).usd for used in (0.0, 1.0)
+        )
+        if full > 0:
+            return None
+        return 0.0 if idle <= 0 else idle / (idle - full)
+
+    def even_month(self, gpus: float, used: float, kind: str) -> int | None:
+        """The first month by whose end as much has been paid for rent as for the owned GPUs, which
+        are then still there; None: not within the years."""
+        own = self.own(gpus, used)
+        paid_own, paid_rent = own.once, 0.0
+        running = sum(line.monthly for line in own.lines)
+        rent = {line.name: line.monthly for line in self.rent(gpus, used, kind).lines}
+        fall = 0.0 if kind == "reserved" else self.of["price_fall"]
+        for month in range(1, self.months + 1):
+            paid_own += running
+            first = rent["rent"] * (1 - fall) ** ((month - 1) / 12)
+            paid_rent += first + sum(usd for name, usd in rent.items() if name != "rent")
+            if paid_rent >= paid_own:
+                return month
+        return None
+
+
+def prices_of(request: CostRequest, values: Mapping[str, float]) -> Prices:
+    """Raises: NotFound for an unknown GPU."""
+    known = device(request.gpu)
+    storage = request.storage_tb
+    return Prices(
+        of=values,
+        months=max(1, round(12 * request.years)),
+        watts=known.tdp_watts,
+        node_gpus=request.node_gpus or known.node_gpus,
+        storage_tb_per_gpu=(
+            values["storage_tb_per_gpu"] if storage is None else storage / request.gpus
+        ),
+        egress_tb_month=request.egress_tb_month,
+    )
+
+
+def assumed(request: CostRequest, market: Market | None = None) -> dict[str, Assumption]:
+    """All assumptions: as the request says, else by the list of prices (without one, that of the
+    catalog) and the region, else the usual ones. Raises: NotFound, SpecInvalid."""
+    listed = of_market(request.gpu, market or prices(), years=request.years, cloud=request.cloud)
+    if request.region and "kwh" not in request.assume:
+        listed["kwh"] = electricity(request.region)
+    return assume(request.assume, listed)
+
+
+def values_of(known: Mapping[str, Assumption]) -> dict[str, float]:
+    return {name: one.value for name, one in known.items()}

@@ -1,0 +1,90 @@
+"""What a budget comes to: GPUs that it buys, that it also runs, and that it rents."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf
+
+from corral.plan.cost.bills import MONTH_HOURS, Bill, Prices
+from corral.plan.cost.terms import rented_months
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    """GPUs in whole nodes: those whose purchase the budget pays, and those whose whole cost over
+    the years. `months`: so long it runs the former, of the years asked for. `node_once` and
+    `node_usd`: what one node, of `node_gpus`, costs at the start and in all.
+
+    `rented_hours`: GPU-hours on demand, rent alone; `rented_gpus`: how many GPUs that is around the
+    clock. `rented_months`: for how long it rents the GPUs that were asked for. `people_usd`: what
+    people cost in the years of a rent, however few the GPUs. `kept_gpus`, `kept_on_spot`: how many
+    are rented for the years at the use asked for, with storage and people.
+    """
+
+    by_capital: int
+    by_whole_cost: int
+    months: int
+    node_gpus: int
+    node_once: float
+    node_usd: float
+    rented_hours: float
+    rented_gpus: float
+    rented_months: int
+    people_usd: float
+    kept_gpus: float
+    kept_on_spot: float
+
+
+def bought(prices: Prices, budget_usd: float, used: float, gpus: float) -> Bought:
+    """Whole nodes; what is bought is paid at once or, with what runs it, over the years."""
+    node = prices.node_gpus
+
+    def most(cost: Callable[[Bill], float]) -> int:
+        low, high = 0, ceil(budget_usd / max(1.0, prices.of["server_per_gpu"] * node)) + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = cost(prices.own(middle * node, used)) <= budget_usd
+            low, high = (middle, high) if fits else (low, middle)
+        return low * node
+
+    hours = budget_usd / prices.of["on_demand"] if prices.of["on_demand"] else inf
+    by_capital = most(lambda bill: bill.once)
+    one = prices.own(node, used)
+    return Bought(
+        by_capital=by_capital,
+        by_whole_cost=most(lambda bill: bill.spent),
+        months=_months(prices, prices.own(by_capital, used), budget_usd),
+        node_gpus=node,
+        node_once=one.once,
+        node_usd=one.spent,
+        rented_hours=hours,
+        rented_gpus=hours / (prices.months * MONTH_HOURS),
+        rented_months=rented_months(prices, gpus, used, budget_usd),
+        people_usd=_people(prices, used),
+        kept_gpus=_kept(prices, budget_usd, used, "on demand"),
+        kept_on_spot=_kept(prices, budget_usd, used, "spot"),
+    )
+
+
+def _months(prices: Prices, bill: Bill, budget_usd: float) -> int:
+    """Whole months for which the budget pays the bill, up to the years asked for."""
+    monthly = sum(line.monthly for line in bill.lines)
+    paid = bill.once
+    for month in range(1, prices.months + 1):
+        paid += monthly * prices.discount(month)
+        if paid > budget_usd:
+            return month - 1
+    return prices.months
+
+
+def _people(prices: Prices, used: float) -> float:
+    """Return the part of a rent's bill that no number of GPUs changes."""
+    one, two = (prices.rent(gpus, used, "on demand").usd for gpus in (1.0, 2.0))
+    return 2 * one - two
+
+
+def _kept(prices: Prices, budget_usd: float, used: float, kind: str) -> float:
+    """The bill is a straight line in the number of GPUs, from its people for the first one on."""
+    one, two = (prices.rent(gpus, used, kind).usd for gpus in (1.0, 2.0))
+    if two <= one:
+        return inf
+    return max(0.0, (budget_usd - (2 * one - two)) / (two - one))

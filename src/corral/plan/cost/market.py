@@ -1,0 +1,124 @@
+"""Prices of one GPU as clouds and sellers ask them, in the place of the catalog's usual ones."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+from corral.catalog.carbon import electricity_usd_per_kwh
+from corral.catalog.devices import Device, device
+from corral.catalog.economics import Assumption, assumptions
+from corral.catalog.prices import Prices
+from corral.domain.errors import NotFound
+from corral.plan.text import brief
+
+PRICED: Final = "h100-sxm"  # whose prices catalog/data/economics.csv has, with their low and high
+SPREAD: Final = (
+    2.35  # of 21 types with a price on demand, 18 are within it of an H100's by bandwidth
+)
+CONTRACTS: Final = 0.25  # assumed: so far a contract is from its region's mean price, either way
+LIKE: Final = "an H100's"  # begins the source of a price that nobody tells
+CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
+
+
+def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dict[str, Assumption]:
+    """The assumptions that the list of prices knows better, for this GPU, by name.
+
+    On demand it is the middle of what the clouds ask, from the cheapest to the dearest; the
+    discounts are those of the clouds that ask for both. Of a GPU sold alone the server costs as
+    much more as an H100's does. What nobody tells is an H100's, by the bandwidth of their memories.
+    `cloud`: only that one's offers.
+
+    Raises: NotFound where that cloud does not rent it out.
+    """
+    known, about = assumptions(), device(gpu)
+    offers = [one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)]
+    if cloud and not offers:
+        others = [one.cloud for one in market.rent(about.name)]
+        raise NotFound(f"price of {about.name} at", cloud, others, see="corral plan prices")
+    found: dict[str, Assumption] = {}
+    if offers:
+        source = f"the median of {len(offers)} clouds" if len(offers) > 1 else "one cloud"
+        found["on_demand"] = _between(known["on_demand"], offers, f"{source}: corral plan prices")
+    terms = ("reserved_3y", "reserved_1y") if years >= 3 else ("reserved_1y",)
+    for name, kinds in (("reserved_discount", terms), ("spot_discount", ("spot",))):
+        off = next((seen for kind in kinds if (seen := _discounts(about, market, kind, cloud))), [])
+        if off:
+            found[name] = _between(known[name], off, "the same clouds: corral plan prices")
+    found.update((one.name, one) for one in _server(about, market, known))
+    if missing := untold(about, market):
+        like = of_market(PRICED, market, years=years)
+        found |= {name: _by_bandwidth(like.get(name, known[name]), about) for name in missing}
+    return found
+
+
+def untold(about: Device, market: Prices) -> tuple[str, ...]:
+    """The prices, by the names of their assumptions, that the list does not have of this GPU."""
+    if about.name == PRICED:
+        return ()
+    sold = ("server_per_gpu",) if _per_gpu(about, market) is None else ()
+    return sold if market.rent(about.name) else (*sold, "on_demand")
+
+
+def rented_only(about: Device) -> str:
+    """What a cloud builds for itself and sells to nobody, in a word; "" for all others."""
+    return CLOUDS.get(about.vendor.lower(), "")
+
+
+def electricity(region: str) -> Assumption:
+    """What a large customer pays there for a kWh; contracts differ. Raises: NotFound, SpecInvalid
+    for a region without a price."""
+    usd, source = electricity_usd_per_kwh(region)
+    low, high = (1 - CONTRACTS) * usd, (1 + CONTRACTS) * usd
+    return replace(assumptions()["kwh"], value=usd, low=low, high=high, source=source)
+
+
+def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
+    times = about.memory_bytes_per_s / device(PRICED).memory_bytes_per_s
+    usd = one.value * times
+    source = f"{LIKE} {brief(one.value)} times {times:.2f} for the memory's bandwidth"
+    return replace(one, value=usd, low=usd / SPREAD, high=usd * SPREAD, source=source)
+
+
+def _discounts(about: Device, market: Prices, kind: str, cloud: str) -> list[float]:
+    """What each cloud takes off its price on demand; none that asks for more is counted."""
+    full = {one.cloud: one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)}
+    offers = market.current(about.name, kind, cloud)
+    off = [1 - one.usd_per_gpu_hour / full[one.cloud] for one in offers if one.cloud in full]
+    return [share for share in off if 0 <= share < 1]
+
+
+def _server(about: Device, market: Prices, known: Mapping[str, Assumption]) -> Iterator[Assumption]:
+    usual = known["server_per_gpu"]
+    each = _per_gpu(about, market)
+    if each is not None:
+        usd, source = each
+        factor = usd / usual.value
+        yield replace(
+            usual, value=usd, low=usual.low * factor, high=usual.high * factor, source=source
+        )
+
+
+def _per_gpu(about: Device, market: Prices) -> tuple[float, str] | None:
+    """USD of a server a GPU, and who says so; None where nobody does."""
+    if (whole := market.sale(about.name, "server")) is not None:
+        return whole.usd / about.node_gpus, whole.source
+    one = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")
+    server, alone = market.sale(PRICED, "server"), market.sale(PRICED, "gpu")
+    if one is None or server is None or alone is None:
+        return None
+    more = server.usd / device(PRICED).node_gpus / alone.usd
+    used = ", used" if one.what == "used_gpu" else ""
+    return one.usd * more, f"{one.source}; {one.usd:,.0f} for one{used}, times {more:.2f}"
+
+
+def _between(usual: Assumption, seen: list[float], source: str) -> Assumption:
+    """The middle of what was seen; with few seen, as wide as the usual one is."""
+    value = median(seen)
+    spread = (usual.low / usual.value, usual.high / usual.value)
+    low, high = min(*seen, value * spread[0]), max(*seen, value * spread[1])
+    if len(seen) > 2:
+        low, high = min(seen), max(seen)
+    if usual.unit.startswith("share"):
+        high = min(high, 0.95)
+    return replace(usual, value=value, low=low, high=max(high, value), source=source)

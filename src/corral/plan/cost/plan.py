@@ -1,0 +1,196 @@
+"""Own or rent: what each way costs over the years, where they meet, and how sure that is."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.economics import Assumption
+from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import prices as listed
+from corral.plan.cost.bills import (
+    RENTS,
+    Bill,
+    CostRequest,
+    Prices,
+    assumed,
+    prices_of,
+    values_of,
+)
+from corral.plan.cost.budget import Bought, bought
+from corral.plan.cost.hybrid import YEAR_HOURS, Demand, Hybrid, best_mix
+from corral.plan.cost.market import LIKE, rented_only, untold
+from corral.plan.cost.terms import (
+    CloudKind,
+    Term,
+    YearLine,
+    cloud_kinds,
+    even_bill,
+    terms,
+    year_lines,
+)
+from corral.plan.sensitivity import Band, Swing, Values, band, draws, tornado
+from corral.plan.text import brief
+
+OWN: Final = "own"
+TELLS: Final = {
+    "server_per_gpu": "what a server of {} costs",
+    "on_demand": "what {} costs by the hour",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Owning, or one way of renting. `per_hour`: USD for each GPU-hour that is used, with its band
+    by the assumptions. `even_use` and `even_month`: from which share of the hours, and which month
+    on, owning is no dearer; None: never, within the years. `own_wins`: how often owning costs less,
+    of the draws."""
+
+    name: str
+    bill: Bill
+    per_hour: float | None
+    band: Band | None
+    even_use: float | None = None
+    even_month: int | None = None
+    own_wins: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """`swings`: what owning saves against renting on demand, in USD, by one assumption at a time;
+    `saving` is it at the usual values, `saving_band` with all of them off at once. `cautions`: what
+    nobody tells. `terms`: one year and three beside each other; `clouds`: neo-clouds and
+    hyperscalers apart; `year`: the running costs of owning. `even_bill`: of a cloud for the same
+    work, in USD a month; owning costs less than any that is higher."""
+
+    request: CostRequest
+    prices: Prices
+    known: Mapping[str, Assumption]
+    ways: tuple[Way, ...]
+    saving: float
+    saving_band: Band
+    even_use_band: Band | None
+    cautions: tuple[str, ...]
+    swings: tuple[Swing, ...]
+    terms: tuple[Term, ...]
+    clouds: tuple[CloudKind, ...]
+    year: tuple[YearLine, ...]
+    even_bill: float
+    bought: Bought | None
+    hybrid: Hybrid | None
+    by_use: tuple[tuple[float, tuple[float, ...]], ...]
+    told: tuple[str, ...]
+
+    def way(self, name: str) -> Way:
+        return next(way for way in self.ways if way.name == name)
+
+
+def cost(request: CostRequest, market: Market | None = None) -> Costs:
+    """The answer. `market`: a list of prices; without it, that of the catalog.
+
+    Raises: NotFound for a GPU, a cloud or an assumption that nobody knows, SpecInvalid.
+    """
+    known = assumed(request, market)
+    prices = prices_of(request, values_of(known))
+    gpus, used = request.gpus, request.utilisation
+    drawn = [prices_of(request, values) for values in draws(known)]
+    costs = {name: [bill_of(one, name, gpus, used).usd for one in drawn] for name in (OWN, *RENTS)}
+    hours = [one.hours(gpus, used) for one in drawn]
+    saved = [rent - own for rent, own in zip(costs["on demand"], costs[OWN], strict=True)]
+
+    def saving(values: Values) -> float:
+        at = prices_of(request, values)
+        return at.rent(gpus, used, "on demand").usd - at.own(gpus, used).usd
+
+    even = [one.even_use(gpus, "on demand") for one in drawn]
+    return Costs(
+        request=request,
+        prices=prices,
+        known=known,
+        ways=tuple(_way(name, request, prices, costs, hours) for name in (OWN, *RENTS)),
+        saving=saving(prices.of),
+        saving_band=band(saved),
+        cautions=tuple(_cautions(request, known, market or listed())),
+        even_use_band=band([2.0 if share is None else share for share in even]),
+        swings=tuple(tornado(known, saving)),
+        terms=terms(request, market or listed(), OWN),
+        clouds=() if request.cloud else cloud_kinds(request, prices, market or listed()),
+        year=tuple(year_lines(request, known, prices.of)),
+        even_bill=even_bill(prices, gpus, used),
+        bought=bought(prices, request.budget_usd, used, gpus) if request.budget_usd else None,
+        hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
+        by_use=_by_use(prices, gpus),
+        told=tuple(_told(known)),
+    )
+
+
+def bill_of(prices: Prices, way: str, gpus: float, used: float) -> Bill:
+    return prices.own(gpus, used) if way == OWN else prices.rent(gpus, used, way)
+
+
+def _way(
+    name: str,
+    request: CostRequest,
+    prices: Prices,
+    costs: Mapping[str, list[float]],
+    hours: list[float],
+) -> Way:
+    gpus, used = request.gpus, request.utilisation
+    bill = bill_of(prices, name, gpus, used)
+    spread = [usd / each for usd, each in zip(costs[name], hours, strict=True) if each]
+    wins = [own < rent for own, rent in zip(costs[OWN], costs[name], strict=True)]
+    is_rent = name != OWN
+    return Way(
+        name=name,
+        bill=bill,
+        per_hour=bill.usd / prices.hours(gpus, used) if used else None,
+        band=band(spread) if spread else None,
+        even_use=prices.even_use(gpus, name) if is_rent else None,
+        even_month=prices.even_month(gpus, used, name) if is_rent else None,
+        own_wins=sum(wins) / len(wins) if is_rent else None,
+    )
+
+
+def _by_use(prices: Prices, gpus: int) -> tuple[tuple[float, tuple[float, ...]], ...]:
+    """The bills, own first, by the share of the hours that are used."""
+    shares = [step / 20 for step in range(21)]
+    return tuple(
+        (used, tuple(bill_of(prices, way, gpus, used).usd for way in (OWN, *RENTS)))
+        for used in shares
+    )
+
+
+def _told(known: Mapping[str, Assumption]) -> list[str]:
+    def numbers(one: Assumption) -> str:
+        usual = f"{one.name} = {brief(one.value)} {one.unit}"
+        return usual if one.is_known else f"{usual} ({brief(one.low)} to {brief(one.high)})"
+
+    return [
+        f"{numbers(one)}, {one.source}: {one.title}"
+        if one.is_known or one.source.startswith(LIKE)
+        else f"{numbers(one)}: {one.title}"
+        for one in known.values()
+    ]
+
+
+def _cautions(
+    request: CostRequest, known: Mapping[str, Assumption], market: Market
+) -> Iterator[str]:
+    """What of the answer is worth little, said before all else."""
+    about = device(request.gpu)
+    if kind := rented_only(about):
+        yield f"{kind} can be rented only: owning is shown as if they were sold."
+    for name in untold(about, market):
+        if name not in request.assume:
+            one = known[name]
+            yield (
+                f"Nobody tells {TELLS[name].format(about.title)}: taken are {brief(one.value)} "
+                f"{one.unit}, {one.source} ({brief(one.low)} to {brief(one.high)}). Say your own: "
+                f"--assume {name}=NUMBER"
+            )
+
+
+def _year(demand: Demand) -> Demand:
+    """The hours of a year that the demand does not name ask for nothing."""
+    rest = YEAR_HOURS - sum(hours for _, hours in demand)
+    return (*demand, (0.0, rest)) if rest > 0 else demand

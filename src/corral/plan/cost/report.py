@@ -1,0 +1,282 @@
+"""The answer on cost as a report."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from corral.catalog.devices import device
+from corral.domain.units import share_text
+from corral.plan.cost.advice import advice, usd_text
+from corral.plan.cost.bills import MONTH_HOURS, RENTS
+from corral.plan.cost.budget import Bought
+from corral.plan.cost.hybrid import Hybrid
+from corral.plan.cost.plan import OWN, Costs, Way
+from corral.plan.cost.terms_report import clouds_table, terms_table, year_table
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+
+OFFERS: Final = (
+    "List prices change weekly, and large buyers pay less: plan with your own offers, --prices "
+    "FILE (its form: corral plan prices --help)."
+)
+SHOWN: Final = 6  # assumptions in the figure, as many as its words have room for; the table has all
+
+
+def report(found: Costs) -> Report:
+    request = found.request
+    tables = [_ways(found), terms_table(found.terms, OWN)]
+    if found.clouds:
+        tables.append(clouds_table(found.clouds))
+    tables += [year_table(found.year), _bill(found)]
+    figures = [_use_figure(found), _swing_figure(found)]
+    if found.hybrid is not None:
+        tables.append(_hybrid(found.hybrid))
+        figures.append(_hybrid_figure(found.hybrid))
+    return Report(
+        title=f"Cost of {request.gpus:,} x {device(request.gpu).title} for "
+        f"{counted(request.years, 'year')}",
+        verdict=advice(found),
+        answers=tuple(_answers(found)),
+        tables=(*tables, _swings(found)),
+        figures=tuple(figures),
+        assumed=(
+            f"the GPUs are used for {share_text(request.utilisation)} of all hours: --utilisation",
+            *found.told,
+        ),
+        sources=tuple(dict.fromkeys(one.source for one in found.known.values())),
+        warnings=(*found.cautions, OFFERS),
+        data=_data(found),
+    )
+
+
+def _answers(found: Costs) -> Iterator[Answer]:
+    for way in found.ways:
+        low, high = (None, None) if way.band is None else (way.band.low, way.band.high)
+        name = f"{way.name}, a used GPU-hour"
+        yield Answer(name=name, value=way.per_hour, unit="USD", band=_band(way), low=low, high=high)
+    rent = found.way("on demand")
+    spread = found.even_use_band
+    yield Answer(
+        name="break-even use",
+        value="never" if rent.even_use is None else 100 * rent.even_use,
+        unit="" if rent.even_use is None else "% of the hours",
+        note="" if spread is None else f"{_share(spread.low)} to {_share(spread.high)}",
+    )
+    yield Answer(
+        name="break-even month",
+        value=rent.even_month if rent.even_month is not None else "not in these years",
+        note="of payments alone, against renting on demand",
+    )
+    yield Answer(
+        name="cloud bill from which owning pays",
+        value=found.even_bill,
+        unit="USD a month",
+        note=f"for the work of {counted(found.request.gpus, 'GPU')}, with storage and people",
+    )
+    saved = found.saving_band
+    yield Answer(
+        name="owning saves",
+        value=found.saving,
+        unit="USD",
+        low=saved.low,
+        high=saved.high,
+        note="against renting on demand",
+    )
+    if found.bought is not None:
+        yield from _of_budget(found, found.bought)
+    if found.hybrid is not None:
+        best = found.hybrid.best
+        yield Answer(
+            name="GPUs to own",
+            value=best.owned,
+            note=f"{share_text(best.owned_share)} of the GPU-hours; the rest is rented on demand",
+        )
+        yield Answer(name="cost of that mix", value=best.usd, unit="USD")
+
+
+def _of_budget(found: Costs, own: Bought) -> Iterator[Answer]:
+    request, node = found.request, counted(own.node_gpus, "GPU")
+    years, use = counted(request.years, "year"), share_text(request.utilisation)
+    yield Answer(name="budget", value=request.budget_usd, unit="USD")
+    yield Answer(
+        name="GPUs that it buys",
+        value=own.by_capital,
+        note=f"what is left runs them for {counted(own.months, 'month')}"
+        if own.by_capital
+        else f"{node} take {usd_text(own.node_once)} at the start",
+    )
+    yield Answer(
+        name="GPUs that it buys and runs",
+        value=own.by_whole_cost,
+        note=f"for {years}"
+        if own.by_whole_cost
+        else f"{node} take {usd_text(own.node_usd)} in "
+        f"{years}, {usd_text(own.node_usd - (request.budget_usd or 0.0))} more",
+    )
+    yield Answer(
+        name="months that it rents",
+        value=own.rented_months,
+        unit="months",
+        note=f"{counted(request.gpus, 'GPU')} on demand at {use} use, with storage and people",
+    )
+    if own.kept_gpus >= 1:
+        yield Answer(
+            name="GPUs that it rents",
+            value=round(own.kept_gpus, 1),
+            note=f"on demand at {use} use for {years}, with storage and people; on spot "
+            f"{own.kept_on_spot:,.1f}",
+        )
+    yield Answer(
+        name="GPU-hours that it rents",
+        value=own.rented_hours,
+        unit="GPU h",
+        note=f"rent alone: {_alone(own, years)}",
+    )
+
+
+def _alone(own: Bought, years: str) -> str:
+    if own.rented_gpus >= 1:
+        return f"{own.rented_gpus:,.1f} GPUs around the clock for {years}"
+    return f"1 GPU around the clock for {own.rented_hours / MONTH_HOURS:,.0f} months"
+
+
+def _ways(found: Costs) -> Table:
+    return Table(
+        title="Own or rent",
+        columns=columns(
+            "way",
+            ("at the start", "USD"),
+            ("a month", "USD"),
+            ("in all, worth now", "USD"),
+            ("a used GPU-hour", "USD"),
+            ("owning is no dearer from", "% of the hours"),
+            "and from month",
+            ("owning wins", "% of the draws"),
+        ),
+        rows=tuple(
+            (
+                way.name,
+                way.bill.once,
+                sum(line.monthly for line in way.bill.lines),
+                way.bill.usd,
+                way.per_hour,
+                None if way.even_use is None else 100 * way.even_use,
+                way.even_month,
+                None if way.own_wins is None else 100 * way.own_wins,
+            )
+            for way in found.ways
+        ),
+        note="Rents by the hour are those of the first month; later they fall.",
+    )
+
+
+def _bill(found: Costs) -> Table:
+    rows = [
+        (way.name, line.name, line.once or None, line.monthly or None, line.usd)
+        for way in (found.way(OWN), found.way("on demand"))
+        for line in way.bill.lines
+        if line.usd
+    ]
+    return Table(
+        title="The bills, line by line",
+        columns=columns(
+            "way", "what", ("at the start", "USD"), ("a month", "USD"), ("worth now", "USD")
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _hybrid(found: Hybrid) -> Table:
+    named = ((found.best, "best"), (found.all_own, "all own"), (found.all_rent, "all rented"))
+    return Table(
+        title="Own a base, rent the peaks",
+        columns=columns("mix", "own GPUs", ("of the GPU-hours", "%"), ("worth now", "USD")),
+        rows=tuple((name, mix.owned, 100 * mix.owned_share, mix.usd) for mix, name in named),
+    )
+
+
+def _hybrid_figure(found: Hybrid) -> Figure:
+    points = tuple((float(mix.owned), mix.usd) for mix in found.tried)
+    return Figure(
+        title="Cost by how many GPUs are owned",
+        x=Column(name="own GPUs"),
+        y=Column(name="worth now", unit="USD"),
+        series=(Series(name=f"the rest {found.kind}", points=points),),
+    )
+
+
+def _use_figure(found: Costs) -> Figure:
+    return Figure(
+        title="Cost by use",
+        x=Column(name="used", unit="% of the hours"),
+        y=Column(name="worth now", unit="USD"),
+        series=tuple(
+            Series(
+                name=name,
+                points=tuple((100 * used, usd[at]) for used, usd in found.by_use),
+            )
+            for at, name in enumerate((OWN, *RENTS))
+        ),
+    )
+
+
+def _swings(found: Costs) -> Table:
+    return Table(
+        title="What the answer hangs on: what owning saves against renting on demand",
+        columns=columns(
+            "assumption",
+            "unit",
+            "low",
+            "high",
+            ("saved at the low", "USD"),
+            ("saved at the high", "USD"),
+        ),
+        rows=tuple(
+            (
+                swing.name,
+                found.known[swing.name].unit,
+                found.known[swing.name].low,
+                found.known[swing.name].high,
+                swing.low,
+                swing.high,
+            )
+            for swing in found.swings
+        ),
+        note="One assumption at a time; the bands have all of them off at once.",
+    )
+
+
+def _swing_figure(found: Costs) -> Figure:
+    """A tornado: from what is saved at an assumption's low to what is at its high."""
+    return Figure(
+        title="What the answer hangs on: what owning saves, from each assumption's low to its high",
+        x=Column(name="assumption"),
+        y=Column(name="owning saves", unit="USD"),
+        series=tuple(
+            Series(name=swing.name, points=((0.0, swing.low), (0.0, swing.high)))
+            for swing in found.swings[:SHOWN]
+        ),
+        kind="bars",
+    )
+
+
+def _band(way: Way) -> float | None:
+    if way.band is None or not way.per_hour:
+        return None
+    return max(way.band.high / way.per_hour - 1, 1 - way.band.low / way.per_hour)
+
+
+def _share(used: float) -> str:
+    return "never" if used > 1 else share_text(used)
+
+
+def _data(found: Costs) -> dict[str, Any]:
+    return {
+        "request": asdict(found.request) | {"assume": dict(found.request.assume)},
+        "assumptions": {name: asdict(one) for name, one in found.known.items()},
+        "ways": {way.name: asdict(way) | {"usd": way.bill.usd} for way in found.ways},
+        "saving_usd": found.saving,
+        "saving_usd_band": asdict(found.saving_band),
+        "swings": [asdict(swing) for swing in found.swings],
+        "bought": None if found.bought is None else asdict(found.bought),
+        "hybrid": None if found.hybrid is None else asdict(found.hybrid),
+    }

@@ -1,0 +1,152 @@
+"""Own or rent side by side: for one year and three, at both kinds of cloud, and by the month."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.economics import Assumption
+from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import Rent, is_hyperscaler
+from corral.plan.cost.bills import RENTS, Bill, CostRequest, Prices, assumed, prices_of, values_of
+
+TERMS: Final = (1.0, 3.0)  # years that stand side by side, beside those asked for
+LONGEST_MONTHS: Final = 240
+# Lines of a year of owning, and the assumptions that each of them rises with.
+RUNNING: Final[Mapping[str, tuple[str, ...]]] = {
+    "people": ("engineer", "engineers_least", "engineers_per_gpu"),
+    "support": ("support_share", "server_per_gpu"),
+    "software licences": ("software_per_gpu",),
+    "power": ("kwh", "node_watts", "busy_draw", "pue"),
+    "space": ("space_kw_month", "node_watts"),
+    "insurance and line": ("other_share", "server_per_gpu"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """The bills of some years, owning first. `even_use`: from which on owning costs no more than
+    renting on demand; None: not at all."""
+
+    years: float
+    bills: Mapping[str, Bill]
+    even_use: float | None
+
+    @property
+    def cheapest(self) -> str:
+        """The cheapest way that is not taken away at any moment."""
+        return min(
+            (way for way in self.bills if way != "spot"), key=lambda way: self.bills[way].usd
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudKind:
+    """Offers of one kind of cloud, at their median. `left_out`: older offers that newer ones stand
+    in for. `usd`: the bill of renting on demand; `even_use` as in Term."""
+
+    name: str
+    offers: tuple[Rent, ...]
+    left_out: int
+    usd_per_gpu_hour: float
+    usd: float
+    even_use: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YearLine:
+    """What owning costs in a year, usually, and with its assumptions at their low and high."""
+
+    name: str
+    usual: float
+    low: float
+    high: float
+    source: str
+
+
+def terms(request: CostRequest, market: Market, own: str) -> tuple[Term, ...]:
+    """Return one year, three years and the years asked for, each with the prices of its term."""
+    return tuple(
+        _term(replace(request, years=years), market, own)
+        for years in sorted({*TERMS, request.years})
+    )
+
+
+def _term(request: CostRequest, market: Market, own: str) -> Term:
+    prices = prices_of(request, values_of(assumed(request, market)))
+    gpus, used = request.gpus, request.utilisation
+    rents = {kind: prices.rent(gpus, used, kind) for kind in RENTS}
+    return Term(
+        years=request.years,
+        bills={own: prices.own(gpus, used), **rents},
+        even_use=prices.even_use(gpus, "on demand"),
+    )
+
+
+def cloud_kinds(request: CostRequest, prices: Prices, market: Market) -> tuple[CloudKind, ...]:
+    """Return neo-clouds and hyperscalers apart, as far as they rent out this GPU."""
+    name = device(request.gpu).name
+    current, every = market.current(name), market.rent(name)
+    found = []
+    for title, large in (("neo-clouds", False), ("hyperscalers", True)):
+        offers = tuple(one for one in current if is_hyperscaler(one.cloud) is large)
+        listed = [one for one in every if is_hyperscaler(one.cloud) is large]
+        if offers:
+            found.append(_cloud_kind(title, offers, len(listed) - len(offers), request, prices))
+    return tuple(found)
+
+
+def _cloud_kind(
+    title: str, offers: tuple[Rent, ...], left_out: int, request: CostRequest, prices: Prices
+) -> CloudKind:
+    usd = median(one.usd_per_gpu_hour for one in offers)
+    there = replace(prices, of={**prices.of, "on_demand": usd})
+    return CloudKind(
+        name=title,
+        offers=offers,
+        left_out=left_out,
+        usd_per_gpu_hour=usd,
+        usd=there.rent(request.gpus, request.utilisation, "on demand").usd,
+        even_use=there.even_use(request.gpus, "on demand"),
+    )
+
+
+def even_bill(prices: Prices, gpus: float, used: float) -> float:
+    """Return what owning comes to a month: a cloud's bill for the same work above it is dearer."""
+    return prices.own(gpus, used).usd / prices.worth
+
+
+def rented_months(prices: Prices, gpus: float, used: float, budget_usd: float) -> int:
+    """Return the whole months for which a budget rents GPUs on demand, with storage and people."""
+    bill = {line.name: line.monthly for line in prices.rent(gpus, used, "on demand").lines}
+    rest = sum(usd for name, usd in bill.items() if name != "rent")
+    paid = 0.0
+    for month in range(1, LONGEST_MONTHS + 1):
+        fallen = (1 - prices.of["price_fall"]) ** ((month - 1) / 12)
+        paid += (bill["rent"] * fallen + rest) * prices.discount(month)
+        if paid > budget_usd:
+            return month - 1
+    return LONGEST_MONTHS
+
+
+def year_lines(
+    request: CostRequest, known: Mapping[str, Assumption], values: Mapping[str, float]
+) -> Iterator[YearLine]:
+    """Yield the lines of a year of owning."""
+    gpus, used = request.gpus, request.utilisation
+
+    def yearly(name: str, of: Mapping[str, float]) -> float:
+        bill = prices_of(request, of).own(gpus, used)
+        return 12 * next((line.monthly for line in bill.lines if line.name == name), 0.0)
+
+    for name, rising in RUNNING.items():
+        low = dict(values) | {one: known[one].low for one in rising}
+        high = dict(values) | {one: known[one].high for one in rising}
+        yield YearLine(
+            name=name,
+            usual=yearly(name, values),
+            low=yearly(name, low),
+            high=yearly(name, high),
+            source=known[rising[0]].source,
+        )

@@ -1,0 +1,94 @@
+"""Tables of what stands side by side: terms, kinds of cloud, and a year of owning."""
+
+from collections.abc import Iterator, Sequence
+
+from corral.plan.cost.terms import CloudKind, Term, YearLine
+from corral.plan.report import Table, columns, counted
+
+
+def terms_table(terms: Sequence[Term], own: str) -> Table:
+    """Each term with all ways, and the cheapest of those that last."""
+    ways = list(terms[0].bills)
+    return Table(
+        title="One year, three years",
+        columns=columns(
+            "for",
+            *((way, "USD") for way in ways),
+            "cheapest",
+            ("owning is no dearer from", "% of the hours"),
+        ),
+        rows=tuple(
+            (
+                counted(term.years, "year"),
+                *(term.bills[way].usd for way in ways),
+                term.cheapest,
+                None if term.even_use is None else 100 * term.even_use,
+            )
+            for term in terms
+        ),
+        note=f"worth now; {own} with what the hardware is worth in the end",
+    )
+
+
+def clouds_table(kinds: Sequence[CloudKind]) -> Table:
+    """Neo-clouds and hyperscalers, each at the median of its offers."""
+    return Table(
+        title="Kinds of cloud, on demand",
+        columns=columns(
+            "at",
+            "offers",
+            ("lowest", "USD a GPU-hour"),
+            ("median", "USD a GPU-hour"),
+            ("highest", "USD a GPU-hour"),
+            "oldest",
+            "older, left out",
+            ("in all, worth now", "USD"),
+            ("owning is no dearer from", "% of the hours"),
+        ),
+        rows=tuple(
+            (
+                kind.name,
+                len(kind.offers),
+                kind.offers[0].usd_per_gpu_hour,
+                kind.usd_per_gpu_hour,
+                kind.offers[-1].usd_per_gpu_hour,
+                min(one.date for one in kind.offers).isoformat(),
+                kind.left_out,
+                kind.usd,
+                None if kind.even_use is None else 100 * kind.even_use,
+            )
+            for kind in kinds
+        ),
+        note="offers a year older than the newest are left out where newer ones remain",
+    )
+
+
+def year_table(lines: Sequence[YearLine]) -> Table:
+    """The running costs of owning, from low to high, with their sources."""
+    shown = [line for line in lines if line.high]
+    return Table(
+        title="A year of owning, from low to high",
+        columns=columns(
+            "what", ("usual", "USD"), ("low", "USD"), ("high", "USD"), "source"
+        ),
+        rows=(
+            *((line.name, line.usual, line.low, line.high, line.source) for line in shown),
+            (
+                "in all",
+                sum(line.usual for line in shown),
+                sum(line.low for line in shown),
+                sum(line.high for line in shown),
+                "",
+            ),
+        ),
+    )  # fmt: skip
+
+
+def told(terms: Sequence[Term]) -> Iterator[str]:
+    """Say where the term decides between owning and renting."""
+    short, long = terms[0], terms[-1]
+    if short.cheapest != long.cheapest:
+        yield (
+            f"For {counted(short.years, 'year')} the cheapest way is {short.cheapest}, for "
+            f"{counted(long.years, 'year')} {long.cheapest}."
+        )

@@ -1,0 +1,1 @@
+"""corral plan model: whether a model fits, and in how many GPUs."""

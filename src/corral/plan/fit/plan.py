@@ -1,0 +1,358 @@
+"""Whether a model fits, for which use, and in how many GPUs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import ceil, gcd
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.models import Model
+from corral.catalog.overheads import overhead
+from corral.catalog.precisions import Precision
+from corral.perf.adapters import adapter_memory
+from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.memory import Memory, training_memory
+from corral.perf.serving_memory import Serving, serving_memory
+from corral.plan.report import counted
+from corral.plan.train.layout_text import in_short
+
+MOST_GPUS: Final = 4_096  # where no limit is said
+WIDEST: Final = 8  # GPUs that a layer is cut over at the most
+BETWEEN: Final = 8  # counts that are tried between one that is too small and its double
+LONGEST: Final = 2**24  # tokens at which the search for the longest context ends
+PASSES: Final = 4  # micro batches for each pipeline stage in one step of pre-training
+FINE_TUNED: Final = State(weight=2.0, gradient=2.0, optimizer=12.0)  # arXiv:1910.02054, section 3.1
+
+
+class Purpose(StrEnum):
+    INFERENCE = "inference"
+    LORA = "LoRA"
+    FULL = "full fine-tuning"
+    PRETRAINING = "pre-training"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Serving `batch` sequences of `context` tokens at once; training on sequences of `context`
+    tokens, one in a pass. `precision`: of weights that are served or frozen; `trained`: of
+    products in training. `gpus`: at most so many; `rank`: of LoRA's matrices.
+    """
+
+    model: Model
+    device: Device
+    context: int = 8_192
+    batch: int = 16
+    precision: Precision = Precision.BF16
+    trained: Precision = Precision.BF16
+    kv_precision: Precision = Precision.BF16
+    gpus: int | None = None
+    rank: int = 16
+
+    def __post_init__(self) -> None:
+        if min(self.context, self.batch, self.rank, self.gpus or 1) < 1:
+            raise ValueError("context, batch, rank and GPUs are at least 1 each")
+
+    @property
+    def usable_bytes(self) -> float:
+        """Of one GPU: what a plan may fill."""
+        return self.device.memory_bytes * (1 - overhead(self.device.architecture).kept_free)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """The best layout on so many GPUs, and the bytes of its fullest GPU by part."""
+
+    gpus: int
+    layout: str
+    parts: Mapping[str, float]
+    usable: float
+
+    @property
+    def needed(self) -> float:
+        return sum(self.parts.values())
+
+    @property
+    def fits(self) -> bool:
+        return self.needed <= self.usable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What was tried for a purpose, by rising GPUs; the last fits, or nothing does. `nearest`: what
+    would fit where nothing does."""
+
+    purpose: Purpose
+    tried: tuple[Tried, ...]
+    nearest: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Tried:
+        return self.tried[-1]
+
+    @property
+    def gpus(self) -> int | None:
+        return self.best.gpus if self.best.fits else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """`longest`: tokens of each sequence that the serving layout would hold, `most`: sequences."""
+
+    ask: Ask
+    fits: tuple[Fit, ...]
+    longest: int
+    most: int
+
+    def of(self, purpose: Purpose) -> Fit:
+        return next(fit for fit in self.fits if fit.purpose is purpose)
+
+
+def fitting(ask: Ask) -> Fitting:
+    """In how many GPUs a model fits for each purpose, with what is nearest where it does not."""
+    fits = tuple(_fit(ask, purpose) for purpose in Purpose)
+    best = fits[0].best
+    return Fitting(
+        ask=ask,
+        fits=fits,
+        longest=longest_context(ask, best.gpus),
+        most=largest_batch(ask, best.gpus),
+    )
+
+
+def longest_context(ask: Ask, gpus: int) -> int:
+    """Tokens of each of the asked sequences that so many GPUs can serve; 0 where they cannot."""
+    return _largest(
+        lambda size: _fits(replace(ask, context=size), Purpose.INFERENCE, gpus), LONGEST
+    )
+
+
+def largest_batch(ask: Ask, gpus: int) -> int:
+    """Sequences of the asked length that so many GPUs can serve at once; 0 where they cannot."""
+    return _largest(lambda size: _fits(replace(ask, batch=size), Purpose.INFERENCE, gpus), LONGEST)
+
+
+def _fits(ask: Ask, purpose: Purpose, gpus: int) -> bool:
+    one = on_gpus(ask, gpus, purpose)
+    return one is not None and one.fits
+
+
+def _largest(holds: Callable[[int], bool], most: int) -> int:
+    """The largest number up to `most` for which it holds, given that it holds for all smaller."""
+    low, high = 0, 1
+    while high <= most and holds(high):
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _fit(ask: Ask, purpose: Purpose) -> Fit:
+    tried: list[Tried] = []
+    for gpus in _counts(ask):
+        if (one := on_gpus(ask, gpus, purpose)) is None:
+            continue
+        if one.fits:
+            between = _between(ask, purpose, tried[-1].gpus if tried else 0, gpus)
+            return Fit(purpose=purpose, tried=(*tried, *between, one)[: len(tried) + 1])
+        tried.append(one)
+    return Fit(
+        purpose=purpose, tried=tuple(tried), nearest=tuple(_nearest(ask, purpose, tried[-1]))
+    )
+
+
+def _between(ask: Ask, purpose: Purpose, fewer: int, more: int) -> Iterator[Tried]:
+    """The first count in whole nodes between one that is too small and one that fits, if any.
+
+    Replicas of a server are cut over powers of 2 alone.
+    """
+    node = ask.device.node_gpus
+    if purpose is Purpose.INFERENCE or fewer < node:
+        return
+    step = node * ceil((more - fewer) / BETWEEN / node)
+    for gpus in range(fewer + step, more, step):
+        one = on_gpus(ask, gpus, purpose)
+        if one is not None and one.fits:
+            yield one
+            return
+
+
+def _counts(ask: Ask) -> list[int]:
+    """GPUs to try: doubled from 1, and the limit itself."""
+    most = ask.gpus or MOST_GPUS
+    counts = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    return counts if most in counts else [*counts, most]
+
+
+def _nearest(ask: Ask, purpose: Purpose, last: Tried) -> Iterator[str]:
+    """What would fit: more GPUs, fewer bytes a weight, a shorter context, a smaller batch; where
+    none of these does, the same of as many GPUs as are ever tried."""
+    wider = _fit(replace(ask, gpus=None), purpose) if ask.gpus else None
+    if wider and wider.gpus:
+        yield f"{_gpus(wider.gpus)} ({wider.best.layout})"
+    found = list(_lesser(ask, purpose, last.gpus))
+    yield from found
+    if wider and not wider.gpus and not found:
+        yield from wider.nearest
+
+
+def _lesser(ask: Ask, purpose: Purpose, gpus: int) -> Iterator[str]:
+    """Fewer bytes a weight, a shorter context or a smaller batch that would fit on so many GPUs."""
+    eight = Precision.FP8 if Precision.FP8 in ask.device.flops else Precision.INT8
+    for precision in (eight, Precision.INT4):
+        frozen = purpose in (Purpose.INFERENCE, Purpose.LORA)
+        fewer_bytes = frozen and precision.bytes < ask.precision.bytes
+        if fewer_bytes and _fits(replace(ask, precision=precision), purpose, gpus):
+            yield f"weights in {precision} on {_gpus(gpus)}"
+    shorter = _largest(lambda size: _fits(replace(ask, context=size), purpose, gpus), ask.context)
+    if shorter:
+        yield f"a context of {shorter:,} tokens on {_gpus(gpus)}"
+    if purpose is Purpose.INFERENCE and (fewer := largest_batch(ask, gpus)):
+        yield f"{fewer:,} sequences at once on {_gpus(gpus)}"
+
+
+def _gpus(count: int) -> str:
+    return counted(count, "GPU")
+
+
+def on_gpus(ask: Ask, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> Tried | None:
+    """The first layout on so many GPUs that fits, or the one that needs least; None where there is
+    no layout for so many."""
+    least: Tried | None = None
+    for layout, parts in _OPTIONS[purpose](ask, gpus):
+        one = Tried(gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes)
+        if one.fits:
+            return one
+        if least is None or one.needed < least.needed:
+            least = one
+    return least
+
+
+Option = tuple[str, Mapping[str, float]]
+
+
+def _widths(ask: Ask, gpus: int) -> Iterator[int]:
+    """Over how many GPUs a layer can be cut, widest first: they share its heads and a node."""
+    node = max(ask.device.node_gpus, min(ask.device.domain_gpus, WIDEST))
+    for width in range(min(gpus, node, WIDEST), 0, -1):
+        if gpus % width == 0 and ask.model.heads % width == 0:
+            yield width
+
+
+def _serving(ask: Ask, gpus: int) -> Iterator[Option]:
+    for tensor in _widths(ask, gpus):
+        pipeline = gpus // tensor
+        if pipeline <= ask.model.layers:
+            serving = Serving(
+                model=ask.model,
+                context=ask.context,
+                batch=ask.batch,
+                tensor=tensor,
+                pipeline=pipeline,
+                weight_bytes=ask.precision.bytes,
+                kv_bytes=ask.kv_precision.bytes,
+            )
+            memory = serving_memory(serving, architecture=ask.device.architecture)
+            yield in_short(Layout(tensor=tensor, pipeline=pipeline)), memory.parts
+
+
+def _sharded(gpus: int) -> Iterator[Layout]:
+    """All states shared out over all GPUs; a long sequence cut over a few of them."""
+    for context in (1, 2, 4, 8, 16):
+        if gpus % context == 0:
+            yield Layout(
+                data=gpus // context,
+                context=context,
+                shard=Shard.PARAMETERS if gpus > 1 else Shard.NONE,
+                recompute=Recompute.FULL,
+            )
+
+
+def _adapting(ask: Ask, gpus: int) -> Iterator[Option]:
+    """All states shared out; where a layer by itself is too large for that, cut as in
+    pre-training."""
+    state = State(weight=ask.precision.bytes)
+    for layout in (*_sharded(gpus), *_cut(ask, gpus)):
+        step = _step(ask, layout, state)
+        memory = adapter_memory(step, layout, rank=ask.rank, architecture=ask.device.architecture)
+        yield in_short(layout), _device_parts(memory, gpus)
+
+
+def _tuning(ask: Ask, gpus: int) -> Iterator[Option]:
+    """All states shared out; where a layer by itself is too large for that, as in pre-training."""
+    for layout in _sharded(gpus):
+        yield in_short(layout), _trained(ask, layout, FINE_TUNED)
+    yield from _pretraining(ask, gpus)
+
+
+def _pretraining(ask: Ask, gpus: int) -> Iterator[Option]:
+    """Megatron-LM's layouts; where none of them fits, all states shared out (FSDP)."""
+    for layout in (*_cut(ask, gpus), *_sharded(gpus)):
+        yield in_short(layout), _trained(ask, layout, State())
+
+
+def _cut(ask: Ask, gpus: int) -> Iterator[Layout]:
+    """Without recomputation first, and with as few cuts as will do."""
+    for recompute in (Recompute.NONE, Recompute.FULL):
+        for layout in sorted(_grids(ask, gpus), key=_cuts):
+            yield replace(layout, recompute=recompute)
+
+
+def _cuts(layout: Layout) -> tuple[int, int, int]:
+    return layout.pipeline * layout.tensor * layout.context, layout.context, layout.pipeline
+
+
+def _grids(ask: Ask, gpus: int) -> Iterator[Layout]:
+    for tensor in _widths(ask, gpus):
+        for pipeline in (1, 2, 4, 8, 16, 32, 64):
+            for context in (1, 2, 4, 8, 16):
+                data, left = divmod(gpus, tensor * pipeline * context)
+                if left or not data or ask.model.layers < pipeline:
+                    continue
+                experts = ask.model.experts
+                yield Layout(
+                    data=data,
+                    tensor=tensor,
+                    pipeline=pipeline,
+                    context=context,
+                    expert=gcd(data * context * tensor, experts.count) if experts else 1,
+                    shard=Shard.OPTIMIZER,
+                    sequence_parallel=tensor > 1,
+                )
+
+
+def _trained(ask: Ask, layout: Layout, state: State) -> Mapping[str, float]:
+    step = _step(ask, layout, state)
+    memory = training_memory(step, layout, architecture=ask.device.architecture)
+    return _device_parts(memory, layout.gpus)
+
+
+def _step(ask: Ask, layout: Layout, state: State) -> Step:
+    eight = ask.trained is Precision.FP8
+    return Step(
+        model=ask.model,
+        sequence=ask.context,
+        global_batch=layout.data * PASSES * layout.pipeline,
+        precision=Precision.FP8 if eight else Precision.BF16,
+        state=state,
+    )
+
+
+def _device_parts(memory: Memory, gpus: int) -> dict[str, float]:
+    """With what lies beside the allocator's peak on the device. One GPU has no collectives."""
+    return {
+        **memory.parts,
+        "allocator": memory.reserved - memory.allocated_peak,
+        "context": memory.over.context,
+        "collectives": memory.over.collectives if gpus > 1 else 0.0,
+    }
+
+
+_OPTIONS: Final[Mapping[Purpose, Callable[[Ask, int], Iterator[Option]]]] = {
+    Purpose.INFERENCE: _serving,
+    Purpose.LORA: _adapting,
+    Purpose.FULL: _tuning,
+    Purpose.PRETRAINING: _pretraining,
+}

@@ -1,0 +1,272 @@
+"""The answer on what fits as a report."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from corral.catalog.bands import band, quoted_band
+from corral.catalog.overheads import overhead
+from corral.domain.units import share_text
+from corral.perf.serving_memory import kv_token_bytes
+from corral.plan.cautions import WHOLE, cautions
+from corral.plan.fit.plan import Ask, Fit, Fitting, Purpose, Tried, on_gpus
+from corral.plan.report import (
+    Answer,
+    Cell,
+    Column,
+    Figure,
+    Report,
+    Series,
+    Table,
+    columns,
+    counted,
+)
+
+PRETRAINED: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
+TUNED: Final = "training.memory"  # and of runs of all kinds of libraries
+# Mean error of the rows that give the memory of inference: docs/reference/plan-memory.md
+SERVED: Final = 0.20
+SERVED_ROWS: Final = 20
+POINTS: Final = 24
+GB: Final = 1e9
+PARTS: Final = (
+    "weights",
+    "gradients",
+    "optimizer",
+    "activations",
+    "logits",
+    "passing",
+    "KV cache",
+    "buffers",
+    "workspace",
+    "allocator",
+    "context",
+    "collectives",
+)
+SOURCES: Final = (
+    "what training keeps: arXiv:2205.05198; sharing out: arXiv:1910.02054; keys and values: "
+    "arXiv:2309.06180",
+    "memory of libraries, driver and NCCL: catalog/data/overheads.csv",
+)
+
+
+def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> Report:
+    """`assumed`: what the caller took."""
+    ask = found.ask
+    return Report(
+        title=f"{ask.model.name} on {ask.device.title}",
+        verdict=_verdict(found),
+        answers=tuple(_answers(found)),
+        tables=(_by_purpose(found), _by_part(found), _tried(found)),
+        figures=_figures(found),
+        assumed=(*assumed, *_assumed(ask)),
+        sources=(*SOURCES, *_bands_told()),
+        warnings=tuple(f"{one}." for one in cautions(ask.model, ask.context)),
+        data=_data(found),
+    )
+
+
+def _verdict(found: Fitting) -> str:
+    ask, serving = found.ask, found.of(Purpose.INFERENCE)
+    asked = f"{ask.batch:,} sequences of {ask.context:,} tokens in {ask.precision}"
+    trained = "; ".join(
+        f"{fit.purpose} {_count(fit)}" for fit in found.fits if fit.purpose is not Purpose.INFERENCE
+    )
+    if serving.gpus is None:
+        first = f"{asked} do not fit on {_gpus(serving.best.gpus)}: {_shortage(serving.best)}"
+        near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
+        return f"{first}.{near} {_capital(trained)}."
+    layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
+    needs = f"Serving {asked} needs {_gpus(serving.gpus)}{layout}; {trained}."
+    return f"{needs} {why}" if (why := _why_not_fewer(serving)) else needs
+
+
+def _why_not_fewer(serving: Fit) -> str:
+    """Of the count of GPUs below the one that serves; "" where that is one."""
+    if len(serving.tried) < 2:
+        return ""
+    fewer = serving.tried[-2]
+    cache, usable = fewer.parts["KV cache"], fewer.usable
+    weights, rest = fewer.parts["weights"], fewer.needed - cache
+    few, room = _capital(_gpus(fewer.gpus)), f"of the {usable / GB:.1f} GB that can be used"
+    if weights > usable:
+        return f"{few} cannot hold the weights: {weights / GB:.1f} GB a GPU {room}."
+    if rest > usable:
+        return (
+            f"{few} are too tight: weights take {weights / GB:.1f} {room}; with driver, libraries "
+            f"and one step it is {rest / GB:.1f}, before a token is cached."
+        )
+    return (
+        f"On {_gpus(fewer.gpus)} weights and one step leave {(usable - rest) / GB:.1f} GB for a KV "
+        f"cache of {cache / GB:.1f}."
+    )
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _gpus(count: int) -> str:
+    return counted(count, "GPU")
+
+
+def _count(fit: Fit) -> str:
+    return "does not fit" if fit.gpus is None else _gpus(fit.gpus)
+
+
+def _shortage(tried: Tried) -> str:
+    """Why it is too tight, with its largest parts."""
+    largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
+    parts = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
+    need, usable = tried.needed / GB, tried.usable / GB
+    return f"{need:,.1f} GB a GPU ({parts}) where {usable:,.1f} can be used"
+
+
+def _answers(found: Fitting) -> Iterator[Answer]:
+    ask = found.ask
+    yield Answer(name="parameters", value=ask.model.parameters / 1e9, unit="billion")
+    each = kv_token_bytes(ask.model, kv_bytes=ask.kv_precision.bytes)
+    yield Answer(name="KV cache of a token", value=each / 1e3, unit="kB", note="all layers")
+    for fit in found.fits:
+        note = fit.best.layout if fit.gpus else f"nearest: {'; '.join(fit.nearest) or 'none'}"
+        yield Answer(name=f"GPUs for {fit.purpose}", value=fit.gpus, note=note)
+        yield Answer(
+            name=f"memory for {fit.purpose}",
+            value=fit.best.needed / GB,
+            unit="GB a GPU",
+            band=_memory_band(fit.purpose),
+            note=f"of {fit.best.usable / GB:.1f} on {_gpus(fit.best.gpus)}",
+        )
+    on = f"on {_gpus(found.of(Purpose.INFERENCE).best.gpus)}"
+    longest, most = found.longest, found.most
+    each_on = f"each of {counted(found.ask.batch, 'sequence')} {on}"
+    yield Answer(name="longest context", value=longest, unit="tokens", band=SERVED, note=each_on)
+    yield Answer(name="largest batch", value=most, unit="sequences", band=SERVED, note=on)
+
+
+def _memory_band(purpose: Purpose) -> float | None:
+    if purpose is Purpose.INFERENCE:
+        return SERVED
+    return quoted_band(PRETRAINED if purpose is Purpose.PRETRAINING else TUNED)
+
+
+def _bands_told() -> Iterator[str]:
+    rows = f"the mean absolute error over {SERVED_ROWS} rows"
+    yield f"\u00b1 of serving: {rows}: docs/reference/plan-memory.md"
+    for name, what in ((TUNED, "fine-tuning"), (PRETRAINED, "pre-training")):
+        if (known := band(name)) is not None:
+            yield known.told(what)
+
+
+def _by_purpose(found: Fitting) -> Table:
+    return Table(
+        title="What fits",
+        columns=columns("purpose", "GPUs", "layout", ("memory", "GB a GPU"), "instead"),
+        rows=tuple(
+            (
+                fit.purpose,
+                fit.gpus,
+                fit.best.layout,
+                round(fit.best.needed / GB, 1),
+                "; ".join(fit.nearest),
+            )
+            for fit in found.fits
+        ),
+        note=f"{found.ask.usable_bytes / GB:.1f} GB of each GPU can be used",
+    )
+
+
+def _by_part(found: Fitting) -> Table:
+    given = {name for fit in found.fits for name in fit.best.parts}
+    names = [name for name in PARTS if name in given]
+    rows: list[tuple[Cell, ...]] = [
+        (name, *(_gb(fit.best.parts.get(name)) for fit in found.fits)) for name in names
+    ]
+    rows.append(("sum", *(_gb(fit.best.needed) for fit in found.fits)))
+    return Table(
+        title="Memory of the fullest GPU by part",
+        columns=(Column(name="part"), *(Column(name=fit.purpose, unit="GB") for fit in found.fits)),
+        rows=tuple(rows),
+        note=(
+            "passing: gradients inside a layer, beyond the room of the logits; buffers: gathered "
+            "weights; allocator: held and not used; context: the driver's; collectives: NCCL's"
+        ),
+    )
+
+
+def _gb(size: float | None) -> float | None:
+    return None if size is None else round(size / GB, 2)
+
+
+def _tried(found: Fitting) -> Table:
+    return Table(
+        title="What was tried",
+        columns=columns("purpose", "GPUs", "layout", ("memory", "GB a GPU"), "verdict"),
+        rows=tuple(
+            (
+                fit.purpose,
+                one.gpus,
+                one.layout,
+                round(one.needed / GB, 1),
+                "fits" if one.fits else _shortage(one),
+            )
+            for fit in found.fits
+            for one in fit.tried
+        ),
+    )
+
+
+def _figures(found: Fitting) -> tuple[Figure, ...]:
+    """Memory of the serving layout over the context; empty where nothing serves."""
+    ask, best = found.ask, found.of(Purpose.INFERENCE).best
+    if not best.fits:
+        return ()
+    longest = max(found.longest, ask.context)
+    contexts = sorted({max(1, round(longest * 2 * at / POINTS)) for at in range(1, POINTS + 1)})
+    laid = [(size, on_gpus(replace(ask, context=size), best.gpus)) for size in contexts]
+    needed = tuple((float(size), one.needed / GB) for size, one in laid if one)
+    usable = tuple((float(size), best.usable / GB) for size in (contexts[0], contexts[-1]))
+    return (
+        Figure(
+            title=f"Memory of {ask.batch:,} sequences on {_gpus(best.gpus)}",
+            x=Column(name="context", unit="tokens"),
+            y=Column(name="memory", unit="GB a GPU"),
+            series=(
+                Series(name="needed", points=needed),
+                Series(name="can be used", points=usable),
+            ),
+        ),
+    )
+
+
+def _assumed(ask: Ask) -> Iterator[str]:
+    share = overhead(ask.device.architecture).kept_free
+    yield f"{share_text(share)} of a GPU's memory is kept free, as vLLM does"
+    yield "a GPU has the decimal GB of its data sheet; of 80 GB the driver shows 85.5"
+    yield f"keys and values in {ask.kv_precision}; --kv-precision says otherwise"
+    yield f"LoRA of rank {ask.rank} beside all matrices but those of experts; --rank says otherwise"
+    yield (
+        "training on one sequence of the context a GPU and pass: 16 bytes a parameter in "
+        "fine-tuning (ZeRO), 18 in pre-training (Megatron-LM with a distributed optimizer)"
+    )
+    yield WHOLE
+
+
+def _data(found: Fitting) -> dict[str, Any]:
+    return {
+        "model": found.ask.model.name,
+        "device": found.ask.device.name,
+        "usable_bytes": found.ask.usable_bytes,
+        "longest_context": found.longest,
+        "largest_batch": found.most,
+        "fits": [
+            {
+                "purpose": str(fit.purpose),
+                "gpus": fit.gpus,
+                "layout": fit.best.layout,
+                "bytes": dict(fit.best.parts),
+                "nearest": list(fit.nearest),
+            }
+            for fit in found.fits
+        ],
+    }

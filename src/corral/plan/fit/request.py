@@ -1,0 +1,59 @@
+"""plan model: does it fit, asked in plain words."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+from corral.catalog.devices import device
+from corral.plan.bounds import COUNT, GPUS, Length, check
+from corral.plan.fit.plan import Ask, fitting
+from corral.plan.fit.report import report
+from corral.plan.gpu_support import half, half_told, kept_in, published_told
+from corral.plan.parse.models import model_said, precision_said
+from corral.plan.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class FitRequest:
+    """Whether a model fits.
+
+    Attributes:
+        model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
+        gpu: The type of GPU.
+        context: Tokens of a sequence.
+        batch: Sequences that are served at once.
+        precision: Of weights that are served or frozen: fp8, int4, ...; else that in
+            which they are published.
+        kv_precision: Of the keys and values that are kept while serving: fp8, ...; else 16 bits.
+        gpus: At most so many.
+        rank: Of LoRA's matrices.
+    """
+
+    model: str
+    _: KW_ONLY
+    gpu: str = "h100-sxm"
+    context: Length = 8_192
+    batch: Annotated[int, COUNT] = 16
+    precision: str = ""
+    kv_precision: str = ""
+    gpus: Annotated[int | None, GPUS] = None
+    rank: Annotated[int, COUNT] = 16
+
+
+def answer(request: FitRequest) -> Report:
+    """Raises: NotFound, ModelRefused, SpecInvalid."""
+    check(request)
+    used = device(request.gpu)
+    kept, model = request.kv_precision, model_said(request.model)
+    ask = Ask(
+        model=model,
+        device=used,
+        context=request.context,
+        batch=request.batch,
+        precision=kept_in(request.precision, used, model.published),
+        trained=kept_in(request.precision, used),
+        kv_precision=precision_said(kept) if kept else half(used),
+        gpus=request.gpus,
+        rank=request.rank,
+    )
+    told = (*published_told(request.precision, model), *half_told(request.precision, used))
+    return report(fitting(ask), assumed=told)

@@ -1,0 +1,1 @@
+"""Models, links, networks and precisions as people write them."""

@@ -1,0 +1,74 @@
+"""Networks between nodes as people write them: ib-ndr, spectrum-x, "280 Gb/s infiniband"."""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from corral.catalog.devices import Device, device, devices
+from corral.catalog.facts import plain
+from corral.catalog.links import Link, link
+from corral.domain.errors import SpecInvalid
+from corral.plan.parse.links import said_across
+
+USUAL_GPU: Final = "h100-sxm"  # whose fabric is taken where none is named
+# Names of networks that run as another one of the catalog does, and their titles.
+ALSO: Final = {
+    "spectrumx": ("roce-400", "Spectrum-X, 400 Gb/s a GPU, as RoCE"),
+    "iwarp": ("roce-100", "iWARP, 100 Gb/s a GPU, as RoCE"),
+}
+EFA: Final = {"a100": "efa-p4d", "h100": "efa-p5", "h200": "efa-p5en", "b200": "efa-p6",
+              "trainium2": "efa-trn2", "trainium1": "efa-trn1"}  # fmt: skip
+_RATE: Final = re.compile(r"([\d.]+) ?([TG])(?:b/s|bps|bit/s|bits/s|B/s)", re.I)
+_LEAST: Final = 1e7  # bytes a second of one GPU
+_MOST: Final = 1e13
+
+
+def fabric_said(text: str, used: Device | None = None) -> Link:
+    """Return what joins nodes, by its name in the catalog or by its rate for one GPU.
+
+    `used`: the GPU; a rate without a network is one of its usual network.
+    Raises: NotFound with the nearest name, SpecInvalid for what joins GPUs inside of a node or for
+    a rate that no network has.
+    """
+    gpu = used or device(USUAL_GPU)
+    name = plain(text)
+    if _RATE.search(text):
+        return _by_rate(text, gpu)
+    if name in ALSO:
+        known, title = ALSO[name]
+        return replace(link(known), title=title)
+    if name == "efa":
+        return (
+            gpu.fabric if gpu.fabric.name.startswith("efa") else link(EFA.get(gpu.chip, "efa-p5"))
+        )
+    _refuse_inside(text, name)
+    return link(text)
+
+
+def _by_rate(text: str, gpu: Device) -> Link:
+    words = re.sub(r"(?i)spectrum-?x|iwarp", "roce", text)
+    rate = re.sub(
+        r"(?i)(gb|tb)(?:ps|its?/s)", lambda found: f"{found[1].title()}/s".replace("B", "b"), words
+    )
+    named = said_across(rate, node_gpus=gpu.node_gpus)
+    if named is None:
+        named = said_across(f"{rate} {_family(gpu.fabric)}", node_gpus=gpu.node_gpus)
+    if named is None or not _LEAST <= named.bytes_per_s <= _MOST:
+        hint = "write for example '280 Gb/s infiniband', '100 Gb/s ethernet', or a name: ib-ndr"
+        raise SpecInvalid(f"{text!r} is not the rate of a network", hint=hint)
+    family = re.sub(r"[\d.,]+ ?(?:[TG]b/s|%).*|,.*", "", named.title).strip()
+    return replace(named, title=f"{family}, {named.bytes_per_s * 8e-9:g} Gb/s a GPU")
+
+
+def _family(fabric: Link) -> str:
+    kind = fabric.name.split("-")[0]
+    return {"ib": "infiniband"}.get(kind, kind)
+
+
+def _refuse_inside(text: str, name: str) -> None:
+    inside = {plain(one.name) for used in devices() for one in (used.scale_up, used.bridge) if one}
+    between = {plain(used.fabric.name) for used in devices()}
+    is_family = any(one.startswith(name) and one not in between for one in inside)
+    if name and name not in between and is_family:
+        hint = "join them by ib-ndr or roce-400, for example; all links: corral plan catalog links"
+        raise SpecInvalid(f"{text} is inside of nodes and joins none", hint=hint)

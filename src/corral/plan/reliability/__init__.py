@@ -1,0 +1,1 @@
+"""corral plan reliability: failures, save intervals and spares of a long run."""

@@ -1,0 +1,336 @@
+"""How often a long run fails, how often it should save, and what is left of its time."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.catalog.failures import USUAL_GPUS, failing_parts, rate_of, recovery
+from corral.domain.errors import Conflict
+from corral.perf.failures import (
+    Saving,
+    best_parts,
+    best_seconds,
+    chance_of_failure,
+    count_band,
+    daly_seconds,
+    enough_nodes,
+    expected_seconds,
+    goodput,
+    spares_for,
+    young_seconds,
+)
+from corral.plan.parse.models import model_said
+from corral.plan.reliability.request import ReliabilityRequest
+from corral.plan.text import brief
+
+DAY: Final = 86_400.0
+NODE_HOURS: Final = 24_000.0  # 1,000 node-days, as rates are told by them
+USUAL: Final = "llama-3.1-70b"  # where nothing says how large a save is
+QUICKER: Final = (1.0, 0.5, 0.25, 0.1)  # times the restart, and the stall of a save
+MORE_SPARES: Final = 3  # rows of the table beyond those that suffice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What one interval between saves keeps of the time. `goodput` is the share of it."""
+
+    name: str
+    interval_seconds: float
+    goodput: float
+    wall_days: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faster:
+    """What a restart and a save of these shares of their time would come to."""
+
+    restart_share: float
+    stall_share: float
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spared:
+    """With so many spares the nodes are enough for that share of the time."""
+
+    spares: int
+    enough: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reliability:
+    """`rate`, its `rate_low` and `rate_high`: failures per 1,000 node-days of these nodes.
+    `saving`: at the usual rate. `best` at that rate, `worst` and `finest` at the high and the low
+    one, each at its own best interval. `spares`, at the low rate `spares_few` and at the high one
+    `spares_many`: None where not even as many as the run needs suffice. `told`: what was taken
+    where nothing was said. `by_part`: expected failures of the run by what fails."""
+
+    run: ReliabilityRequest
+    rate: float
+    rate_low: float
+    rate_high: float
+    saving: Saving
+    chance: float
+    failures: float
+    best: Kept
+    worst: Kept
+    finest: Kept
+    intervals: tuple[Kept, ...]
+    faster: tuple[Faster, ...]
+    spares: int | None
+    spares_few: int | None
+    spares_many: int | None
+    spared: tuple[Spared, ...]
+    by_part: tuple[tuple[str, float], ...]
+    told: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def mtbf_hours(self) -> float:
+        return self.saving.mtbf_seconds / 3_600
+
+    @property
+    def lost_gpu_hours(self) -> float:
+        """To saves, restarts and work done twice."""
+        return (self.best.wall_days - self.run.days) * 24 * self.run.held_gpus
+
+
+def reliability(run: ReliabilityRequest) -> Reliability:
+    """The answer. Raises: Conflict where the run would hardly ever get from one save to the next.
+
+    Source: exponential failures (perf/failures.py) at rates that clusters have seen
+    (catalog/data/failures.csv); times from catalog/data/recovery.csv.
+    """
+    told: list[str] = []
+    sources: list[str] = []
+    run = _sized(run, told)
+    rate, low, high = _rates(run, told, sources)
+    unsaved = _unsaved_seconds(run, told) if run.async_saves else 0.0
+    saving = _saving(run, rate, unsaved, told)
+    best, worst, finest = (
+        _best(run, _at_rate(run, saving, per), unsaved) for per in (rate, high, low)
+    )
+    if best.goodput < 0.01:
+        raise _endless(run, saving)
+    wall = best.wall_days * DAY
+    failures = wall / saving.mtbf_seconds
+    repair = _or(run.repair_hours, "repair", told, "a broken node is back after {:g} h")
+    few, spares, many = (_spares(run, repair, per) for per in (low, rate, high))
+    return Reliability(
+        run=run,
+        rate=rate,
+        rate_low=low,
+        rate_high=high,
+        saving=saving,
+        chance=chance_of_failure(wall, saving.mtbf_seconds),
+        failures=failures,
+        best=best,
+        worst=worst,
+        finest=finest,
+        intervals=(replace(best, name="exact"), *_intervals(run, saving)),
+        faster=_faster(run, saving, unsaved),
+        spares=spares,
+        spares_few=few,
+        spares_many=many,
+        spared=_spared(run, spares, NODE_HOURS / rate, repair),
+        by_part=tuple((name, share * failures) for name, share in part_shares(run.each)),
+        told=tuple(told),
+        sources=tuple(sources),
+    )
+
+
+def _sized(run: ReliabilityRequest, told: list[str]) -> ReliabilityRequest:
+    """With the parameters of what a save holds, where the size of a save is to be known.
+
+    Raises: NotFound, ModelRefused.
+    """
+    if run.parameters is not None or not run.model and run.stall_seconds is not None:
+        return run
+    if not run.model:
+        told.append(f"saves are those of {USUAL}: name another model")
+    return replace(run, parameters=float(model_said(run.model or USUAL).parameters))
+
+
+def part_shares(node_gpus: int) -> list[tuple[str, float]]:
+    """What part of all failures each thing makes on nodes of so many GPUs; they come to 1."""
+    weights = [
+        (part.title, part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0))
+        for part in failing_parts()
+    ]
+    whole = sum(weight for _, weight in weights)
+    return [(name, weight / whole) for name, weight in weights]
+
+
+def size_factor(node_gpus: int) -> float:
+    """How often a node of so many GPUs fails against one of 8: the parts that come with each GPU
+    count by their number, the others once."""
+    return sum(
+        part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0)
+        for part in failing_parts()
+    )
+
+
+def mtbf_seconds(nodes: int, rate: float) -> float:
+    """Of a run on so many nodes, at failures per 1,000 node-days."""
+    return 1_000 * DAY / (rate * nodes)
+
+
+def _rates(
+    run: ReliabilityRequest, told: list[str], sources: list[str]
+) -> tuple[float, float, float]:
+    if run.rate is not None:
+        if run.counted is None:
+            told.append("the given rate holds to a tenth: say of how many failures it was counted")
+            return run.rate, run.rate * 0.9, run.rate * 1.1
+        low, high = count_band(run.counted)
+        return run.rate, run.rate * low / run.counted, run.rate * high / run.counted
+    usual = rate_of(run.architecture)
+    factor = size_factor(run.each)
+    told.append(
+        f"{usual.usual * factor:.2f} failures per 1,000 node-days ({usual.source}); clusters have "
+        f"seen {usual.low:g} to {usual.high:g}"
+    )
+    sources.append("failure rates of clusters: catalog/data/failures.csv")
+    return usual.usual * factor, usual.low * factor, usual.high * factor
+
+
+def _saving(
+    run: ReliabilityRequest, rate: float, unsaved_seconds: float, told: list[str]
+) -> Saving:
+    """What a save in the background has not written is lost too: that much more is done again."""
+    stall = run.stall_seconds
+    if stall is None:
+        stall = _write_seconds(run, told)
+        if run.async_saves:
+            stall /= recovery("async")
+            told.append(f"a save in the background stalls {recovery('async'):g} times less")
+    restart = run.restart_minutes
+    if restart is None:
+        detect, restore = recovery("detect"), recovery("restore")
+        restart = detect + restore
+        told.append(f"a restart takes {detect:g} min to find the fault and {restore:g} min to load")
+    return Saving(
+        mtbf_seconds=mtbf_seconds(run.nodes, rate),
+        save_seconds=stall,
+        restart_seconds=restart * 60 + unsaved_seconds,
+    )
+
+
+def _write_seconds(run: ReliabilityRequest, told: list[str]) -> float:
+    """Of one whole save, by its size and the storage's speed."""
+    speed = run.write_gb_per_s
+    if speed is None:
+        speed = recovery("write") * run.held_gpus
+        told.append(f"saves are written at {recovery('write'):g} GB/s a GPU, {brief(speed)} in all")
+    size = recovery("checkpoint") * (run.parameters or 0.0)
+    told.append(f"a save has {recovery('checkpoint'):g} bytes a parameter: {size / 1e9:,.0f} GB")
+    return size / (speed * 1e9)
+
+
+def _unsaved_seconds(run: ReliabilityRequest, told: list[str]) -> float:
+    """For how long a save in the background is not whole: no other is begun until it is."""
+    if run.parameters is None:
+        told.append("how long a save in the background takes is not known: counted as nothing")
+        return 0.0
+    return _write_seconds(run, [])
+
+
+def _or(given: float | None, name: str, told: list[str], words: str) -> float:
+    if given is not None:
+        return given
+    usual = recovery(name)
+    told.append(words.format(usual))
+    return usual
+
+
+def _at_rate(run: ReliabilityRequest, saving: Saving, rate: float) -> Saving:
+    return replace(saving, mtbf_seconds=mtbf_seconds(run.nodes, rate))
+
+
+def _best(run: ReliabilityRequest, saving: Saving, unsaved_seconds: float) -> Kept:
+    """At the best interval; none is shorter than a save in the background takes."""
+    work = run.days * DAY
+    return _kept("best", run, max(work / best_parts(work, saving), unsaved_seconds), saving)
+
+
+def _kept(name: str, run: ReliabilityRequest, interval_seconds: float, saving: Saving) -> Kept:
+    wall = expected_seconds(run.days * DAY, interval_seconds, saving)
+    return Kept(
+        name=name,
+        interval_seconds=interval_seconds,
+        goodput=run.days * DAY / wall,
+        wall_days=wall / DAY,
+    )
+
+
+def _intervals(run: ReliabilityRequest, saving: Saving) -> list[Kept]:
+    """Each as near as whole parts of the run come to it."""
+    named = {"Young": young_seconds(saving), "Daly": max(1.0, daly_seconds(saving))}
+    if run.interval_minutes is not None:
+        named["asked"] = run.interval_minutes * 60
+    named["every hour"] = 3_600.0
+    work = run.days * DAY
+    even = {name: work / max(1, round(work / seconds)) for name, seconds in named.items()}
+    return [_kept(name, run, seconds, saving) for name, seconds in even.items()]
+
+
+def _faster(run: ReliabilityRequest, saving: Saving, unsaved_seconds: float) -> tuple[Faster, ...]:
+    pairs = [(share, 1.0) for share in QUICKER] + [(1.0, share) for share in QUICKER[1:]]
+    pairs.append((QUICKER[-1], QUICKER[-1]))
+    bare = saving.restart_seconds - unsaved_seconds
+    return tuple(
+        Faster(
+            restart_share=restart,
+            stall_share=stall,
+            kept=_best(
+                run,
+                replace(
+                    saving,
+                    restart_seconds=bare * restart + unsaved_seconds * stall,
+                    save_seconds=saving.save_seconds * stall,
+                ),
+                unsaved_seconds * stall,
+            ),
+        )
+        for restart, stall in pairs
+    )
+
+
+def _spares(run: ReliabilityRequest, repair_hours: float, rate: float) -> int | None:
+    return spares_for(
+        run.nodes,
+        run.availability,
+        mtbf_hours=NODE_HOURS / rate,
+        repair_hours=repair_hours,
+        crews=run.crews,
+    )
+
+
+def _spared(
+    run: ReliabilityRequest, spares: int | None, node_hours: float, repair_hours: float
+) -> tuple[Spared, ...]:
+    most = run.nodes if spares is None else min(run.nodes, spares + MORE_SPARES)
+    rows = sorted({*range(max(0, most - 2 * MORE_SPARES), most + 1), 0})
+    return tuple(
+        Spared(
+            spares=row,
+            enough=enough_nodes(
+                run.nodes, row, mtbf_hours=node_hours, repair_hours=repair_hours, crews=run.crews
+            ),
+        )
+        for row in rows
+    )
+
+
+def _endless(run: ReliabilityRequest, saving: Saving) -> Conflict:
+    """With the largest run of the same saves that keeps half of its time."""
+    low, high = 0, run.nodes
+    while high - low > 1:
+        middle = (low + high) // 2
+        at = replace(saving, mtbf_seconds=saving.mtbf_seconds * run.nodes / middle)
+        low, high = (middle, high) if goodput(best_seconds(at), at) >= 0.5 else (low, middle)
+    able = f"{low} nodes would keep half of their time" if low else "not even one node gets on"
+    return Conflict(
+        f"{run.nodes} nodes fail every {saving.mtbf_seconds:.0f} s, and a restart with its save "
+        f"takes {saving.restart_seconds + saving.save_seconds:.0f} s: the run would not end",
+        hint=f"{able}; or save and restart faster",
+    )

@@ -1,0 +1,269 @@
+"""The answer on reliability as a report."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from math import isfinite
+from typing import Any, Final
+
+from corral.catalog.failures import seen
+from corral.domain.units import share_text
+from corral.perf.failures import chance_of_failure, goodput
+from corral.plan.reliability.plan import Faster, Kept, Reliability, mtbf_seconds
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+
+POINTS: Final = 40
+CLUMPS: Final = (
+    "Failures are taken to be independent and steady. They come in clumps too: OPT-175B lost 5 "
+    "hosts at once, and on RSC-1 jobs of 1,024 GPUs failed every 7.9 h where the rate of its nodes "
+    "gives 28.8 h."
+)
+
+
+def report(found: Reliability) -> Report:
+    run = found.run
+    nodes, days = counted(run.nodes, "node"), counted(run.days, "day")
+    return Report(
+        title=f"Reliability: {nodes} of {counted(run.each, 'GPU')}, {days}",
+        verdict=_verdict(found),
+        answers=tuple(_answers(found)),
+        tables=(_intervals(found), _faster(found), _spares(found), _parts(found), _seen(found)),
+        figures=(_by_interval(found), _by_nodes(found)),
+        assumed=found.told,
+        sources=(*found.sources, "times to recover: catalog/data/recovery.csv"),
+        warnings=(CLUMPS,),
+        data=_data(found),
+    )
+
+
+def _verdict(found: Reliability) -> str:
+    run, best = found.run, found.best
+    told = (
+        f"A failure every {_span(found.mtbf_hours)}: save every "
+        f"{_span(best.interval_seconds / 3_600)}, which keeps {share_text(best.goodput, 1)} of the "
+        f"time, so that {counted(run.days, 'day')} of work take {best.wall_days:,.1f}"
+    )
+    if found.spares:
+        told += f". Have {counted(found.spares, 'spare node')} ready"
+    saved = {name: _saved(found, one) for name, one in _halves(found).items()}
+    most = max(saved, key=lambda name: saved[name])
+    if saved[most] < 1:
+        return f"{told}."
+    return f"{told}. Most is gained by {most} in half the time: {saved[most]:,.0f} GPU-hours."
+
+
+def _halves(found: Reliability) -> dict[str, Faster]:
+    pairs = {(one.restart_share, one.stall_share): one for one in found.faster}
+    return {"restarting": pairs[(0.5, 1.0)], "saving": pairs[(1.0, 0.5)]}
+
+
+def _saved(found: Reliability, one: Faster) -> float:
+    """GPU-hours."""
+    return (found.best.wall_days - one.kept.wall_days) * 24 * found.run.held_gpus
+
+
+def _answers(found: Reliability) -> Iterator[Answer]:
+    """Each between what it is at the low rate and at the high one."""
+    run, best, worst, finest = found.run, found.best, found.worst, found.finest
+    few, many = found.rate_low / found.rate, found.rate_high / found.rate
+    hours = found.mtbf_hours
+    yield Answer(
+        name="mean time between failures", value=hours, unit="h", low=hours / many, high=hours / few
+    )
+    yield Answer(
+        name="chance of at least one failure",
+        value=100 * found.chance,
+        unit="%",
+        low=100 * _chance(finest, hours / few),
+        high=100 * _chance(worst, hours / many),
+    )
+    yield Answer(
+        name="failures",
+        value=found.failures,
+        low=_failures(finest, hours / few),
+        high=_failures(worst, hours / many),
+        note="expected over the run",
+    )
+    yield Answer(
+        name="interval between saves",
+        value=best.interval_seconds / 60,
+        unit="min",
+        low=worst.interval_seconds / 60,
+        high=finest.interval_seconds / 60,
+    )
+    yield Answer(
+        name="goodput",
+        value=100 * best.goodput,
+        unit="%",
+        low=100 * worst.goodput,
+        high=100 * finest.goodput,
+    )
+    yield Answer(
+        name="wall clock",
+        value=best.wall_days,
+        unit="d",
+        low=finest.wall_days,
+        high=_ends(worst.wall_days),
+    )
+    lost = [_lost(found, one) for one in (best, finest, worst)]
+    yield Answer(name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2]))
+    if run.usd_per_gpu_hour is not None:
+        usd = [one * run.usd_per_gpu_hour for one in lost]
+        yield Answer(name="lost in money", value=usd[0], unit="USD", low=usd[1], high=_ends(usd[2]))
+    yield Answer(
+        name="spares",
+        value=found.spares if found.spares is not None else f"more than {run.nodes:,}",
+        unit="nodes",
+        low=found.spares_few,
+        high=found.spares_many,
+        note=f"so that enough are up {100 * run.availability:.6g} % of the time",
+    )  # fmt: skip
+
+
+def _lost(found: Reliability, kept: Kept) -> float:
+    """GPU-hours to saves, restarts and work done twice."""
+    return (kept.wall_days - found.run.days) * 24 * found.run.held_gpus
+
+
+def _failures(kept: Kept, mtbf_hours: float) -> float:
+    return kept.wall_days * 24 / mtbf_hours
+
+
+def _chance(kept: Kept, mtbf_hours: float) -> float:
+    return chance_of_failure(kept.wall_days * 24, mtbf_hours)
+
+
+def _intervals(found: Reliability) -> Table:
+    return Table(
+        title="Intervals between saves",
+        columns=columns("interval", ("every", "min"), ("goodput", "%"), ("wall clock", "d")),
+        rows=tuple(
+            (one.name, one.interval_seconds / 60, 100 * one.goodput, _ends(one.wall_days))
+            for one in found.intervals
+        ),
+        note="Young and Daly are formulas near the exact one, which has the least expected time.",
+    )
+
+
+def _faster(found: Reliability) -> Table:
+    return Table(
+        title="What a faster restart or save would buy",
+        columns=columns(
+            ("restart", "min"), ("stall of a save", "s"), ("goodput", "%"), ("saved", "GPU h")
+        ),
+        rows=tuple(
+            (
+                found.saving.restart_seconds * one.restart_share / 60,
+                found.saving.save_seconds * one.stall_share,
+                100 * one.kept.goodput,
+                _saved(found, one),
+            )
+            for one in found.faster
+        ),
+    )
+
+
+def _spares(found: Reliability) -> Table:
+    return Table(
+        title="Spare nodes",
+        columns=columns("spares", ("enough nodes are up", "% of the time")),
+        rows=tuple((one.spares, 100 * one.enough) for one in found.spared),
+        note="A run that has too few nodes waits for a repair.",
+    )
+
+
+def _parts(found: Reliability) -> Table:
+    rows = sorted(found.by_part, key=lambda part: -part[1])
+    return Table(
+        title="What will fail",
+        columns=columns("what", ("expected", "failures in the run")),
+        rows=tuple(rows),
+        note="By the shares of Llama 3's 419 unexpected interruptions.",
+    )
+
+
+def _seen(found: Reliability) -> Table:
+    nodes = found.run.nodes
+    return Table(
+        title="What clusters have seen",
+        columns=columns(
+            "cluster", "GPU", ("rate", "per 1,000 node-days"), ("here a failure every", "h")
+        ),
+        rows=tuple(
+            (one.title, one.gpu, one.rate, mtbf_seconds(nodes, one.rate) / 3_600) for one in seen()
+        ),
+        note="Nodes of 8 GPUs.",
+    )
+
+
+def _by_interval(found: Reliability) -> Figure:
+    middle = found.best.interval_seconds
+    places = [middle * 10 ** (2 * step / POINTS - 1) for step in range(POINTS + 1)]
+
+    def kept(rate: float) -> tuple[float, ...]:
+        at = replace(found.saving, mtbf_seconds=mtbf_seconds(found.run.nodes, rate))
+        return tuple(100 * goodput(seconds, at) for seconds in places)
+
+    usual = kept(found.rate)
+    return Figure(
+        title="Goodput by the interval between saves, at rates that clusters have seen",
+        x=Column(name="interval", unit="min"),
+        y=Column(name="goodput", unit="%"),
+        x_is_log=True,
+        series=(
+            Series(
+                name="goodput",
+                points=tuple(
+                    (seconds / 60, share) for seconds, share in zip(places, usual, strict=True)
+                ),
+                low=kept(found.rate_high),
+                high=kept(found.rate_low),
+            ),
+        ),
+    )
+
+
+def _by_nodes(found: Reliability) -> Figure:
+    most = max(4 * found.run.nodes, 64)
+    sizes = [most ** (step / POINTS) for step in range(POINTS + 1)]
+
+    def hours(rate: float) -> tuple[float, ...]:
+        return tuple(mtbf_seconds(1, rate) / 3_600 / nodes for nodes in sizes)
+
+    usual = hours(found.rate)
+    return Figure(
+        title="Mean time between failures by the size of a run, at rates that clusters have seen",
+        x=Column(name="nodes"),
+        y=Column(name="between failures", unit="h"),
+        x_is_log=True,
+        y_is_log=True,
+        series=(
+            Series(
+                name="between failures",
+                points=tuple(zip(sizes, usual, strict=True)),
+                low=hours(found.rate_high),
+                high=hours(found.rate_low),
+            ),
+        ),
+    )
+
+
+def _span(hours: float) -> str:
+    if hours >= 72:
+        return f"{hours / 24:.1f} days"
+    return f"{hours:.2g} h" if hours >= 1.5 else f"{hours * 60:.0f} min"
+
+
+def _ends(days: float) -> float | None:
+    """None of what never ends: no number says so."""
+    return days if isfinite(days) else None
+
+
+def _data(found: Reliability) -> dict[str, Any]:
+    whole = asdict(found)
+    for kept in (whole["best"], whole["worst"], whole["finest"], *whole["intervals"]):
+        kept["wall_days"] = _ends(kept["wall_days"])
+    return whole | {
+        "nodes": found.run.nodes,
+        "mtbf_hours": found.mtbf_hours,
+        "lost_gpu_hours": found.lost_gpu_hours,
+    }

@@ -1,0 +1,1 @@
+"""Prediction of one row of a measured table, by kind of table."""

@@ -1,0 +1,91 @@
+"""MLPerf Inference: what its data and its limits are, and how submitters lay a model out."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.perf.replicas import most_sequences
+from corral.perf.serving import Limits, Load, Served, capacity, served
+from corral.plan.rows.row import Row, RowRefused
+from corral.plan.rows.servers import Server
+
+ROUNDS: Final = 8  # of halving a rate: to half a percent of the most
+SEQUENCES: Final = 1024  # in flight in one replica at the most, as submissions set it
+MOST: Final = 0.95  # of what a server can do: beyond it, queues of seconds answer to any burst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """Mean tokens in and out of its data; limits of 99 % of requests, 0 without any."""
+
+    prompt: int
+    output: int
+    ttft_seconds: float = 0.0
+    itl_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A server laid out, its limits, and the requests a second of one copy that is always full."""
+
+    server: Server
+    limits: Limits
+    rate: float
+
+
+# Mean lengths of the data and limits of server and interactive: mlcommons/inference, README of
+# language/{llama2-70b,llama3.1-405b,llama3.1-8b,mixtral-8x7b,deepseek-r1}; v4.1 to v5.1.
+_DATA: Final = {
+    "llama-2-70b": (294, 294, {"server": (2.0, 0.2), "interactive": (0.45, 0.04)}),
+    "llama-3.1-405b": (9428, 684, {"server": (6.0, 0.175), "interactive": (4.5, 0.08)}),
+    "llama-3.1-8b": (778, 128, {"server": (2.0, 0.1), "interactive": (0.5, 0.03)}),
+    "mixtral-8x7b": (300, 145, {"server": (2.0, 0.2), "interactive": (2.0, 0.2)}),
+    "deepseek-r1": (800, 3657, {"server": (2.0, 0.08), "interactive": (1.5, 0.015)}),
+}
+
+
+def said_benchmark(row: Row) -> Benchmark | None:
+    """The benchmark that a row names; None where it names none.
+
+    Raises: RowRefused where the model is not one of its.
+    """
+    words = row["scenario"].lower().split()
+    if not words or words[0] != "mlperf":
+        return None
+    plain = "".join(letter for letter in row["model"].lower() if letter.isalnum())
+    for name, (prompt, output, limits) in _DATA.items():
+        if plain.startswith("".join(letter for letter in name if letter.isalnum())):
+            ttft, itl = limits.get(words[-1], (0.0, 0.0))
+            return Benchmark(prompt=prompt, output=output, ttft_seconds=ttft, itl_seconds=itl)
+    raise RowRefused(f"{row['model']} is not a model of MLPerf Inference that is known here")
+
+
+def best_replica(server: Server, load: Load) -> Layout | None:
+    """Copies on the number of GPUs each that gives the most; None where none fits."""
+    best: Layout | None = None
+    tensor = 1
+    while tensor <= server.gpus and tensor <= server.replica.model.kv_heads:
+        one = replace(server.replica, tensor=tensor)
+        held = most_sequences(one, round(load.prompt + load.output))
+        if server.gpus % tensor == 0 and held:
+            limits = Limits(sequences=min(held, SEQUENCES))
+            rate = capacity(one, load, limits)
+            copies = server.gpus // tensor
+            if best is None or rate * copies > best.rate * best.server.copies:
+                laid = replace(server, replica=one, copies=copies)
+                best = Layout(server=laid, limits=limits, rate=rate)
+        tensor *= 2
+    return best
+
+
+def most_within(layout: Layout, load: Load, benchmark: Benchmark) -> Served | None:
+    """One copy at the highest rate at which 99 % of the requests keep the limits; None where none
+    does."""
+    low, high, best = 0.0, MOST * layout.rate, None
+    for _ in range(ROUNDS):
+        rate = (low + high) / 2
+        one = served(layout.server.replica, replace(load, rate=rate), layout.limits)
+        if one.itl <= benchmark.itl_seconds and one.ttft_quantile(0.99) <= benchmark.ttft_seconds:
+            low, best = rate, one
+        else:
+            high = rate
+    return best

@@ -1,0 +1,247 @@
+"""Seconds of one row of the collectives table: one collective, one size, one system."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+from corral.catalog.devices import Device, device
+from corral.catalog.links import Link
+from corral.catalog.transports import transport
+from corral.domain.errors import NotFound
+from corral.perf.collectives import (
+    Algorithm,
+    Collective,
+    collective_ways,
+    small_all_reduce_seconds,
+)
+from corral.perf.topology import Group, Wires
+from corral.plan.parse.links import said_across, said_between_nodes, said_inside
+from corral.plan.rows.row import Predicted, Row, RowRefused
+
+LARGE_BYTES: Final = 2.0**30  # where nobody says
+NAMES: Final = {
+    "allreduce": Collective.ALL_REDUCE,
+    "allgather": Collective.ALL_GATHER,
+    "reducescatter": Collective.REDUCE_SCATTER,
+    "alltoall": Collective.ALL_TO_ALL,
+    "moealltoalldispatch": Collective.ALL_TO_ALL,
+    "moealltoallcombine": Collective.ALL_TO_ALL,
+    "broadcast": Collective.BROADCAST,
+    "reduce": Collective.REDUCE,
+    "sendrecv": Collective.SEND_RECV,
+    "pprdmawrite": Collective.SEND_RECV,
+    "ppxgmilink": Collective.SEND_RECV,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the GPUs of a row sit. `told`: what was taken where the row says nothing."""
+
+    group: Group
+    wires: Wires
+    told: tuple[str, ...]
+
+
+def predict(row: Row) -> Predicted:
+    """Microseconds of the collective, out of place, all GPUs there at once.
+
+    Raises: RowRefused where the collective, its size, or both GPU and links are not known.
+    """
+    collective = _collective(row.get("collective", ""))
+    told: list[str] = []
+    size = _size(row, told)
+    place = place_of(row)
+    told += place.told
+    if collective is Collective.ALL_GATHER and row.get("library", "").startswith("HCCL"):
+        size *= place.group.size  # which counts what one rank puts in
+    algorithm = row.get("algo", "").lower()
+    if "custom" in algorithm:
+        seconds = small_all_reduce_seconds(size, place.group, place.wires)
+        return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(told))
+    ways = collective_ways(collective, size, place.group, place.wires)
+    asked = [way for way in ways if way.algorithm == _asked(algorithm)]
+    seconds = min(way.seconds for way in asked or ways)
+    if "torch" in row.get("library", "") and collective is not Collective.SEND_RECV:
+        seconds = max(seconds, transport(place.wires.scale_up.name).host_call_s)
+    return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(told))
+
+
+def _size(row: Row, told: list[str]) -> float:
+    """Bytes. Where they are not said: of an exchange of tokens what its notes tell of these, in 8
+    bits to the experts and in 16 back, as DeepSeek-V3 does; of others so many that the rate is all
+    that counts.
+
+    Raises: RowRefused, where nothing tells how many tokens are exchanged.
+    Source: arXiv:2412.19437, section 3.3.
+    """
+    if (said := _number(row, "size_bytes")) is not None:
+        return said
+    name, notes = row.get("collective", ""), row.get("notes", "")
+    if "moe" not in name:
+        told.append("a buffer of 1 GiB")
+        return LARGE_BYTES
+    found = [
+        re.search(words, notes, re.I)
+        for words in (r"(\d+) tokens|tokens (\d+)", r"hidden (\d+)", r"top-?k? ?(\d+)")
+    ]
+    tokens, width, experts = (
+        next((int(part) for part in one.groups() if part), 0) if one else 0 for one in found
+    )
+    if not tokens * width * experts:
+        raise RowRefused("its size in bytes is not said", hint="fill the column size_bytes")
+    told.append(f"{tokens} tokens of {width} numbers, each to {experts} experts")
+    return tokens * width * experts * (2 if "combine" in name else 1)
+
+
+def place_of(row: Row) -> Place:
+    """Raises: RowRefused where neither the GPU nor its links are known, or they do not fit."""
+    told: list[str] = []
+    known = _device(row.get("gpu", ""))
+    gpus = _number(row, "n_gpus")
+    if not gpus or gpus < 1:
+        raise RowRefused("its number of GPUs is not said", hint="fill the column n_gpus")
+    nodes = _nodes(row, round(gpus), known, told)
+    if gpus % nodes:
+        raise RowRefused(f"{gpus:.0f} GPUs do not lie evenly in {nodes} nodes")
+    each = round(gpus) // nodes
+    text = row.get("intra_link", "")
+    if "bridge" in text.lower() and nodes == 1:
+        return _bridged(round(gpus), known, text, told)
+    inside = said_inside(text)
+    if inside is None:
+        inside = _usual(known, "scale_up")
+        told.append(f"intra_link: {inside.title}, as is usual for this GPU")
+    domain = max(each, known.domain_gpus if known else each)
+    node_gpus = round(_number(row, "gpus_per_node") or (known.node_gpus if known else each))
+    measured = said_between_nodes(row.get("inter_link", ""))
+    if nodes > 1 and measured is not None and not (known and is_in_rack(row, known)):
+        wires = _measured_between(measured, inside, each, known, told)
+    else:
+        fabric = _fabric(row, nodes, known, node_gpus, told)
+        wires = Wires(scale_up=inside, domain_gpus=domain, fabric=fabric or inside)
+    per_domain = each
+    if nodes > 1 and known is not None and is_in_rack(row, known):
+        per_domain = largest_share(round(gpus), each, known.domain_gpus)
+        told.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
+    group = Group(size=round(gpus), per_domain=per_domain)
+    return Place(group=group, wires=wires, told=tuple(told))
+
+
+def is_in_rack(row: Row, known: Device) -> bool:
+    """Return whether the GPU's links reach beyond its node, and the row names no other network."""
+    said = row.get("inter_link", "")
+    names_fabric = said_across(said, node_gpus=known.node_gpus) is not None
+    return known.domain_gpus > known.node_gpus and not names_fabric
+
+
+def largest_share(gpus: int, each: int, domain_gpus: int) -> int:
+    """Return the most GPUs a domain that come out even, in whole nodes of `each`."""
+    return next(
+        share
+        for share in range(min(gpus, max(domain_gpus, each)), 0, -1)
+        if gpus % share == 0 and (share % each == 0)
+    )
+
+
+def _measured_between(
+    bytes_per_s: float, inside: Link, each: int, known: Device | None, told: list[str]
+) -> Wires:
+    """A rate that one pair had. Near to that of the adapter that each such GPU usually has, it is
+    taken to be that of each; far below, to be shared by the node."""
+    usual = _usual(known, "fabric")
+    is_own = bytes_per_s > usual.bytes_per_s / 2
+    told.append(
+        f"inter_link: the rate measured between two nodes, {'for each GPU' if is_own else 'shared'}"
+    )
+    fabric = replace(usual, bytes_per_s=bytes_per_s if is_own else bytes_per_s / each)
+    return Wires(scale_up=inside, domain_gpus=each, fabric=fabric)
+
+
+def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> Place:
+    """Bridges join a few GPUs, and the host's PCIe these pairs."""
+    if known is None or known.bridge is None:
+        raise RowRefused(f"no GPU is said that has a bridge ({text})", hint="fill the column gpu")
+    inside = min(gpus, known.bridge_gpus)
+    if gpus % inside:
+        raise RowRefused(f"{gpus} GPUs do not lie evenly under bridges of {known.bridge_gpus}")
+    wires = Wires(scale_up=known.bridge, domain_gpus=known.bridge_gpus, fabric=known.scale_up)
+    group = Group(size=gpus, per_domain=inside)
+    return Place(group=group, wires=wires, told=tuple(told))
+
+
+def _fabric(
+    row: Row, nodes: int, known: Device | None, node_gpus: int, told: list[str]
+) -> Link | None:
+    if nodes == 1:
+        return known.fabric if known else None
+    fabric = said_across(row.get("inter_link", ""), node_gpus=node_gpus)
+    if fabric is None:
+        fabric = _usual(known, "fabric")
+        told.append(f"inter_link: {fabric.title}, as is usual for this GPU")
+    rate = _number(row, "nic_GBps_per_gpu")
+    return fabric if rate is None else replace(fabric, bytes_per_s=rate * 1e9)
+
+
+def _usual(known: Device | None, which: str) -> Link:
+    if known is None:
+        raise RowRefused(
+            "neither the GPU nor the link is one that the catalog knows",
+            hint="run: corral plan catalog gpus",
+        )
+    found: Link = getattr(known, which)
+    return found
+
+
+def _nodes(row: Row, gpus: int, known: Device | None, told: list[str]) -> int:
+    nodes = _number(row, "nodes")
+    if nodes is not None and nodes >= 1:
+        return round(nodes)
+    each = _number(row, "gpus_per_node") or (known.node_gpus if known else 8)
+    told.append(f"nodes: {each:.0f} GPUs in each")
+    return ceil(gpus / each)
+
+
+def _device(text: str) -> Device | None:
+    for name in _spellings(text):
+        try:
+            return device(name)
+        except NotFound:
+            continue
+    return None
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """A name as it stands, without what is in brackets, what is in them, and before a slash."""
+    yield text
+    bare = re.sub(r"\(.*?\)", "", text).strip()
+    for part in (bare, *re.findall(r"\((.*?)\)", text)):
+        yield part
+        yield from part.split("/")
+
+
+def _collective(text: str) -> Collective:
+    plain = re.sub(r"[^a-z]", "", text.lower())
+    if plain not in NAMES:
+        raise RowRefused(
+            f"there is no collective {text!r}", hint=f"one of: {', '.join(Collective)}"
+        )
+    return NAMES[plain]
+
+
+def _asked(algorithm: str) -> Algorithm | None:
+    """The algorithm that the row was forced to; None where the library chose."""
+    if "nvls" in algorithm and "off" not in algorithm:
+        return None if "ring" in algorithm else Algorithm.IN_SWITCH
+    if "ring" in algorithm:
+        return Algorithm.RING
+    return Algorithm.TREE if "tree" in algorithm else None
+
+
+def _number(row: Row, column: str) -> float | None:
+    try:
+        return float(row.get(column) or "")
+    except ValueError:
+        return None

@@ -1,0 +1,214 @@
+"""One row of the inference table: what a server gives, by its scenario."""
+
+import math
+import re
+from typing import Final
+
+from corral.perf.inference import (
+    decode_seconds,
+    prefill_seconds,
+    static_batch_seconds,
+)
+from corral.perf.replicas import most_sequences, weight_bytes
+from corral.perf.serving import Limits, Load, Served, capacity, served, served_together
+from corral.plan.rows.benchmarks import Benchmark, best_replica, most_within, said_benchmark
+from corral.plan.rows.row import Predicted, Row, RowRefused
+from corral.plan.rows.servers import Server, number, server_of
+
+COLUMNS: Final = (  # that are read
+    "scenario", "model", "params", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "gpu",
+    "n_gpus", "nodes", "interconnect", "engine", "precision", "tp", "pp", "dp", "ep", "notes",
+    "batch_or_concurrency", "input_len", "output_len", "requests_per_s",
+)  # fmt: skip
+DECODED: Final = 256  # tokens that a row generates where it does not say how many
+PROMPTED: Final = 512  # tokens of a prompt where a row does not say how many
+IN_FLIGHT: Final = 2048  # sequences in flight at the most: TensorRT-LLM's max_batch_size
+
+
+def predict(row: Row) -> Predicted:
+    """Tokens a second, time to the first token and to the next, and latency, as far as the row's
+    scenario has them: a batch that begins and ends together, a server that is always full, or
+    requests that come at a rate or at a fixed number at once.
+
+    Raises: RowRefused.
+    """
+    told: list[str] = []
+    row = {**dict.fromkeys(COLUMNS, ""), **row}
+    server = server_of(row, told)
+    try:
+        values = _values(row, server, told)
+    except ValueError as wrong:
+        raise RowRefused(str(wrong)) from wrong
+    return Predicted(values=values, told=tuple(told))
+
+
+def _values(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+    scenario = row["scenario"].lower()
+    if (benchmark := said_benchmark(row)) is not None:
+        return _benchmark(server, benchmark, told)
+    _refuse_what_does_not_fit(server)
+    if "production" in scenario:
+        raise RowRefused("averages over days of production say nothing of their load")
+    if "in-flight" in scenario or "max throughput" in scenario:
+        return _full(row, server, told)
+    if scenario.startswith("online") or row["requests_per_s"].strip():
+        return _online(row, server, told)
+    if number(row, "batch_or_concurrency") is None:
+        if not any(word in scenario for word in ("batch", "latency", "single")):
+            return _full(row, server, told)
+        told.append("a batch of 1")
+    if "concurren" in scenario or "closed" in scenario:
+        return _together(row, server, told)
+    return _static(row, server, told)
+
+
+def _refuse_what_does_not_fit(server: Server) -> None:
+    replica = server.replica
+    need, has = weight_bytes(replica) / 1e9, replica.device.memory_bytes / 1e9
+    if need > has:
+        raise RowRefused(
+            f"weights of {need:.0f} GB do not fit a GPU of {has:.0f} GB",
+            hint="take more GPUs, or fewer bits a weight",
+        )
+
+
+def _lengths(row: Row, told: list[str]) -> tuple[int, int]:
+    prompt, output = number(row, "input_len"), number(row, "output_len")
+    if prompt is None:
+        prompt = 1 if row["scenario"] == "batch 1 decode" else PROMPTED
+        told.append(f"prompts of {prompt} tokens")
+    if output is None:
+        output = 1 if "prefill" in row["scenario"] else DECODED
+        told.append(f"{output} tokens out")
+    if min(prompt, output) < 1:
+        raise RowRefused(f"{prompt:g} tokens in and {output:g} out: need 1 or more of each")
+    return round(prompt), round(output)
+
+
+def _static(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+    prompt, output = _lengths(row, told)
+    replica, copies = server.replica, server.copies
+    batch = max(1, round((number(row, "batch_or_concurrency") or 1) / copies))
+    first = prefill_seconds(replica, batch=batch, tokens=prompt)
+    if "decode" in row["scenario"]:
+        step = decode_seconds(replica, batch=batch, context=prompt + output / 2)
+        return {
+            "pred_output_tokens_per_s_total": copies * batch / step,
+            "pred_tpot_ms": step * 1e3,
+        }
+    values = {"pred_ttft_ms": first * 1e3}
+    if output <= 1:
+        return values
+    seconds = static_batch_seconds(replica, batch=batch, prompt=prompt, output=output)
+    return values | {
+        "pred_output_tokens_per_s_total": copies * batch * output / seconds,
+        "pred_tpot_ms": (seconds - first) / (output - 1) * 1e3,
+        "pred_latency_ms": seconds * 1e3,
+    }
+
+
+def _full(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+    """Requests enough for the largest batch that memory allows, all the time."""
+    prompt, output = _lengths(row, told)
+    replica = server.replica
+    most = most_sequences(replica, prompt + output)
+    if most < 1:
+        raise RowRefused(
+            f"no sequence of {prompt + output} tokens fits beside the weights",
+            hint="take more GPUs, or fewer bits a number",
+        )
+    limits = Limits(sequences=min(most, IN_FLIGHT * replica.data))
+    told.append(f"{limits.sequences} sequences in flight, as many as memory allows")
+    rate = capacity(replica, Load(rate=1.0, prompt=prompt, output=output), limits)
+    return {"pred_output_tokens_per_s_total": server.copies * rate * output}
+
+
+def _limits(row: Row, server: Server, prompt: int, output: int) -> Limits:
+    """As the row's notes tell them by the engine's own names, or the engine's defaults; never more
+    sequences than memory holds."""
+    notes = row["notes"]
+    own = Limits()
+    sequences = _after(r"max_num_seqs=(\d+)", notes) or own.sequences
+    tokens = _after(r"max_num_batched_tokens=(\d+)", notes) or own.tokens
+    held = max(1, most_sequences(server.replica, prompt + output // 2))
+    return Limits(sequences=round(min(sequences, held)), tokens=round(tokens))
+
+
+def _after(pattern: str, text: str) -> float | None:
+    found = re.search(pattern, text)
+    return float(found[1]) if found else None
+
+
+def _rates(row: Row) -> list[float]:
+    """Requests a second: of the row, or of the stages that its notes name."""
+    if (rate := number(row, "requests_per_s")) is not None:
+        if rate <= 0:
+            raise RowRefused(f"{rate:g} requests a second: need more than 0")
+        return [rate]
+    if found := re.search(r"offered rates ([\d./]+) req/s", row["notes"]):
+        return [float(one) for one in found[1].split("/") if one]
+    raise RowRefused(
+        "a server under load needs the rate of its requests", hint="fill requests_per_s"
+    )
+
+
+def _online(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+    prompt, output = _lengths(row, told)
+    shared = min(_after(r"shared system prompt of (\d+)", row["notes"]) or 0.0, prompt - 1.0)
+    limits = _limits(row, server, prompt, output)
+    stages = [
+        served(
+            server.replica,
+            Load(rate=rate / server.copies, prompt=prompt, output=output, shared=shared),
+            limits,
+        )
+        for rate in _rates(row)
+    ]
+    if any(math.isinf(one.ttft) for one in stages):
+        busy = max(one.busy for one in stages)
+        raise RowRefused(f"{busy:.1f} times what the server can do: its queue only grows")
+    return _of_stages(stages, server.copies)
+
+
+def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
+    """Means over the requests of stages that last equally long."""
+    total = sum(one.load.rate for one in stages)
+
+    def mean(values: list[float]) -> float:
+        weighed = zip(stages, values, strict=True)
+        return sum(one.load.rate * value for one, value in weighed) / total
+
+    return {
+        "pred_output_tokens_per_s_total": copies * mean([one.output_rate for one in stages]),
+        "pred_ttft_ms": mean([one.ttft for one in stages]) * 1e3,
+        "pred_tpot_ms": mean([one.itl for one in stages]) * 1e3,
+        "pred_latency_ms": mean([one.latency for one in stages]) * 1e3,
+    }
+
+
+def _together(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+    prompt, output = _lengths(row, told)
+    many = max(1, round((number(row, "batch_or_concurrency") or 1) / server.copies))
+    load = Load(rate=0.0, prompt=prompt, output=output)
+    limits = _limits(row, server, prompt, output)
+    return _of_stages([served_together(server.replica, load, many, limits)], server.copies)
+
+
+def _benchmark(server: Server, benchmark: Benchmark, told: list[str]) -> dict[str, float]:
+    load = Load(rate=1.0, prompt=benchmark.prompt, output=benchmark.output)
+    told.append(f"{benchmark.prompt} tokens in and {benchmark.output} out: the benchmark's data")
+    found = best_replica(server, load)
+    if found is None:
+        raise RowRefused("the weights do not fit the GPUs", hint="take more of them")
+    told.append(f"{found.server.copies} copies on {found.server.replica.gpus} GPUs each")
+    if not benchmark.ttft_seconds:
+        total = found.server.copies * found.rate * benchmark.output
+        return {"pred_output_tokens_per_s_total": total}
+    one = most_within(found, load, benchmark)
+    if one is None:
+        raise RowRefused("no rate keeps the benchmark's limits of latency")
+    return {
+        "pred_output_tokens_per_s_total": found.server.copies * one.output_rate,
+        "pred_ttft_ms": one.ttft_quantile(0.99) * 1e3,
+        "pred_tpot_ms": one.itl * 1e3,
+    }

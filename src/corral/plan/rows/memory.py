@@ -1,0 +1,284 @@
+"""Memory and step time of one row of the memory_ci table: a functional test of Megatron-LM with its
+flags."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from math import gcd
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.models import Experts, Latent, Model
+from corral.catalog.precisions import Precision
+from corral.domain.errors import NotFound
+from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.memory import Memory, training_memory
+from corral.plan.rows.memory_t5 import DECODED, ENCODED, t5_memory, t5_steps
+from corral.plan.rows.memory_time import TimedRun
+from corral.plan.rows.row import Predicted, Row, RowRefused
+
+UNSAID_GPUS: Final = 8  # where a row names no number of GPUs
+# Nodes of a test of a release. With half as many, the 15B model on H100 would do 800 TFLOPS a GPU.
+RELEASE_NODES: Final = 16
+RELEASE_GPT_NODES: Final = 32
+FAMILIES: Final = ("gpt", "moe", "bert", "mixtral", "t5")
+VOCABULARIES: Final = {"GPTSentencePieceTokenizer": 256_000, "Llama2Tokenizer": 32_000}
+GPT2_VOCAB: Final = 50_257
+BERT_VOCAB: Final = 28_996  # bert-large-cased, that its tests of BERT and T5 read
+DEEPSEEK: Final = Latent(kv_rank=512, query_rank=1536, rope_dim=64, value_dim=128)
+DEEPSEEK_HEAD: Final = 128
+MUON: Final = State(optimizer=8.0)  # fp32 master weight and one moment
+
+
+def predict(row: Row) -> Predicted:
+    """Peak of torch's allocator on the last rank, and what stays between two steps, decimal GB;
+    seconds of a step, where the catalog knows the GPU.
+
+    Raises: RowRefused.
+    """
+    known = defaultdict(str, row)
+    if known["family"] not in FAMILIES:
+        raise RowRefused(
+            f"{known['family'] or 'unnamed'} models have parts that the row does not describe",
+            hint=f"rows of {', '.join(FAMILIES)} models are predicted",
+        )
+    told: list[str] = []
+    try:
+        memory, run = _t5(known, told) if known["family"] == "t5" else _decoder(known, told)
+        rates = run.rates(known, told)
+    except (ValueError, ArithmeticError) as wrong:  # a size of 0, or one that nothing can have
+        raise RowRefused(str(wrong)) from wrong
+    values = {
+        "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
+        "pred_memory_steady_gb_per_gpu": memory.allocated_steady / 1e9,
+    }
+    return Predicted(values=values | rates, told=tuple(told))
+
+
+def _decoder(row: Row, told: list[str]) -> tuple[Memory, TimedRun]:
+    layout = layout_of(row, told)
+    step = step_of(row, told)
+    memory = memory_of_training(step, layout, gpu=row["gpu"], stage=layout.pipeline - 1)
+    return memory, TimedRun(steps=(step,), layout=layout)
+
+
+def _t5(row: Row, told: list[str]) -> tuple[Memory, TimedRun]:
+    flags = flags_of(row)
+    halves = [flags.get(f"{half}-num-layers", "") for half in ("encoder", "decoder")]
+    if not all(half.isdigit() for half in halves):
+        raise RowRefused("the row does not say the layers of encoder and decoder")
+    encoder, decoder = map(int, halves)
+    told.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
+    known = defaultdict(str, row, layers=str(encoder + decoder), seq_len=str(DECODED))
+    step, layout = step_of(known, told), layout_of(known, told)
+    model = replace(step.model, positions=ENCODED, has_bias=True)
+    whole = replace(step, model=model)
+    memory = t5_memory(model, decoder, whole, layout, architecture=architecture(row["gpu"]))
+    return memory, TimedRun(steps=t5_steps(encoder, decoder, whole), layout=layout)
+
+
+def memory_of_training(
+    step: Step, layout: Layout, *, gpu: str = "", stage: int | None = None
+) -> Memory:
+    """Memory of a GPU of a pipeline stage, or of the fullest.
+
+    Raises: RowRefused where the layout is impossible.
+    """
+    try:
+        return training_memory(step, layout, stage=stage, architecture=architecture(gpu))
+    except ValueError as wrong:
+        raise RowRefused(str(wrong)) from wrong
+
+
+def architecture(gpu: str) -> str:
+    """Of a GPU as tables name it; "" where the catalog does not know it."""
+    try:
+        return device(gpu).architecture
+    except NotFound:
+        return ""
+
+
+def flags_of(row: Row) -> dict[str, str]:
+    """The flags of a row's command line, by name."""
+    flags: dict[str, str] = {}
+    for flag in row["args"].split("--"):
+        name, _, value = flag.strip().partition(" ")
+        flags[name] = value.strip()
+    return flags
+
+
+def flag_number(flags: Mapping[str, str], name: str) -> int:
+    """The whole number of a flag; 0 where it is not given. Raises: RowRefused where it is none."""
+    said = flags.get(name, "0")
+    if not said.isdigit():
+        raise RowRefused(f"--{name} is {said or 'nothing'}: need a whole number")
+    return int(said)
+
+
+def number(row: Row, name: str, default: int | None = None) -> int:
+    """A cell's whole number. Raises: RowRefused where it is none, and there is no default."""
+    cell = row[name].strip()
+    try:
+        return int(float(cell)) if cell or default is None else default
+    except (ValueError, OverflowError):
+        raise RowRefused(f"{name} is {cell or 'not said'}: need a whole number") from None
+
+
+def model_of(row: Row, told: list[str]) -> Model:
+    flags = flags_of(row)
+    hidden, heads = number(row, "hidden"), number(row, "heads")
+    ffn = number(row, "ffn", 4 * hidden)
+    latent = DEEPSEEK if "multi-latent-attention" in flags else None
+    if latent:
+        told.append("the ranks and widths of DeepSeek-V3's latent attention")
+    rotates = "rope" in row["test"] or latent or row["family"] not in ("gpt", "moe", "bert")
+    return Model(
+        name=row["test"],
+        layers=number(row, "layers"),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=number(row, "kv_heads", heads),
+        head_dim=DEEPSEEK_HEAD if latent else hidden // heads,
+        ffn=ffn,
+        vocab=BERT_VOCAB
+        if row["family"] in ("bert", "t5")
+        else vocabulary(row["vocab_note"], told),
+        is_gated=row["gated_mlp"] == "True",
+        is_tied=row["untied_embeddings"] != "True",
+        has_bias=not latent and "disable-bias-linear" not in flags,
+        positions=0 if rotates else number(row, "seq_len"),
+        latent=latent,
+        experts=_experts(row, flags, ffn),
+    )
+
+
+def _experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | None:
+    if not row["num_experts"]:
+        return None
+    own = number(row, "moe_ffn", ffn)
+    shared = flag_number(flags, "moe-shared-expert-intermediate-size")
+    dense = re.match(r"\(\[0\]\*(\d+)", flags.get("moe-layer-freq", ""))
+    return Experts(
+        count=number(row, "num_experts"),
+        per_token=number(row, "topk", 2),
+        ffn=own,
+        shared=round(shared / own),
+        dense_layers=int(dense[1]) if dense else 0,
+    )
+
+
+def vocabulary(note: str, told: list[str]) -> int:
+    words = note.replace(",", "").split()
+    for word in words:
+        if word.isdigit() and int(word) > 1000:
+            return int(word)
+        if word in VOCABULARIES:
+            return VOCABULARIES[word]
+    told.append(f"a vocabulary of {GPT2_VOCAB} tokens (GPT-2)")
+    return GPT2_VOCAB
+
+
+def step_of(row: Row, told: list[str]) -> Step:
+    flags = flags_of(row)
+    return Step(
+        model=model_of(row, told),
+        sequence=number(row, "seq_len"),
+        global_batch=batch_of(row),
+        precision=Precision.FP8 if "fp8" in row["precision"] else Precision.BF16,
+        has_flash=flags.get("attention-backend") != "unfused" and not is_local(row),
+        dropout=flags.get("attention-dropout") != "0.0",
+        state=MUON if flags.get("optimizer") == "muon" else State(),
+        grouped_experts="moe-grouped-gemm" in flags,
+        ahead=flag_number(flags, "mtp-num-layers"),
+    )
+
+
+def is_local(row: Row) -> bool:
+    """Whether it runs Megatron-LM's own layers, without a flash kernel: tests without te in their
+    name do."""
+    return row["test"].startswith(("gpt3_mcore_tp", "t5_mcore_tp")) and "_te_" not in row["test"]
+
+
+def batch_of(row: Row) -> int:
+    """The last of a row's global batches: one that grows is written 0:384 200B:768."""
+    words = row["global_batch"].replace(":", " ").split()
+    batches = [int(word) for word in words if word.isdigit()]
+    if not batches:
+        raise RowRefused(
+            f"global_batch is {row['global_batch'] or 'not said'}: need a whole number"
+        )
+    return batches[-1]
+
+
+def layout_of(row: Row, told: list[str]) -> Layout:
+    pipeline = number(row, "pp", 1)
+    data = number(row, "dp", 0)
+    if not data:
+        gpus = number(row, "n_gpus", 0) or _unsaid_gpus(row)
+        model_parallel = number(row, "tp", 1) * pipeline * number(row, "cp", 1)
+        whole = batch_of(row) // number(row, "micro_batch")
+        data = gcd(max(gpus // model_parallel, 1), whole)
+        told.append(f"{data} data-parallel GPUs, of {gpus} GPUs")
+    flags = flags_of(row)
+    layers, (first, last, interleave) = number(row, "layers"), _split(flags, pipeline)
+    pieces = number(row, "vp_layers", 0) * pipeline
+    return Layout(
+        data=data,
+        tensor=number(row, "tp", 1),
+        pipeline=pipeline,
+        context=number(row, "cp", 1),
+        expert=number(row, "ep", 1),
+        expert_tensor=number(row, "etp", number(row, "tp", 1)),
+        interleave=max(layers // pieces, 1) if pieces else max(interleave, _named_pieces(row)),
+        micro_batch=number(row, "micro_batch"),
+        shard=_shard(row),
+        sequence_parallel=row["sequence_parallel"] == "True",
+        recompute=_recompute(flags),
+        first_layers=first,
+        last_layers=last,
+        replicas=gcd(data, max(flag_number(flags, "num-distributed-optimizer-instances"), 1)),
+    )
+
+
+def _unsaid_gpus(row: Row) -> int:
+    if "release" not in row["test"]:
+        return UNSAID_GPUS
+    nodes = RELEASE_GPT_NODES if row["family"] == "gpt" else RELEASE_NODES
+    try:
+        return nodes * device(row["gpu"]).node_gpus
+    except NotFound:
+        return nodes * UNSAID_GPUS
+
+
+def _named_pieces(row: Row) -> int:
+    """Of a test whose flags for that are not in the row, but whose name says it."""
+    said = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
+    return int(said[1]) if said else 1
+
+
+def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
+    """Layers of the first and the last stage, 0 where they are as the others, and the pieces a
+    stage has. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer, | ends a piece."""
+    written = flags.get("pipeline-model-parallel-layout", "")
+    if not written:
+        first = flag_number(flags, "decoder-first-pipeline-num-layers")
+        return first, flag_number(flags, "decoder-last-pipeline-num-layers"), 1
+    plain = re.sub(r"\(([^)]*)\)\*(\d+)", lambda many: many[1] * int(many[2]), written)
+    plain = re.sub(r"(\w)\*(\d+)", lambda many: many[1] * int(many[2]), plain)
+    layers = [piece.count("t") for piece in plain.split("|")]
+    own = [sum(layers[stage::pipeline]) for stage in range(pipeline)]
+    return own[0], own[-1], len(layers) // pipeline
+
+
+def _shard(row: Row) -> Shard:
+    """Muon's states are whole on each GPU, unless its parameters are laid out for sharing."""
+    if flags_of(row).get("optimizer") == "muon" and "param_layout" not in row["test"]:
+        return Shard.NONE
+    if row["fsdp"]:
+        return Shard.PARAMETERS
+    return Shard.OPTIMIZER if row["dist_optimizer"] == "True" else Shard.NONE
+
+
+def _recompute(flags: Mapping[str, str]) -> Recompute:
+    return Recompute(flags.get("recompute-granularity", "none"))

@@ -1,0 +1,153 @@
+"""The model of a row of a measured table: by its dimensions, or by its name in the catalog."""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from corral.catalog.model_names import model
+from corral.catalog.models import Model, ModelRefused
+from corral.domain.errors import NotFound
+from corral.plan.rows.measures import number
+from corral.plan.rows.row import Row, RowRefused
+
+VOCABULARY: Final = 51_200  # GPT-2's, padded as Megatron pads it
+SEQUENCE: Final = 8_192  # of a model that could do with more
+OLD_SEQUENCE: Final = 2_048  # of one that nobody knows, as GPT-3's
+_WIDTH: Final = 128  # of a head; and of a model, for each of its layers
+_TRIES: Final = 256  # numbers of heads, up and down
+_MATRICES: Final = ((2, True), (2, False), (3, True), (3, False))  # of an MLP; whether tied
+_PLAIN: Final = re.compile(r"gpt|mpt|opt|bloom|megatron|nemotron|palm", re.I)
+
+
+def whole(row: Row, column: str) -> int | None:
+    """A cell as a number of things; None where it is empty, or none."""
+    found = number(row, column)
+    return None if found is None or found < 1 else round(found)
+
+
+def model_of_row(row: Row, told: list[str]) -> Model:
+    """What the row says of its model. One with experts or with latent attention, which no column
+    tells of, and one without dimensions are the catalog's, with the row's layers.
+
+    Raises: RowRefused, where the row has no dimensions and the catalog not the name.
+    """
+    name = row.get("model", "")
+    layers, hidden, heads = (whole(row, column) for column in ("layers", "hidden", "heads"))
+    has_dimensions = not (layers is None or hidden is None or heads is None)
+    vocab = whole(row, "vocab")
+    known = _known(name, has_dimensions=has_dimensions)
+    if known is not None and (known.experts or known.latent or not has_dimensions):
+        told.append(f"{known.name} as the catalog has it")
+        return _with_layers(known, layers or known.layers)
+    if layers is None or hidden is None or heads is None:
+        layers, hidden, heads = _by_size(row, vocab or VOCABULARY, told)
+    if (whole(row, "ep") or 1) > 1:
+        raise RowRefused(
+            f"{name or 'the model'} has experts, and no column says how many",
+            hint="name a model that is in: corral plan catalog models",
+        )
+    if vocab is None:
+        vocab = VOCABULARY
+        told.append(f"a vocabulary of {VOCABULARY} tokens")
+    kv_heads = whole(row, "kv_heads") or heads
+    plain = Model(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads if heads % kv_heads == 0 else heads,
+        head_dim=max(hidden // heads, 1),
+        ffn=whole(row, "ffn") or 4 * hidden,
+        vocab=vocab,
+        is_gated=False,
+    )
+    return _gated(plain, number(row, "params"), told)
+
+
+def sequence_of(row: Row, told: list[str]) -> int:
+    """As the row says; or as long as most are trained with: what the catalog's model was made for,
+    but no more than Llama 3, MaxText's recipes and Megatron Bridge's take, or as GPT-3 was.
+
+    Raises: RowRefused, where nothing tells of the model.
+    """
+    if (said := whole(row, "seq_len")) is not None:
+        return said
+    name = row.get("model", "")
+    known = _known(name, has_dimensions=True)
+    if known is None and not (row.get("layers") or row.get("params")):
+        raise RowRefused(
+            "the row does not say how long a sequence is", hint="fill the column seq_len"
+        )
+    made_for = known.context if known else 0
+    is_short = "short sequence" in row.get("notes", "")
+    usual = OLD_SEQUENCE if is_short else min(made_for or OLD_SEQUENCE, SEQUENCE)
+    told.append(f"sequences of {usual:,} tokens")
+    return usual
+
+
+def _by_size(row: Row, vocab: int, told: list[str]) -> tuple[int, int, int]:
+    """Layers, width and heads of a plain model of so many parameters, 12 times the square of its
+    width in each layer: 128 times as wide as it has layers, as GPT-3's are, with heads of 128.
+
+    Raises: RowRefused, where the row does not say how large it is.
+    Source: arXiv:2005.14165, table 2.1; arXiv:2104.04473, section 5.
+    """
+    parameters = number(row, "params") or _size_said(row.get("model", ""))
+    if not 1e6 <= parameters <= 1e15:  # which nothing and "nan" is neither
+        raise RowRefused(
+            f"the dimensions of {row.get('model') or 'the model'} are not said",
+            hint="fill the columns layers, hidden and heads",
+        )
+    width = whole(row, "hidden") or _WIDTH * round((parameters * _WIDTH / 12) ** (1 / 3) / _WIDTH)
+    inside = max(parameters - vocab * width, parameters / 2)
+    layers = whole(row, "layers") or max(round(inside / (12 * width**2)), 1)
+    heads = whole(row, "heads") or _heads(width, whole(row, "tp") or 1)
+    told.append(
+        f"{layers} layers, {width} wide, with {heads} heads, for {parameters:.3g} parameters"
+    )
+    return layers, width, heads
+
+
+def _heads(width: int, shared_by: int) -> int:
+    """As near to 128 wide as comes out even, over the GPUs that share them too."""
+    aim = max(round(width / _WIDTH / shared_by), 1)
+    for away in range(min(aim, _TRIES)):
+        for each in (aim + away, aim - away):
+            if width % (each * shared_by) == 0:
+                return each * shared_by
+    return max(width // _WIDTH, 1)
+
+
+def _size_said(name: str) -> float:
+    """Of GPT 52B: 52e9. Other families may have experts, which their names do not always say."""
+    size = re.search(r"(?<![\w.])([\d.]+) ?b\b", name, re.I) if _PLAIN.search(name) else None
+    return float(size[1]) * 1e9 if size else 0.0
+
+
+def _known(name: str, *, has_dimensions: bool) -> Model | None:
+    try:
+        return model(name)
+    except NotFound:
+        return None
+    except ModelRefused as wrong:
+        if has_dimensions:
+            return None
+        raise RowRefused(wrong.message, hint=wrong.hint) from wrong
+
+
+def _with_layers(known: Model, layers: int) -> Model:
+    """A model of as many layers: some runs are of a part of one."""
+    if known.experts is None or layers == known.layers:
+        return replace(known, layers=layers)
+    dense = min(known.experts.dense_layers, layers - 1)
+    return replace(known, layers=layers, experts=replace(known.experts, dense_layers=dense))
+
+
+def _gated(plain: Model, parameters: float | None, told: list[str]) -> Model:
+    """With the form of MLP and output layer that comes nearest to what the model weighs."""
+    forms = [replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES]
+    if parameters:
+        return min(forms, key=lambda one: abs(one.parameters - parameters))
+    is_plain = bool(_PLAIN.search(plain.name))
+    told.append("an MLP of two matrices" if is_plain else "an MLP of three matrices (SwiGLU)")
+    return replace(plain, is_gated=not is_plain, is_tied=is_plain)

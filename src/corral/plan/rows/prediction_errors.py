@@ -1,0 +1,141 @@
+"""How far predictions are from what was measured: the errors of a table of rows."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from statistics import fmean, median
+
+from corral.plan.rows.row import Predict, Row, RowRefused
+
+LEAST_SWEEP = 4  # rows of one source, model and GPU that are ranked against each other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A predicted column beside a measured one. `measured`: of a row, None where nobody measured
+    it; in the unit of `predicted`."""
+
+    name: str
+    predicted: str
+    unit: str
+    measured: Callable[[Row], float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One row's prediction beside its measurement."""
+
+    row: Row
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Relative and signed: 0.1 is a tenth too much."""
+        return self.predicted / self.measured - 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """Absolute percentage errors of some rows, as fractions; `bias` is the mean signed one.
+    `rank`: Spearman's correlation within sweeps, the mean of all sweeps; None without any."""
+
+    rows: int
+    mean: float
+    median: float
+    p90: float
+    bias: float
+    rank: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """All predictions of a table. `refused`: how many rows, by reason."""
+
+    pairs: Mapping[str, tuple[Pair, ...]]  # by the measure's name
+    refused: Mapping[str, int]
+    rows: int
+
+
+def hold(rows: Sequence[Row], predict: Predict, measures: Sequence[Measure]) -> Outcome:
+    """Predict each row and put it beside what was measured."""
+    pairs: dict[str, list[Pair]] = {measure.name: [] for measure in measures}
+    refused: dict[str, int] = defaultdict(int)
+    for row in rows:
+        try:
+            values = predict(row).values
+        except RowRefused as error:
+            refused[error.message] += 1
+            continue
+        for measure in measures:
+            measured = measure.measured(row)
+            predicted = values.get(measure.predicted)
+            if measured and predicted is not None and isfinite(predicted):
+                pair = Pair(row=row, predicted=predicted, measured=measured)
+                pairs[measure.name].append(pair)
+    found = {name: tuple(some) for name, some in pairs.items()}
+    return Outcome(pairs=found, refused=dict(refused), rows=len(rows))
+
+
+def errors_of(pairs: Sequence[Pair]) -> Errors | None:
+    """None of no rows."""
+    if not pairs:
+        return None
+    sizes = sorted(abs(pair.error) for pair in pairs)
+    return Errors(
+        rows=len(pairs),
+        mean=fmean(sizes),
+        median=median(sizes),
+        p90=sizes[ceil(0.9 * len(sizes)) - 1],
+        bias=fmean(pair.error for pair in pairs),
+        rank=_rank_within_sweeps(pairs),
+    )
+
+
+def by(pairs: Iterable[Pair], column: str) -> dict[str, list[Pair]]:
+    """The pairs by what their rows say in a column, the largest group first."""
+    groups: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        groups[pair.row.get(column, "")].append(pair)
+    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
+
+
+def _rank_within_sweeps(pairs: Sequence[Pair]) -> float | None:
+    sweeps: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        named = ("source", "model", "collective", "gpu", "n_gpus")
+        sweeps[tuple(pair.row.get(name, "") for name in named)].append(pair)
+    found = [
+        rank_correlation([one.predicted for one in sweep], [one.measured for one in sweep])
+        for sweep in sweeps.values()
+        if len(sweep) >= LEAST_SWEEP
+    ]
+    told = [one for one in found if one is not None]
+    return fmean(told) if told else None
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Spearman's rho, ties at their mean rank. None where one of them does not vary."""
+    ranks = (_ranks(first), _ranks(second))
+    means = [fmean(one) for one in ranks]
+    moved = [[rank - mean for rank in one] for one, mean in zip(ranks, means, strict=True)]
+    spread = [sum(value * value for value in one) for one in moved]
+    if min(spread) == 0:
+        return None
+    shared = sum(a * b for a, b in zip(*moved, strict=True))
+    return float(shared / (spread[0] * spread[1]) ** 0.5)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    at = 0
+    while at < len(order):
+        end = at
+        while end + 1 < len(order) and values[order[end + 1]] == values[order[at]]:
+            end += 1
+        for place in order[at : end + 1]:
+            ranks[place] = (at + end) / 2
+        at = end + 1
+    return ranks

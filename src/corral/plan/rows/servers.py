@@ -1,0 +1,134 @@
+"""Servers as rows of the inference table describe them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from corral.catalog.devices import Device, device
+from corral.catalog.model_names import model
+from corral.catalog.models import Model, ModelRefused, model_of_dimensions
+from corral.domain.errors import NotFound
+from corral.perf.engines import engine
+from corral.perf.inference import Replica
+from corral.perf.topology import Wires
+from corral.plan.parse.links import said_across
+from corral.plan.parse.precisions import said_precision
+from corral.plan.rows.row import Row, RowRefused
+
+LAYER_SPLIT: Final = "llama.cpp"  # cuts a model by its layers, never by its matrices
+NARROW_CACHE: Final = ("tensorrt-llm", "tensorrt-llm-0")  # keep the cache in fp8 beside fp8 weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """`copies` of a replica on `gpus` GPUs."""
+
+    replica: Replica
+    copies: int
+    gpus: int
+
+
+def number(row: Row, column: str) -> float | None:
+    """A cell as a number; None where it is empty. Raises: RowRefused where it is a word."""
+    cell = row.get(column, "").strip()
+    try:
+        return float(cell) if cell else None
+    except ValueError:
+        raise RowRefused(f"{column} is {cell}: need a number") from None
+
+
+def server_of(row: Row, told: list[str]) -> Server:
+    """Raises: RowRefused."""
+    try:
+        gpu = device(row["gpu"])
+    except NotFound as unknown:
+        raise RowRefused(unknown.message, hint=unknown.hint) from unknown
+    gpus = _whole(row, "n_gpus", 1, told)
+    runs = engine(row["engine"])
+    if runs.name == "default":
+        told.append("an engine like those that are measured")
+    tensor, pipeline = _whole(row, "tp", 1, []), _whole(row, "pp", 1, [])
+    data, expert = _whole(row, "dp", 1, []), _whole(row, "ep", 1, [])
+    if runs.name == LAYER_SPLIT:
+        tensor, pipeline = 1, max(tensor * pipeline, gpus)
+    attends_apart = data > 1 and expert > 1
+    kept = said_precision(row["precision"], gpu, narrow_cache=runs.name in NARROW_CACHE)
+    told.extend(kept.told)
+    shape = model_of(row, told)
+    try:
+        replica = Replica(
+            model=shape,
+            device=gpu,
+            wires=wires_of(row, gpu, gpus),
+            engine=runs,
+            tensor=tensor,
+            pipeline=pipeline,
+            data=data if attends_apart else 1,
+            expert=expert,
+            precision=kept.precision,
+            weight_bytes=kept.weight_bytes,
+            kv_bytes=kept.kv_bytes,
+        )
+    except ValueError as wrong:
+        raise RowRefused(str(wrong)) from wrong
+    return Server(replica=replica, copies=max(1, gpus // replica.gpus), gpus=gpus)
+
+
+def _whole(row: Row, column: str, default: int, told: list[str]) -> int:
+    value = number(row, column)
+    if value is None:
+        told.append(f"{column} of {default}")
+        return default
+    if value < 1 or value != int(value):
+        raise RowRefused(f"{column} is {row[column]}: need a whole number, at least 1")
+    return int(value)
+
+
+def model_of(row: Row, told: list[str]) -> Model:
+    """By its name where the catalog has it with the row's dimensions, else by these.
+
+    Raises: RowRefused where neither says what it is.
+    """
+    try:
+        known = model(row["model"])
+    except (NotFound, ModelRefused):
+        known = None
+    said = {column: number(row, column) for column in ("layers", "hidden", "heads", "vocab")}
+    if known is not None:
+        same = all(
+            value is None or value == getattr(known, column)
+            for column, value in said.items()
+            if column != "vocab"  # padded by some
+        )
+        if same:
+            return known
+    sizes = {column: int(value) for column, value in said.items() if value is not None}
+    if len(sizes) < len(said):
+        raise RowRefused(
+            f"the catalog does not know the model {row['model'] or '(none)'}",
+            hint="fill layers, hidden, heads and vocab",
+        )
+    told.append("a dense model of the row's dimensions")
+    try:
+        return model_of_dimensions(
+            layers=sizes["layers"],
+            hidden=sizes["hidden"],
+            heads=sizes["heads"],
+            vocab=sizes["vocab"],
+            kv_heads=_whole(row, "kv_heads", sizes["heads"], []),
+            ffn=_whole(row, "ffn", 4 * sizes["hidden"], []),
+            parameters=number(row, "params") or 0,
+            name=row["model"],
+        )
+    except ModelRefused as wrong:
+        raise RowRefused(wrong.message, hint=wrong.hint) from wrong
+
+
+def wires_of(row: Row, gpu: Device, gpus: int) -> Wires:
+    """The device's own links, and the network that the row names."""
+    nodes = number(row, "nodes") or 1
+    across = said_across(row["interconnect"], node_gpus=gpu.node_gpus)
+    return Wires(
+        scale_up=gpu.scale_up,
+        domain_gpus=max(gpu.domain_gpus, int(gpus // nodes) or 1),
+        fabric=across or gpu.fabric,
+    )

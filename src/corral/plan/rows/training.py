@@ -1,0 +1,321 @@
+"""Step time and memory of one row of the training table, read as a user would write its cells."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd
+from typing import Final
+
+from corral.catalog.devices import Device, device
+from corral.catalog.links import Link, link
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+from corral.domain.errors import NotFound
+from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.memory import training_memory
+from corral.perf.software import DEFAULT, Software, software
+from corral.perf.topology import Wires
+from corral.perf.train_step_time import step_time
+from corral.plan.rows.measures import is_frozen
+from corral.plan.rows.model import model_of_row, sequence_of, whole
+from corral.plan.rows.row import Predicted, Row, RowRefused
+from corral.plan.rows.training_memory import row_memory_gb
+
+LORA: Final = State(gradient=0.0, optimizer=0.0)  # the model is frozen, its adapters are small
+# Libraries by the words that a row uses of them, the more special ones first.
+LIBRARIES: Final = (
+    (r"megatron-lm.* deterministic mode", "megatron-tests"),
+    (r"maxtext|\bjax\b|\btpu\b|\bici\b", "maxtext"),
+    (r"llm-foundry|mosaic", "llm-foundry"),
+    (r"megatron[ -]bridge|\bnemo\b", "megatron-core"),  # whose FSDP is Megatron's own
+    (r"torchtitan|fsdp2", "torchtitan"),
+    (r"torchtune", "torchtune"),
+    (r"2104\.04473|2205\.05198|readme 2020|none \(ddp\)", "megatron-2021"),
+    (r"megatron-deepspeed|bigscience|neox|glm-130b|mt-nlg", "megatron-deepspeed"),
+    (r"no gradient bucketing", "megatron-2021"),
+    (r"deepspeed|zero-[23]|\bfsdp\b|full_shard|torch\.compile|hugging", "pytorch"),
+)  # fmt: skip
+PASSES: Final = 8  # micro batches for each stage where nobody says: a ninth of the step is bubble
+OLD: Final = ("megatron-2021", "megatron-deepspeed")  # no flash kernel yet
+# Fabrics by the words of an interconnect cell.
+FABRICS: Final = (
+    (r"efa", "efa-p5"),
+    (r"omni-?path", "omni-path-100"),
+    (r"slingshot", "slingshot-11"),
+    (r"roce.*1600 gb/s per node|roce.*200", "roce-200"),
+    (r"800 gb/s per 8-gpu", "ib-edr"),
+    (r"cx8|800 gb/s|xdr", "ib-xdr"),
+    (r"cx-?7|connectx-7|400 ?gb|ndr", "ib-ndr"),
+    (r"hdr|200 ?gb", "ib-hdr"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A row in the planner's words."""
+
+    step: Step
+    layout: Layout
+    device: Device
+    wires: Wires
+    by: Software
+    batch: float  # sequences that the row says; the step's may be a little more, to come out even
+    batch_is_told: bool
+    told: tuple[str, ...]
+
+
+def predict(row: Row) -> Predicted:
+    """Seconds of a step, tokens a second and GPU, and memory. Raises: RowRefused."""
+    run = read(row)
+    seconds = step_time(run.step, run.layout, run.device, run.wires, by=run.by).seconds
+    rate = run.step.tokens / seconds / run.layout.gpus
+    memory_gb = row_memory_gb(
+        row, run.step, run.layout, library=run.by.name, architecture=run.device.architecture
+    )
+    values = {
+        "pred_tokens_per_s_per_gpu": rate,
+        "pred_memory_gb_per_gpu": memory_gb,
+    }
+    if run.batch_is_told:
+        values["pred_step_time_s"] = seconds * run.batch / run.step.global_batch
+    return Predicted(values=values, told=run.told)
+
+
+def read(row: Row) -> Run:
+    """What a row says, with defaults where it says nothing. Raises: RowRefused."""
+    told: list[str] = []
+    if re.search(r"full offload", row.get("notes", ""), re.I):
+        raise RowRefused("the run keeps its model in the memory of the host, and fetches it")
+    used = _device(row)
+    by = software(library(row))
+    model = model_of_row(row, told)
+    sequence = sequence_of(row, told)
+    row = _with_batch(row, sequence, told)
+    gpus = whole(row, "n_gpus") or _gpus_of_parts(row)
+    layout = _by_slices(row, _layout(row, gpus, by, model, told), used, told)
+    batch = whole(row, "global_batch")
+    even = layout.data * layout.micro_batch
+    if batch is not None and batch < even:
+        layout = replace(layout, micro_batch=max(batch // layout.data, 1))
+        even = layout.data * layout.micro_batch
+    if batch is None:
+        each = PASSES * layout.pipeline if layout.pipeline > 1 else 1
+        told.append(f"{each} micro batches on each of {layout.data} data-parallel GPUs")
+    asked = batch if batch is not None else each * even
+    count = max(round(asked / even), 1)
+    precision = _precision(row, used, told)
+    step = Step(
+        model=model,
+        sequence=sequence,
+        global_batch=count * even,
+        precision=precision,
+        state=replace(LORA, weight=min(2.0, precision.bytes)) if is_frozen(row) else State(),
+        has_flash=_has_flash(by, told),
+    )
+    run = Run(
+        step=step,
+        layout=layout,
+        device=used,
+        wires=_wires(row, used, gpus),
+        by=by,
+        batch=float(asked),
+        batch_is_told=batch is not None,
+        told=tuple(told),
+    )
+    return _to_fit(row, run)
+
+
+def _with_batch(row: Row, sequence: int, told: list[str]) -> Row:
+    """Some logs tell the tokens of a step, and no batch."""
+    tokens = re.search(r"tokens per step ([\d,]+)", row.get("notes", ""))
+    if whole(row, "global_batch") or not tokens:
+        return row
+    batch = max(round(int(tokens[1].replace(",", "")) / sequence), 1)
+    told.append(f"{batch} sequences, for the tokens of a step")
+    return {**row, "global_batch": str(batch)}
+
+
+def _to_fit(row: Row, run: Run) -> Run:
+    """Where nobody says what is recomputed: nothing, if it fits, with gradients of 16 bits if need
+    be; or else each layer. If even that does not fit, then each layer where all is sharded, since
+    nothing else could make it fit, and else what the row says."""
+    said = row.get("activation_checkpointing", "").lower()
+    if said and not said.startswith(("not stated", "see ", "recipe default")):
+        return run
+    short = replace(
+        run.step, state=replace(run.step.state, gradient=min(2.0, run.step.state.gradient))
+    )
+    full = replace(run.layout, recompute=Recompute.FULL)
+    for step, layout, what in (
+        (run.step, run.layout, "nothing is recomputed"),
+        (short, run.layout, "nothing is recomputed, and gradients have 16 bits to fit"),
+        (run.step, full, "each layer is recomputed, to fit"),
+        (short, full, "each layer is recomputed and gradients have 16 bits, to fit"),
+    ):
+        needed = training_memory(step, layout, architecture=run.device.architecture)
+        if needed.device <= run.device.memory_bytes:
+            return replace(run, step=step, layout=layout, told=(*run.told, what))
+    if run.layout.shard is not Shard.PARAMETERS:
+        return replace(run, told=(*run.told, "nothing is recomputed, though it does not fit"))
+    told = (*run.told, "each layer is recomputed, and even so it hardly fits")
+    return replace(run, layout=full, told=told)
+
+
+def library(row: Row) -> str:
+    """The library by what a row says of itself, or the default one."""
+    cells = ("fsdp_zero_stage", "source", "url_or_repo_path", "notes", "interconnect", "gpu")
+    text = " ".join(row.get(cell, "") for cell in cells).lower()
+    for words, name in LIBRARIES:
+        if re.search(words, text):
+            return name
+    return DEFAULT
+
+
+def _device(row: Row) -> Device:
+    try:
+        return device(row.get("gpu", ""))
+    except NotFound as wrong:
+        raise RowRefused(f"GPU {row.get('gpu') or 'not said'} is not known") from wrong
+
+
+def _gpus_of_parts(row: Row) -> int:
+    parts = [whole(row, name) or 1 for name in ("dp", "tp", "pp", "cp")]
+    return parts[0] * parts[1] * parts[2] * parts[3]
+
+
+def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) -> Layout:
+    tensor, pipeline, context, expert = (whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep"))
+    if model.experts and not any(whole(row, name) for name in ("dp", "tp", "pp", "ep")):
+        expert = gcd(model.experts.count, gpus)
+        told.append(f"experts are spread over {expert} GPUs")
+    apart = tensor * pipeline * context
+    if gpus % apart:
+        raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
+    said = row.get("activation_checkpointing", "").lower()
+    in_sequence = "sequence parallel" in said
+    if by.interleaves and tensor > 1 and not in_sequence:
+        in_sequence = True
+        told.append("sequence parallelism beside tensor parallelism")
+    return Layout(
+        data=gpus // apart,
+        tensor=tensor,
+        pipeline=pipeline,
+        context=context,
+        expert=expert,
+        interleave=_pieces(row, pipeline, by, model, told),
+        micro_batch=_micro_batch(row, gpus // apart, by, told),
+        shard=_sharding(row, by, told),
+        sequence_parallel=in_sequence,
+        recompute=_recompute(said),
+    )
+
+
+def _micro_batch(row: Row, data: int, by: Software, told: list[str]) -> int:
+    if (said := whole(row, "micro_batch")) is not None:
+        return said
+    batch = whole(row, "global_batch")
+    if by.name == "maxtext" and batch is not None:  # it adds up no gradients unless it is asked to
+        told.append("all sequences of a GPU in one pass")
+        return max(batch // data, 1)
+    told.append("a micro batch of one sequence")
+    return 1
+
+
+def _by_slices(row: Row, layout: Layout, used: Device, told: list[str]) -> Layout:
+    """Where nobody says how TPUs of several slices share out a model: each slice has all of it.
+
+    Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism between them.
+    """
+    slices, left = divmod(layout.gpus, used.domain_gpus)
+    if used.vendor != "Google" or row.get("fsdp_zero_stage") or slices < 2 or left:
+        return layout
+    if layout.shard is not Shard.PARAMETERS or layout.data % slices:
+        return layout
+    told.append(f"shared out within each of {slices} slices")
+    return replace(layout, replicas=slices)
+
+
+def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]) -> int:
+    if pipeline == 1:
+        return 1
+    said = whole(row, "vp")
+    if said is not None:
+        return said
+    if not by.interleaves or model.layers % pipeline:
+        return 1
+    told.append("a pipeline in pieces of one layer")
+    return model.layers // pipeline
+
+
+def _sharding(row: Row, by: Software, told: list[str]) -> Shard:
+    said = row.get("fsdp_zero_stage", "").lower()
+    if not said and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
+        told.append("everything is sharded (FSDP)")
+        return Shard.PARAMETERS
+    if not said and by.interleaves:  # as recipes of the library do
+        told.append("the optimizer is sharded (ZeRO-1)")
+        return Shard.OPTIMIZER
+    return _shard(said)
+
+
+def _shard(said: str) -> Shard:
+    if "zero-2" in said or "shard_grad_op" in said or "zero2" in said:
+        return Shard.GRADIENTS
+    if "fsdp" in said or "zero-3" in said or "zero3" in said:
+        return Shard.PARAMETERS
+    if "zero-1" in said or "zero1" in said or "distributed" in said:
+        return Shard.OPTIMIZER
+    return Shard.NONE
+
+
+def _recompute(said: str) -> Recompute:
+    if said.startswith("full"):
+        return Recompute.FULL
+    return Recompute.SELECTIVE if "selective" in said else Recompute.NONE
+
+
+def _precision(row: Row, used: Device, told: list[str]) -> Precision:
+    """As it is said. What is handed in to MLPerf without a word of it is in fp8 where the GPU has
+    that: all who do tell are.
+    """
+    said = row.get("precision", "").lower()
+    if "not stated" in said and "mlperf" in row.get("source", "").lower():
+        narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16
+        told.append(f"products in {narrow}")
+        return narrow
+    if "fp4" in said:
+        return Precision.FP4
+    if "fp8" in said or "float8" in said:
+        return Precision.FP8
+    if "int8" in said:
+        return Precision.INT8
+    return Precision.FP16 if "fp16" in said and "bf16" not in said else Precision.BF16
+
+
+def _has_flash(by: Software, told: list[str]) -> bool:
+    if by.name in OLD:
+        told.append("attention without a flash kernel, as libraries had it before 2023")
+        return False
+    return True
+
+
+def _wires(row: Row, used: Device, gpus: int) -> Wires:
+    nodes = whole(row, "nodes") or 1
+    each = max(gpus // nodes, 1)
+    domain = used.domain_gpus
+    if nodes > 1 and each < used.node_gpus and domain <= used.node_gpus:
+        domain = min(domain, each)  # smaller nodes than usual
+    said = row.get("interconnect", "").lower()
+    return Wires(scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(said, used))
+
+
+@lru_cache(maxsize=4096)
+def _named_fabric(said: str) -> Link | None:
+    for words, name in FABRICS:
+        if re.search(words, said):
+            return link(name)
+    return None
+
+
+def _fabric(said: str, used: Device) -> Link:
+    return _named_fabric(said) or used.fabric

@@ -1,0 +1,1 @@
+"""corral plan serve: GPUs that serve a model within its targets."""

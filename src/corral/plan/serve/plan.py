@@ -1,0 +1,391 @@
+"""Which GPUs serve a model within limits of latency, how many, and what a token costs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import islice
+from math import ceil, inf, isfinite
+from typing import Annotated, Final
+
+from corral.catalog.devices import Device, device, devices
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+from corral.catalog.prices import KINDS, Prices, prices
+from corral.domain.errors import Refusal, SpecInvalid
+from corral.perf.engines import engine_said
+from corral.perf.inference import Replica
+from corral.perf.replicas import most_sequences
+from corral.perf.serving import Limits, Load, Served, capacity, served
+from corral.perf.topology import Wires
+from corral.plan.bounds import Above, Bound, Length, Usd, check, told
+from corral.plan.gpu_support import USUAL, Unsuited, half, kept_in, served_by
+from corral.plan.parse.models import model_said, precision_said
+from corral.plan.report import counted
+
+HALF: Final = "bf16 (fp16 on GPUs without)"
+QPS: Final = Bound(0.001, 1e7)
+SHARE: Final = 0.9  # of requests that keep the targets
+ROUNDS: Final = 9  # of halving the rate of one replica: to a five-hundredth of the most
+SEQUENCES: Final = 1024  # in one batch at the most: vLLM's max_num_seqs on large GPUs
+NODES: Final = (2, 4, 8)  # of one replica, where one node does not hold it: a stage on each
+ALONE: Final = 1e-3  # of what a replica can do: a request that meets no other
+MILLION: Final = 1e6
+HOUR: Final = 3600.0
+PRICED: Final = {
+    "on_demand": "on demand",
+    "reserved_1y": "for a year",
+    "reserved_3y": "for three years",
+    "spot": "on spot",
+}
+
+
+class TargetsMissed(Refusal):
+    """No GPU that is known serves the model within the targets."""
+
+    code = "targets_missed"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRequest:
+    """What is to be served. None and "" are not said.
+
+    Attributes:
+        model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
+        qps: Requests a second, in all.
+        input: Tokens of a prompt.
+        output: Tokens of an answer.
+        ttft_p90: Milliseconds in which 90 % of the requests have their first token.
+        itl_p90: Milliseconds between two tokens, in 90 % of cases.
+        gpu: Of this type only; else all that have a price.
+        precision: Of the weights: fp8, int4, ...; else that in which they are published.
+        kv_precision: Of the keys and values that are kept: fp8, ...; else 16 bits.
+        engine: Of inference: vllm, tensorrt-llm, ...
+        shared: Tokens of each prompt that all share, and that are kept.
+        price: Of which kind: on_demand, reserved_1y, reserved_3y or spot.
+        usd_per_gpu_hour: What a GPU of the named type costs, where the catalog is not to say.
+    """
+
+    model: str
+    _: KW_ONLY
+    qps: Annotated[float, QPS]
+    input: Length
+    output: Length
+    ttft_p90: Above = None
+    itl_p90: Above = None
+    gpu: str = ""
+    precision: str = ""
+    kv_precision: str = ""
+    engine: str = "vllm"
+    shared: int = 0
+    price: str = "on_demand"
+    usd_per_gpu_hour: Usd = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """`replicas` of a model on GPUs of one type, which share the requests evenly.
+
+    `each`: how the requests of one replica fare. `most_rate`: requests a second of one replica
+    within the targets. `usd_per_hour`: of all; None without a price.
+    """
+
+    replica: Replica
+    limits: Limits
+    replicas: int
+    each: Served
+    most_rate: float
+    usd_per_hour: float | None
+
+    @property
+    def gpus(self) -> int:
+        return self.replicas * self.replica.gpus
+
+    @property
+    def output_rate(self) -> float:
+        """Tokens a second of all replicas."""
+        return self.replicas * self.each.output_rate
+
+    @property
+    def usd_per_million(self) -> float | None:
+        """Of a million tokens of answers."""
+        if self.usd_per_hour is None:
+            return None
+        return self.usd_per_hour / (self.output_rate * HOUR) * MILLION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
+    """A type of GPU that does not serve the model within the targets, and why. `ttft`, `itl`:
+    seconds of 90 % of the requests that come alone; infinite where the model does not fit."""
+
+    device: Device
+    why: str
+    ttft: float = inf
+    itl: float = inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServePlan:
+    """`fleets`: the cheapest of each type of GPU, the cheapest first; at least one. `cautions`:
+    what of the request the model may not stand."""
+
+    request: ServeRequest
+    model: Model
+    fleets: tuple[Fleet, ...]
+    unfit: tuple[Unfit, ...]
+    told: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+    @property
+    def best(self) -> Fleet:
+        return self.fleets[0]
+
+
+def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServePlan:
+    """The cheapest fleet that keeps the targets, and those of other types of GPU beside it.
+
+    For each type the replica is cut over 1, 2, 4, ... GPUs of a node, and where a whole node does
+    not hold it, by stages over several; each takes the highest rate
+    at which 90 % of its requests keep the targets, queueing included; of these the cheapest way to
+    serve all requests is kept. Raises: NotFound, ModelRefused, SpecInvalid, TargetsMissed.
+    """
+    _check(request)
+    engine_said(request.engine)
+    model = model_said(request.model)
+    cautions = tuple(_beyond(request, model))
+    offers = listed or prices()
+    fleets: list[Fleet] = []
+    unfit: list[Unfit] = []
+    for one in _candidates(request, offers):
+        try:
+            found = _best_of(one, model, request, _price(one, request, offers))
+        except Unsuited as unsuited:
+            if request.gpu:
+                raise
+            found = Unfit(device=one, why=unsuited.why)
+        if isinstance(found, Fleet):
+            fleets.append(found)
+        else:
+            unfit.append(found)
+    if not fleets:
+        raise _missed(request, model, unfit)
+    fleets.sort(key=_cost)
+    return ServePlan(
+        request=request,
+        model=model,
+        fleets=tuple(fleets),
+        unfit=tuple(unfit),
+        told=tuple(_told(request, model, offers)),
+        cautions=cautions,
+    )
+
+
+def _check(request: ServeRequest) -> None:
+    check(request)
+    if not 0 <= request.shared < request.input:
+        raise SpecInvalid(
+            f"--shared is {told(request.shared)} where a prompt has {request.input:,} tokens",
+            hint=f"give a number from 0 to {request.input - 1:,}",
+        )
+    if request.price not in KINDS:
+        raise SpecInvalid(f"--price is {request.price!r}", hint=f"give one of {', '.join(KINDS)}")
+    if request.usd_per_gpu_hour is not None and not request.gpu:
+        raise SpecInvalid("--usd-per-gpu-hour is of no GPU", hint="name its type with --gpu")
+
+
+def _beyond(request: ServeRequest, model: Model) -> Iterator[str]:
+    """Learned positions end; those that are computed go on, and answers get worse.
+
+    Raises: SpecInvalid where the model has no place for so many tokens.
+    """
+    tokens = request.input + request.output
+    if not model.context or tokens <= model.context:
+        return
+    asked = f"{counted(request.input, 'token')} in and {request.output:,} out are {tokens:,}"
+    if model.positions:
+        raise SpecInvalid(
+            f"{asked}, and {model.name} has places for {model.context:,}",
+            hint=f"ask for {model.context:,} or fewer in all, or for another model: "
+            "corral plan catalog models",
+        )
+    yield (
+        f"{asked}, and {model.name} was made for {model.context:,}: engines take more only with "
+        "scaled positions (vLLM: --rope-scaling), and answers get worse."
+    )
+
+
+def _candidates(request: ServeRequest, offers: Prices) -> Iterator[Device]:
+    """The named type, or all that have a price of the kind."""
+    if request.gpu:
+        yield device(request.gpu)
+        return
+    for one in devices():
+        if offers.rent(one.name, request.price):
+            yield one
+
+
+def _price(one: Device, request: ServeRequest, offers: Prices) -> float | None:
+    if request.usd_per_gpu_hour is not None:
+        return request.usd_per_gpu_hour
+    if not offers.rent(one.name, request.price):
+        return None
+    return offers.typical(one.name, request.price)
+
+
+def _best_of(one: Device, model: Model, request: ServeRequest, usd: float | None) -> Fleet | Unfit:
+    best: Fleet | None = None
+    unfit = Unfit(device=one, why="no layout comes out even")
+    for replica in _replicas(one, model, request):
+        if replica.pipeline > 1 and (best or unfit.ttft < inf):
+            break  # it fits a node: across nodes nothing is quicker or cheaper
+        found = _fleet(replica, request, usd)
+        if isinstance(found, Unfit):
+            unfit = min(found, unfit, key=_miss)
+        elif best is None or (found.gpus, found.replicas) < (best.gpus, best.replicas):
+            best = found
+    return best or unfit
+
+
+def _miss(one: Unfit) -> float:
+    return one.ttft + one.itl
+
+
+def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Replica]:
+    weights = kept_in(request.precision, one, model.published)
+    kept = precision_said(request.kv_precision) if request.kv_precision else half(one)
+    whole = Replica(
+        model=model,
+        device=one,
+        wires=Wires(
+            scale_up=one.scale_up,
+            domain_gpus=max(one.domain_gpus, one.node_gpus),
+            fabric=one.fabric,
+        ),
+        engine=served_by(request.engine, one),
+        precision=half(one) if weights is Precision.INT4 else weights,
+        weight_bytes=weights.bytes,
+        kv_bytes=kept.bytes,
+    )
+    widths = [2**power for power in range(8) if 2**power <= one.node_gpus]
+    widths = [width for width in widths if not model.heads % width]
+    for width in widths:
+        yield replace(whole, tensor=width)
+    for stages in NODES:
+        if stages <= model.layers:
+            yield replace(whole, tensor=widths[-1], pipeline=stages)
+
+
+def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> Fleet | Unfit:
+    held = most_sequences(replica, request.input + request.output)
+    if held < 1:
+        return Unfit(device=replica.device, why=f"does not fit {counted(replica.gpus, 'GPU')}")
+    limits = Limits(sequences=min(held, SEQUENCES))
+    load = Load(rate=1.0, prompt=request.input, output=request.output, shared=float(request.shared))
+    most = capacity(replica, load, limits)
+    alone = served(replica, replace(load, rate=ALONE * most), limits)
+    if not _keeps(alone, request):
+        return _too_slow(replica, alone, request)
+    low, high = ALONE * most, most
+    for _ in range(ROUNDS):
+        rate = (low + high) / 2
+        kept = _keeps(served(replica, replace(load, rate=rate), limits), request)
+        low, high = (rate, high) if kept else (low, rate)
+    count = ceil(request.qps / low)
+    return Fleet(
+        replica=replica,
+        limits=limits,
+        replicas=count,
+        each=served(replica, replace(load, rate=request.qps / count), limits),
+        most_rate=low,
+        usd_per_hour=None if usd is None else usd * count * replica.gpus,
+    )
+
+
+def _keeps(one: Served, request: ServeRequest) -> bool:
+    ttft, itl = request.ttft_p90 or inf, request.itl_p90 or inf
+    first, next_one = one.ttft_quantile(SHARE) * 1e3, one.itl_quantile(SHARE) * 1e3
+    return isfinite(first) and first <= ttft and next_one <= itl
+
+
+def _too_slow(replica: Replica, alone: Served, request: ServeRequest) -> Unfit:
+    ttft, itl = alone.ttft_quantile(SHARE), alone.itl_quantile(SHARE)
+    late = []
+    if request.ttft_p90 is not None and ttft * 1e3 > request.ttft_p90:
+        late.append(f"first token after {ttft * 1e3:,.0f} ms")
+    if request.itl_p90 is not None and itl * 1e3 > request.itl_p90:
+        late.append(f"{itl * 1e3:,.1f} ms between tokens")
+    where = counted(replica.gpus, "GPU")
+    why = f"{' and '.join(late)} even where a request is alone on {where}"
+    return Unfit(device=replica.device, why=why, ttft=ttft, itl=itl)
+
+
+def _cost(one: Fleet) -> tuple[float, int]:
+    return (inf if one.usd_per_hour is None else one.usd_per_hour, one.gpus)
+
+
+def _missed(request: ServeRequest, model: Model, unfit: Sequence[Unfit]) -> TargetsMissed:
+    """With the GPU that comes nearest."""
+    nearest = min(unfit, key=_miss, default=None)
+    if nearest is None:
+        return TargetsMissed(
+            "no GPU has a price of this kind", hint="name one with --gpu, or another --price"
+        )
+    if nearest.ttft == inf:
+        largest = max(unfit, key=lambda one: one.device.memory_bytes)
+        return TargetsMissed(
+            f"no GPU that was asked for serves {model.name}; {largest.device.title}: {largest.why}",
+            hint=_that_fits(request, model),
+        )
+    return TargetsMissed(
+        f"no GPU keeps these targets; {nearest.device.title} comes nearest: {nearest.why}",
+        hint=f"ask for {ceil(nearest.ttft * 1e3)} ms or more to the first token and "
+        f"{ceil(nearest.itl * 1e4) / 10:.1f} ms or more between tokens",
+    )
+
+
+def _that_fits(request: ServeRequest, model: Model) -> str:
+    """The fewest GPUs of those that are usual, or what else can be done."""
+    held: list[Replica] = []
+    for one in map(device, USUAL):
+        with suppress(Unsuited):
+            fit = (each for each in _replicas(one, model, request) if _holds(each, request))
+            held += islice(fit, 1)
+    if not held:
+        return "give fewer --input and --output tokens, or fewer bits a weight with --precision"
+    best = min(held, key=lambda each: each.gpus)
+    return f"it fits {counted(best.gpus, 'GPU')} of --gpu {best.device.name}"
+
+
+def _holds(replica: Replica, request: ServeRequest) -> bool:
+    return most_sequences(replica, request.input + request.output) >= 1
+
+
+def _told(request: ServeRequest, model: Model, offers: Prices) -> Iterator[str]:
+    yield (
+        "requests come independently of each other (Poisson), each with "
+        f"{counted(request.input, 'token')} in and {request.output:,} out"
+    )
+    weights = request.precision or model.published or HALF
+    yield (
+        f"weights in {weights}, cache in {request.kv_precision or '16 bits'}: "
+        "--precision and --kv-precision say others"
+    )
+    yield f"engine {engine_said(request.engine).name}: --engine names another"
+    if not request.shared:
+        yield "no tokens of prompts are shared: --shared names how many"
+    if request.ttft_p90 is None:
+        yield "any time to the first token: --ttft-p90 sets a target"
+    if request.itl_p90 is None:
+        yield "any time between tokens: --itl-p90 sets a target"
+    if request.usd_per_gpu_hour is None:
+        yield from _priced(request, offers)
+
+
+def _priced(request: ServeRequest, offers: Prices) -> Iterator[str]:
+    how = PRICED[request.price]
+    if request.gpu and not offers.rent(device(request.gpu).name, request.price):
+        yield f"no cloud of the list rents it out {how}: --usd-per-gpu-hour says what it costs"
+        return
+    yield f"the median of what clouds ask {how}: --price names another kind"
+    if not request.gpu and (oldest := min((one.date for one in offers.rents), default=None)):
+        yield f"their lists are from {oldest.isoformat()} on: corral plan prices"

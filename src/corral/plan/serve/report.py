@@ -1,0 +1,234 @@
+"""The answer on serving as a report."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import partial
+from math import isinf
+from typing import Any, Final
+
+from corral.catalog.bands import Band, gpu_band
+from corral.perf.serving import capacity, served
+from corral.plan.report import Answer, Figure, Report, Series, Table, columns, counted
+from corral.plan.serve.plan import Fleet, ServePlan
+
+POINTS: Final = 24
+QUANTILES: Final = (0.5, 0.9, 0.99)
+FULLEST: Final = 0.98  # of what a replica can do: where the figure ends
+# Mean errors of the first token's p90 and p99 in vLLM's rows, validation/data/inference.csv.gz:
+# their notes tell both. Quantiles of the time between tokens were not measured.
+TAILS: Final = {0.9: 0.14, 0.99: 0.36}
+MEASURED_TIMES: Final = {
+    "serving.ttft": "the first token",
+    "serving.itl": "the time between tokens",
+    "serving.latency": "latency",
+}
+MEASURED: Final = "NVIDIA"  # vendor of the GPUs in the rows of servers under load
+OPEN: Final = (
+    "Requests are taken to be alike and to come independently of each other; bursts and prompts of "
+    "very different lengths wait longer than this says."
+)
+
+
+def report(plan: ServePlan) -> Report:
+    best, request = plan.best, plan.request
+    spread = f"{counted(best.replicas, 'replica')} of {counted(best.replica.gpus, 'GPU')}"
+    cost = best.usd_per_million
+    price = "" if cost is None else f" at {cost:.2f} USD a million tokens"
+    return Report(
+        title=f"Serving {plan.model.name}: {counted(request.qps, 'request')} a second, "
+        f"{counted(request.input, 'token')} in, {request.output:,} out",
+        verdict=f"{best.gpus:,} x {best.replica.device.title} ({spread}){price}: 90 % of the "
+        f"requests have their first token in {best.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and the "
+        f"next within {best.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
+        answers=tuple(_answers(best)),
+        tables=(_fleets(plan), *_unfit(plan), _times(best)),
+        figures=(_by_load(best),),
+        assumed=plan.told,
+        sources=(
+            "steps: catalog/data/kernels.csv, engines.csv and transports.csv",
+            "prices: catalog/data/prices.csv",
+            *_bands_told(best),
+        ),
+        warnings=(*plan.cautions, OPEN, *_unmeasured(best)),
+        data=_data(plan),
+    )
+
+
+def _band(best: Fleet, name: str) -> Band | None:
+    return gpu_band(name, best.replica.device.chip)
+
+
+def _bands_told(best: Fleet) -> Iterator[str]:
+    for name, what in MEASURED_TIMES.items():
+        if (known := _band(best, name)) is not None:
+            yield known.told(what)
+
+
+def _unmeasured(best: Fleet) -> Iterator[str]:
+    device = best.replica.device
+    if device.vendor != MEASURED:
+        yield (
+            f"Servers under load were measured on {MEASURED} GPUs alone: of {device.title} this is "
+            "what its data sheet allows an engine like theirs."
+        )
+
+
+def _answers(best: Fleet) -> Iterator[Answer]:
+    each, replica = best.each, best.replica
+    first, then, whole = (
+        None if one is None else one.quoted for one in map(partial(_band, best), MEASURED_TIMES)
+    )
+    yield Answer(name="GPUs", value=best.gpus)
+    yield Answer(name="replicas", value=best.replicas)
+    yield Answer(name="GPUs a replica", value=replica.gpus)
+    yield Answer(
+        name="batch",
+        value=each.running,
+        unit="sequences",
+        band=whole,
+        note=batch_note(best.limits.sequences, each.queue_seconds),
+    )
+    yield Answer(name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for")
+    yield Answer(
+        name="load",
+        value=100 * min(1.0, each.load.rate / best.most_rate),
+        unit="%",
+        band=then,
+        note="of what the replicas can do within the targets",
+    )
+    for share in QUANTILES:
+        value = each.ttft_quantile(share) * 1e3
+        off = None if first is None else max(first, TAILS.get(share, 0.0))
+        yield Answer(name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=off)
+    for share in QUANTILES:
+        value = each.itl_quantile(share) * 1e3
+        note = "" if share == QUANTILES[0] else "the band is that of the mean"
+        yield Answer(name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note)
+    yield Answer(name="latency", value=each.latency, unit="s", band=whole, note="mean")
+    if best.usd_per_hour is not None:
+        yield Answer(name="cost", value=best.usd_per_hour, unit="USD/h")
+        yield Answer(
+            name="cost of a million tokens",
+            value=best.usd_per_million,
+            unit="USD",
+            note="of answers, at this load",
+        )
+
+
+def batch_note(most: int, queue_seconds: float) -> str:
+    """What is to be said of the batch: how many it takes, and how long others wait for a place."""
+    waits = round(queue_seconds * 1e3)
+    for_place = f"; a request waits {waits:,} ms for its place, on average" if waits else ""
+    return f"on average; {most:,} at the most{for_place}"
+
+
+def _fleets(plan: ServePlan) -> Table:
+    return Table(
+        title="What keeps the targets",
+        columns=columns(
+            "GPU",
+            "GPUs",
+            "replicas",
+            "GPUs a replica",
+            ("TTFT p90", "ms"),
+            ("ITL p90", "ms"),
+            ("a replica can do", "requests/s"),
+            ("cost", "USD/h"),
+            ("a million tokens", "USD"),
+        ),
+        rows=tuple(
+            (
+                one.replica.device.title,
+                one.gpus,
+                one.replicas,
+                one.replica.gpus,
+                one.each.ttft_quantile(0.9) * 1e3,
+                one.each.itl_quantile(0.9) * 1e3,
+                one.most_rate,
+                one.usd_per_hour,
+                one.usd_per_million,
+            )
+            for one in plan.fleets
+        ),
+        note="The cheapest way on each type of GPU, the cheapest first."
+        + ("" if plan.unfit or plan.request.gpu else " All that have a price do."),
+    )
+
+
+def _unfit(plan: ServePlan) -> Iterator[Table]:
+    if plan.unfit:
+        yield Table(
+            title="What does not",
+            columns=columns("GPU", "why"),
+            rows=tuple((one.device.title, one.why) for one in plan.unfit),
+        )
+
+
+def _times(best: Fleet) -> Table:
+    each = best.each
+    percents = (10, 25, 50, 75, 90, 95, 99, 99.9)
+    return Table(
+        title="Times of requests",
+        columns=columns(("requests", "%"), ("first token within", "ms"),
+                        ("next token within", "ms")),
+        rows=tuple(
+            (one, each.ttft_quantile(one / 100) * 1e3, each.itl_quantile(one / 100) * 1e3)
+            for one in percents
+        ),
+        note="Waiting for a place in the batch and for the prompts of others is in them.",
+    )  # fmt: skip
+
+
+def _by_load(best: Fleet) -> Figure:
+    """TTFT and ITL of one replica by its rate."""
+    most = FULLEST * capacity(best.replica, best.each.load, best.limits)
+    rates = [most * point / POINTS for point in range(1, POINTS + 1)]
+    all_ = [served(best.replica, replace(best.each.load, rate=rate), best.limits) for rate in rates]
+    lines = (
+        ("TTFT p90", [one.ttft_quantile(0.9) * 1e3 for one in all_]),
+        ("ITL p90", [one.itl_quantile(0.9) * 1e3 for one in all_]),
+    )
+    x, y = columns(("requests of one replica", "requests/s"), ("time", "ms"))
+    return Figure(
+        title="By the load of a replica",
+        x=x,
+        y=y,
+        y_is_log=True,
+        series=tuple(
+            Series(
+                name=name,
+                points=tuple(
+                    (rate, value)
+                    for rate, value in zip(rates, values, strict=True)
+                    if not isinf(value)
+                ),
+            )
+            for name, values in lines
+        ),
+    )
+
+
+def _data(plan: ServePlan) -> dict[str, Any]:
+    return {
+        "request": asdict(plan.request),
+        "fleets": [_fleet_data(one) for one in plan.fleets],
+        "unfit": [{"gpu": one.device.name, "why": one.why} for one in plan.unfit],
+    }
+
+
+def _fleet_data(one: Fleet) -> dict[str, Any]:
+    return {
+        "gpu": one.replica.device.name,
+        "gpus": one.gpus,
+        "replicas": one.replicas,
+        "tensor": one.replica.tensor,
+        "running": one.each.running,
+        "most_sequences": one.limits.sequences,
+        "most_requests_per_s": one.most_rate * one.replicas,
+        "output_tokens_per_s": one.output_rate,
+        "ttft_ms": {f"p{100 * q:.0f}": one.each.ttft_quantile(q) * 1e3 for q in QUANTILES},
+        "itl_ms": {f"p{100 * q:.0f}": one.each.itl_quantile(q) * 1e3 for q in QUANTILES},
+        "latency_s": one.each.latency,
+        "usd_per_hour": one.usd_per_hour,
+        "usd_per_million_tokens": one.usd_per_million,
+    }

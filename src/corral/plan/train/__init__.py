@@ -1,0 +1,1 @@
+"""corral plan train: layouts, step time and cost of a training run."""

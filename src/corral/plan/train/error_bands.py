@@ -1,0 +1,63 @@
+"""How far off runs of training like the asked one have been measured to be."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from corral.catalog.bands import Band, band, gpu_band
+from corral.domain.units import share_text
+from corral.plan.train.layouts import TrainAsk
+
+MEGATRON: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
+LIBRARIES: Final = "training.memory"  # and of runs of all kinds of libraries
+WIDE: Final = 0.20  # a mean error from which on one is told in words, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bands:
+    """Of the step's time and of memory, as measured for runs like this; None where nobody has.
+    `like`: what kind of runs those are, with their GPU."""
+
+    like: str
+    step: Band | None
+    memory: Band | None
+
+    @classmethod
+    def of(cls, ask: TrainAsk) -> "Bands":
+        name, kind = _kind(ask)
+        step = gpu_band(f"training.step_time.{name}", ask.device.chip)
+        is_own = step is not None and step.name.endswith(f".{ask.device.chip}")
+        like = f"{kind}, on {ask.device.chip.upper() if is_own else 'other GPUs than this'}"
+        in_megatron = ask.by.startswith("megatron") and not ask.frozen
+        return cls(
+            like=like,
+            step=step,
+            memory=band(MEGATRON if in_megatron else LIBRARIES),
+        )
+
+    def told(self) -> Iterator[str]:
+        what = f"the step, and of what follows, of {self.like}"
+        for one, named in ((self.step, what), (self.memory, "memory")):
+            if one is not None:
+                yield one.told(named)
+
+    def cautions(self) -> Iterator[str]:
+        """One sentence each."""
+        if self.step is not None and self.step.quoted >= WIDE:
+            yield (
+                f"times of {self.like} are less certain than others: "
+                f"{share_text(self.step.quoted)} off in the mean of {self.step.measured}, one in "
+                f"ten more than {share_text(self.step.p90)}"
+            )
+
+
+def _kind(ask: TrainAsk) -> tuple[str, str]:
+    if ask.frozen:
+        return "lora", "LoRA beside frozen models"
+    if ask.model.experts is not None:
+        return "experts", "models with experts"
+    if ask.precision.bytes < 2:
+        return "narrow", "dense models in 8 bits or fewer"
+    if ask.gpus > ask.device.node_gpus:
+        return "nodes", "dense models on several nodes"
+    return "one_node", "dense models on one node"

@@ -1,0 +1,110 @@
+"""Sizes of a layout that are given by hand: whether they can be, and how many GPUs would do."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import lcm
+from typing import Final
+
+from corral.domain.errors import Refusal
+from corral.plan.report import counted
+from corral.plan.train.layout_text import words
+from corral.plan.train.layouts import SHORTEST, Fitting, Tally, TrainAsk, divisors, layouts
+
+MOST_GPUS: Final = 65_536  # that are tried
+
+
+class NoLayout(Refusal):
+    """No layout of the run fits."""
+
+    code = "no_layout"
+
+
+def refuse_impossible(ask: TrainAsk) -> None:
+    """Raises: NoLayout where given sizes can never be, with those that can."""
+    _refuse_tensor(ask)
+    layers, pieces = ask.model.layers, ask.context
+    if ask.pipeline > layers:
+        raise NoLayout(
+            f"{ask.pipeline} pipeline stages are more than the {layers} layers of {ask.model.name}",
+            hint=f"give --pipeline {layers} or fewer",
+        )
+    if pieces > 1 and (ask.sequence % pieces or ask.sequence // pieces < SHORTEST):
+        can = [one for one in divisors(ask.sequence) if ask.sequence // one >= SHORTEST]
+        raise NoLayout(
+            f"{ask.sequence:,} tokens are not cut into {pieces} pieces of {SHORTEST:,} or more",
+            hint=f"give --context-parallel {_or(can or [1])}",
+        )
+    together = _together(ask)
+    if ask.gpus % together:
+        raise NoLayout(
+            f"{counted(ask.gpus, 'GPU')} do not come out even in groups of {together:,}, which is "
+            "the product of the sizes that were given",
+            hint=f"take {-(-ask.gpus // together) * together:,} GPUs, or other sizes",
+        )
+
+
+def _refuse_tensor(ask: TrainAsk) -> None:
+    heads, near = ask.model.heads, ask.device.domain_gpus
+    can = [one for one in divisors(heads) if one <= near]
+    if ask.tensor and heads % ask.tensor:
+        raise NoLayout(
+            f"{ask.model.name} has {heads} heads, which do not divide by {ask.tensor}",
+            hint=f"give --tensor {_or(can)}",
+        )
+    if ask.tensor > near:
+        raise NoLayout(
+            f"tensor parallelism of {ask.tensor} goes beyond the {counted(near, 'GPU')} of "
+            f"{ask.device.title} that fast links join",
+            hint=f"give --tensor {_or(can)}",
+        )
+
+
+def _or(numbers: Sequence[int]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _together(ask: TrainAsk) -> int:
+    """GPUs that one copy of the model has at the least, by the sizes that were given."""
+    return max(ask.tensor, 1) * max(ask.pipeline, 1) * max(ask.context, 1)
+
+
+def least(ask: TrainAsk) -> Fitting | None:
+    """A layout that fits on the fewest GPUs beyond the asked number, in whole nodes; None where
+    none does on as many as are ever tried."""
+    each = lcm(_together(ask), ask.device.node_gpus)
+
+    def on(times: int) -> Fitting | None:
+        wider = replace(ask, gpus=times * each)
+        return next(layouts(wider, wider.step, Tally()), None)
+
+    low, high = ask.gpus // each, max(ask.gpus // each, 1)
+    found = on(high) if high > low else None
+    while found is None:
+        low, high = high, 2 * high
+        if high * each > MOST_GPUS:
+            return None
+        found = on(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (fewer := on(middle)) is None:
+            low = middle
+        else:
+            high, found = middle, fewer
+    return found
+
+
+def refused(ask: TrainAsk, tally: Tally) -> NoLayout:
+    """Why nothing fits, with the fewest GPUs on which something would."""
+    on = f"{ask.gpus:,} x {ask.device.title}"
+    why = (
+        f"{ask.model.name} does not fit in {on}: {near}"
+        if (near := tally.why())
+        else f"{ask.model.name} has no layout on {on}: each one {tally.commonest()}"
+    )
+    others = "a GPU with more memory" + ("" if ask.frozen else ", or fine-tune by LoRA")
+    if (more := least(ask)) is None:
+        return NoLayout(why, hint=f"take {others}")
+    layout = more[0]
+    fewest = f"{counted(layout.gpus, 'GPU')} ({words(layout)})"
+    return NoLayout(why, hint=f"it fits on {fewest}; or take {others}")

@@ -1,0 +1,267 @@
+"""Which layouts of a training run are worth timing: those that come out even and fit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd, isqrt, log
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.links import Link
+from corral.catalog.models import Model
+from corral.catalog.overheads import overhead
+from corral.catalog.precisions import Precision
+from corral.perf.adapters import adapter_memory
+from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.memory import Memory, training_memory
+from corral.perf.software import DEFAULT, EAGER, EAGER_LOGIT_BYTES
+from corral.perf.topology import Wires
+from corral.plan.train.layout_text import words
+
+FROZEN: Final = State(gradient=0.0, optimizer=0.0)
+BATCH_TOKENS: Final = 4_194_304  # of a step, where nobody says: about what GPT-3 and Llama 2 took,
+GPU_SEQUENCES: Final = 1 / 8  # or more, so that a GPU has this much: Llama 3 405B, arXiv:2407.21783
+SHORTEST: Final = 1024  # tokens of a sequence that one context-parallel GPU keeps at the least
+MICRO_BATCHES: Final = (1, 2, 4, 8)
+SPREADS: Final = (8, 32, 64)  # GPUs over which experts are spread, besides all of a stage
+LEAST_UNEVEN: Final = 2  # layers of a stage where stages are not alike
+UNASKED: Final = "is not of the sizes that were asked for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainAsk:
+    """`tokens` in all, in sequences of `sequence`, `global_batch` sequences a step (0: what is
+    usual). `frozen`: LoRA of rank `rank`, beside weights of `frozen_bytes` (0: as the products).
+    `by`: the library. `fabric`: between
+    domains, the GPU's usual one where it is None. `tensor` to `context`: only layouts of that
+    size; 0 leaves it to the search. `may_shard`: whether ZeRO-3 (FSDP) is among them.
+    """
+
+    model: Model
+    device: Device
+    gpus: int
+    tokens: float = 1e12
+    sequence: int = 4_096
+    global_batch: int = 0
+    precision: Precision = Precision.BF16
+    frozen: bool = False
+    frozen_bytes: float = 0.0
+    rank: int = 16
+    by: str = DEFAULT
+    fabric: Link | None = None
+    tensor: int = 0
+    pipeline: int = 0
+    context: int = 0
+    may_shard: bool = True
+
+    def __post_init__(self) -> None:
+        if min(self.gpus, self.sequence, self.rank) < 1 or self.tokens <= 0:
+            raise ValueError("GPUs, sequence, rank and tokens are at least 1 each")
+
+    @property
+    def step(self) -> Step:
+        kept = self.frozen_bytes or self.precision.bytes
+        step = Step(
+            model=self.model,
+            sequence=self.sequence,
+            global_batch=self.global_batch or usual_batch(self.gpus, self.sequence, self.tokens),
+            precision=self.precision,
+            state=replace(FROZEN, weight=kept) if self.frozen else State(),
+        )
+        if self.by not in EAGER:
+            return step
+        return replace(step, fused=False, logit_bytes=EAGER_LOGIT_BYTES, vocab_multiple=1)
+
+    @property
+    def wires(self) -> Wires:
+        return Wires(
+            scale_up=self.device.scale_up,
+            domain_gpus=min(self.device.domain_gpus, max(self.gpus, 1)),
+            fabric=self.fabric or self.device.fabric,
+        )
+
+    @property
+    def usable_bytes(self) -> float:
+        return self.device.memory_bytes * (1 - overhead(self.device.architecture).kept_free)
+
+
+@lru_cache(maxsize=256)
+def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
+    """Sequences of a step where nobody says, so many that all GPUs or a part of them have equal
+    ones: of the multiples of their number, and of what divides it, what is nearest to the usual.
+    No more than are in all `tokens`."""
+    usual = max(BATCH_TOKENS / sequence, GPU_SEQUENCES * gpus)
+    usual = max(min(usual, tokens / sequence), 1.0)
+    if usual >= gpus:
+        return round(usual / gpus) * gpus
+    return min(divisors(gpus), key=lambda batch: abs(log(batch / usual)))
+
+
+@lru_cache(maxsize=4096)
+def divisors(number: int) -> tuple[int, ...]:
+    """In rising order."""
+    low = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    high = [number // one for one in reversed(low) if one * one != number]
+    return (*low, *high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turned:
+    """Layouts that were turned down for one reason. `nearest`: the least that
+    one of them was off."""
+
+    reason: str
+    count: int
+    nearest: str = ""
+
+
+def _amount(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.0f} MB"
+
+
+class Tally:
+    """Why layouts were turned down."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._over: tuple[float, Layout] | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts.values())
+
+    def down(self, reason: str) -> None:
+        self._counts[reason] = self._counts.get(reason, 0) + 1
+
+    def too_large(self, over: float, layout: Layout) -> None:
+        self.down("does not fit")
+        if self._over is None or over < self._over[0]:
+            self._over = (over, layout)
+
+    def why(self) -> str:
+        """What the layout is off that comes nearest to the memory; "" where none got so far."""
+        if self._over is None:
+            return ""
+        over, layout = self._over
+        return f"{words(layout)} is {_amount(over)} a GPU too large"
+
+    def commonest(self) -> str:
+        """Why the most were turned down, but for the sizes that were asked for."""
+        own = {reason: count for reason, count in self._counts.items() if reason != UNASKED}
+        return max(own, key=lambda reason: own[reason], default="comes out even")
+
+    def turned(self) -> tuple[Turned, ...]:
+        return tuple(
+            Turned(
+                reason=reason, count=count, nearest=self.why() if reason == "does not fit" else ""
+            )
+            for reason, count in sorted(self._counts.items(), key=lambda item: -item[1])
+        )
+
+
+def _memory(ask: TrainAsk, step: Step, layout: Layout) -> Memory:
+    architecture = ask.device.architecture
+    if ask.frozen:
+        return adapter_memory(step, layout, rank=ask.rank, architecture=architecture)
+    return training_memory(step, layout, architecture=architecture)
+
+
+def grids(ask: TrainAsk) -> Iterator[Layout]:
+    """Every way to share the GPUs out: data x tensor x pipeline x context is their number."""
+    for tensor in divisors(ask.gpus):
+        for pipeline in divisors(ask.gpus // tensor):
+            for context in divisors(ask.gpus // tensor // pipeline):
+                yield Layout(
+                    data=ask.gpus // tensor // pipeline // context,
+                    tensor=tensor,
+                    pipeline=pipeline,
+                    context=context,
+                    sequence_parallel=tensor > 1,
+                    shard=Shard.OPTIMIZER if ask.gpus > tensor * pipeline else Shard.NONE,
+                )
+
+
+def _refusal(ask: TrainAsk, step: Step, grid: Layout) -> str | None:
+    """Why a way to share the GPUs out is not worth timing; None where it is."""
+    model = ask.model
+    asked = ((ask.tensor, grid.tensor), (ask.pipeline, grid.pipeline), (ask.context, grid.context))
+    if any(wish and wish != has for wish, has in asked):
+        return UNASKED
+    if model.heads % grid.tensor:
+        return f"does not share out {model.heads} heads over its tensor-parallel GPUs"
+    if grid.tensor > ask.wires.domain_gpus:
+        return f"is tensor-parallel beyond {ask.wires.domain_gpus} GPUs with fast links"
+    if grid.pipeline > model.layers:
+        return f"has more pipeline stages than {model.layers} layers"
+    if model.layers % grid.pipeline and model.layers + 2 < LEAST_UNEVEN * grid.pipeline:
+        return f"has stages of one of {model.layers} layers beside stages of two"
+    if grid.context > 1 and ask.sequence // grid.context < SHORTEST:
+        return f"cuts a sequence in pieces under {SHORTEST:,} tokens"
+    if ask.sequence % grid.context:
+        return f"does not share out a sequence of {ask.sequence:,} tokens"
+    if step.global_batch % grid.data:
+        return f"does not share out a batch of {step.global_batch:,} sequences"
+    return None
+
+
+Fitting = tuple[Layout, Memory]
+
+
+def layouts(ask: TrainAsk, step: Step, tally: Tally) -> Iterator[Fitting]:
+    """Those that fit; the others are counted with their reason."""
+    for grid in grids(ask):
+        if why := _refusal(ask, step, grid):
+            tally.down(why)
+            continue
+        for shard in _shards(ask, grid):
+            for expert in _experts(ask.model, grid):
+                yield from _sizes(ask, step, replace(grid, shard=shard, expert=expert), tally)
+
+
+def _sizes(ask: TrainAsk, step: Step, base: Layout, tally: Tally) -> Iterator[Fitting]:
+    """By size of the micro batch; layers are recomputed only where it does not fit without."""
+    for micro in MICRO_BATCHES:
+        if step.global_batch % (base.data * micro):
+            tally.down("leaves a part of a micro batch over")
+            continue
+        sized = replace(base, micro_batch=micro)
+        for pieces in _pieces(ask.model, step, sized):
+            layout = replace(sized, interleave=pieces)
+            memory = _memory(ask, step, layout)
+            if memory.device > ask.usable_bytes:
+                layout = replace(layout, recompute=Recompute.FULL)
+                memory = _memory(ask, step, layout)
+            if memory.device > ask.usable_bytes:
+                tally.too_large(memory.device - ask.usable_bytes, layout)
+                continue
+            yield layout, memory
+
+
+def _shards(ask: TrainAsk, grid: Layout) -> tuple[Shard, ...]:
+    if grid.data * grid.context == 1:
+        return (Shard.NONE,)
+    if grid.pipeline > 1 or not ask.may_shard:  # a pipeline would gather for each micro batch
+        return (Shard.OPTIMIZER,)
+    return (Shard.OPTIMIZER, Shard.PARAMETERS)
+
+
+def _experts(model: Model, grid: Layout) -> tuple[int, ...]:
+    """Over how many GPUs of a stage experts are spread: a node, a few, or as many as can be."""
+    if model.experts is None:
+        return (1,)
+    most = gcd(model.experts.count, grid.data * grid.context * grid.tensor)
+    return tuple(sorted({most, *(gcd(most, some) for some in SPREADS)}))
+
+
+def _pieces(model: Model, step: Step, layout: Layout) -> tuple[int, ...]:
+    """1, as many as a stage has layers, and a number between. Embedding and output matrix count as
+    a layer each where the layers do not come out even (perf/sharding.py)."""
+    stages = layout.pipeline
+    if stages == 1 or step.micro_batches(layout) % stages:
+        return (1,)
+    slots = model.layers + (2 if model.layers % stages else 0)
+    if slots % stages:
+        return (1,)
+    most = slots // stages
+    fewer = max(one for one in divisors(most) if one * one <= most)
+    return tuple(sorted({1, fewer, most}))

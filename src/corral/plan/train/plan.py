@@ -1,0 +1,169 @@
+"""The best layouts of a training run, why the others are refused, and what would make it faster."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.precisions import Precision
+from corral.perf.attention import pair_numbers
+from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.memory import Memory
+from corral.perf.software import software
+from corral.perf.topology import Wires
+from corral.perf.train_step_time import StepTime, step_time
+from corral.plan.train.given_sizes import refuse_impossible, refused
+from corral.plan.train.layouts import Tally, TrainAsk, Turned, layouts
+
+KEPT: Final = 20  # layouts that are kept, quickest first
+TIE: Final = 0.03  # layouts nearer than that cannot be told apart, and the simplest is taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A layout that fits, with its seconds a step and its bytes on the fullest GPU."""
+
+    layout: Layout
+    time: StepTime
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """What the run would gain by a change: tokens a second over those of the best layout."""
+
+    change: str
+    gain: float
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """`considered` layouts are `timed`, or turned down; `best` are the quickest of these, and
+    `chosen` is the simplest of those that are as good as the quickest.
+    """
+
+    ask: TrainAsk
+    chosen: Candidate
+    best: tuple[Candidate, ...]
+    turned: tuple[Turned, ...]
+    considered: int
+    timed: int
+    levers: tuple[Lever, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole run, without failures and saves."""
+        return self.chosen.time.seconds * self.ask.tokens / self.ask.step.tokens
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.ask.step.tokens / self.chosen.time.seconds
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs over the dense peak: 6 for each parameter that a token passes, and attention
+        with its mask; recomputation does not count (arXiv:2204.02311, appendix B)."""
+        return model_flops(self.ask.step) / (
+            self.chosen.time.seconds * self.ask.gpus * _peak(self.ask.device, self.ask.precision)
+        )
+
+
+def model_flops(step: Step) -> float:
+    """Of one step forward and backward. A token looks at half of its sequence on the average."""
+    model = step.model
+    products = model.active_parameters - model.embedding_parameters
+    products += model.embedding_parameters if model.is_tied else 0
+    square = model.layers * model.heads * pair_numbers(model) * step.sequence / 2
+    trained = 3 if step.state.gradient else 2
+    return (2 * trained * products + 2 * 3 * square) * step.tokens
+
+
+def _peak(used: Device, precision: Precision) -> float:
+    return used.flops.get(precision) or used.flops.get(Precision.BF16) or max(used.flops.values())
+
+
+def search(ask: TrainAsk) -> Trained:
+    """All layouts that are worth timing, quickest first.
+
+    Raises: NoLayout where the sizes that were asked for cannot be, or nothing fits.
+    """
+    refuse_impossible(ask)
+    tally = Tally()
+    found = _timed(ask, tally)
+    if not found:
+        raise refused(ask, tally)
+    done = Trained(
+        ask=ask,
+        chosen=_simplest(found),
+        best=tuple(found[:KEPT]),
+        turned=tally.turned(),
+        considered=len(found) + tally.count,
+        timed=len(found),
+    )
+    return replace(done, levers=tuple(_levers(done)))
+
+
+def _timed(ask: TrainAsk, tally: Tally) -> list[Candidate]:
+    step, wires, by = ask.step, ask.wires, software(ask.by)
+    found: list[Candidate] = []
+    for layout, memory in layouts(ask, step, tally):
+        time = step_time(step, layout, ask.device, wires, by=by)
+        found.append(Candidate(layout=layout, time=time, memory=memory))
+    return sorted(found, key=lambda one: (one.time.seconds, one.memory.device))
+
+
+def _simplest(found: list[Candidate]) -> Candidate:
+    """Of those within `TIE` of the quickest, the one that cuts in the fewest ways."""
+    near = [one for one in found if one.time.seconds <= (1 + TIE) * found[0].time.seconds]
+    return min(near, key=lambda one: (_ways(one.layout), one.time.seconds))
+
+
+def _ways(layout: Layout) -> int:
+    cuts = (layout.tensor, layout.pipeline, layout.context, layout.expert, layout.interleave)
+    sharded = layout.shard is Shard.PARAMETERS
+    return sum(cut > 1 for cut in cuts) + sharded + (layout.recompute is not Recompute.NONE)
+
+
+def _levers(done: Trained) -> Iterator[Lever]:
+    """Each change by itself, over the layouts that are best as it is."""
+    ask = done.ask
+    wires = ask.wires
+    faster = replace(wires.fabric, bytes_per_s=2 * wires.fabric.bytes_per_s)
+    nearer = replace(wires.scale_up, bytes_per_s=2 * wires.scale_up.bytes_per_s)
+    if ask.gpus > wires.domain_gpus:
+        yield _changed(
+            done, f"twice the bandwidth of {wires.fabric.title}", replace(wires, fabric=faster)
+        )
+    if ask.gpus > 1:
+        yield _changed(
+            done, f"twice the bandwidth of {wires.scale_up.title}", replace(wires, scale_up=nearer)
+        )
+    twice = replace(ask.step, global_batch=2 * ask.step.global_batch)
+    yield _changed(done, f"a batch of {twice.global_batch:,} sequences", wires, step=twice)
+
+
+def _changed(done: Trained, change: str, wires: Wires, *, step: Step | None = None) -> Lever:
+    ask = done.ask
+    used = step or ask.step
+    by = software(ask.by)
+    times = [
+        (step_time(used, one.layout, ask.device, wires, by=by).seconds, one.layout)
+        for one in (done.chosen, *done.best)
+    ]
+    seconds, layout = min(times, key=lambda pair: pair[0])
+    rate = used.tokens / seconds
+    return Lever(change=change, gain=rate / done.tokens_per_s, layout=layout)
+
+
+def with_device(done: Trained, other: Device) -> Lever | None:
+    """The same run on as many of another GPU, in its own best layout; None where none fits."""
+    found = _timed(replace(done.ask, device=other, fabric=None), Tally())
+    if not found:
+        return None
+    chosen = _simplest(found)
+    return Lever(
+        change=other.title,
+        gain=done.chosen.time.seconds / chosen.time.seconds,
+        layout=chosen.layout,
+    )

@@ -1,0 +1,126 @@
+"""What others measured of a model on such GPUs, and what would be predicted of their layouts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.model_names import model
+from corral.catalog.runs import PublishedRun, runs
+from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.software import software
+from corral.perf.train_step_time import step_time
+from corral.plan.report import Table, columns
+from corral.plan.train.layout_text import words
+from corral.plan.train.layouts import TrainAsk
+from corral.plan.train.plan import Trained
+
+OLD: Final = ("megatron-2021", "megatron-deepspeed")  # no flash kernel yet
+QUICKER: Final = 1.15  # than anybody published, from which on a plan says so
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A published run with the seconds of a step that its layout is predicted to take."""
+
+    run: PublishedRun
+    layout: Layout
+    seconds: float
+
+    @property
+    def off(self) -> float:
+        """Relative and signed: 0.1 is a tenth too slow."""
+        return self.seconds / self.run.seconds - 1
+
+
+def published(ask: TrainAsk) -> tuple[Held, ...]:
+    """Those of the same model on GPUs of the same architecture."""
+    return tuple(
+        held(run)
+        for run in runs()
+        if run.model == ask.model.name
+        and device(run.gpu).architecture == ask.device.architecture
+        and not ask.frozen
+    )
+
+
+def held(run: PublishedRun) -> Held:
+    """Raises: NotFound where the catalog lacks its model, GPU or library."""
+    used = device(run.gpu)
+    layout = Layout(
+        data=run.gpus // (run.tensor * run.pipeline * run.context),
+        tensor=run.tensor,
+        pipeline=run.pipeline,
+        context=run.context,
+        expert=run.expert,
+        interleave=run.interleave,
+        micro_batch=run.micro_batch,
+        shard=Shard.NONE if run.library in OLD else Shard.OPTIMIZER,
+        sequence_parallel=run.tensor > 1 and run.library not in OLD,
+        recompute=Recompute(run.recompute),
+    )
+    step = Step(
+        model=model(run.model),
+        sequence=run.sequence,
+        global_batch=run.global_batch,
+        precision=run.precision,
+        has_flash=run.library not in OLD,
+    )
+    wires = TrainAsk(model=step.model, device=used, gpus=run.gpus).wires
+    time = step_time(step, layout, used, wires, by=software(run.library))
+    return Held(run=run, layout=layout, seconds=time.seconds)
+
+
+def published_table(found: Trained, others: Sequence[Held]) -> Iterator[Table]:
+    """Nothing where nobody published anything like it."""
+    if not others:
+        return
+    own = found.tokens_per_s / found.ask.gpus
+    yield Table(
+        title="What others measured of this model on such GPUs",
+        columns=columns(
+            "run",
+            "GPUs",
+            "layout",
+            "precision",
+            ("context", "tokens"),
+            ("rate", "tokens/s a GPU"),
+            ("measured", "s a step"),
+            ("predicted", "s a step"),
+            ("off", "%"),
+            ("this plan's rate", "times"),
+        ),
+        rows=tuple(
+            (
+                f"{one.run.title}, {one.run.gpu}",
+                one.run.gpus,
+                words(one.layout),
+                str(one.run.precision),
+                one.run.sequence,
+                one.run.tokens_per_s_per_gpu,
+                one.run.seconds,
+                one.seconds,
+                round(100 * one.off, 1),
+                own / one.run.tokens_per_s_per_gpu,
+            )
+            for one in others
+        ),
+        note="off: of what is predicted of their layout, in their batch; "
+        + "; ".join(dict.fromkeys(f"{one.run.title}: {one.run.source}" for one in others)),
+    )
+
+
+def published_cautions(found: Trained, others: Sequence[Held]) -> Iterator[str]:
+    """That nobody published so quick a run, with what theirs is predicted to take."""
+    alike = [one for one in others if one.run.precision.bytes == found.ask.precision.bytes]
+    if not alike:
+        return
+    best = max(alike, key=lambda one: one.run.tokens_per_s_per_gpu)
+    times = found.tokens_per_s / found.ask.gpus / best.run.tokens_per_s_per_gpu
+    if times >= QUICKER:
+        yield (
+            f"nobody published so quick a run: this is {times:.2f} times the tokens a second and "
+            f"GPU of {best.run.title} ({words(best.layout)} on {best.run.gpus:,} {best.run.gpu}), "
+            f"whose layout is predicted {best.off:+.0%} off; what is newer since explains the "
+            "rest, or the plan is too good"
+        )

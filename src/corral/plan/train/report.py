@@ -1,0 +1,289 @@
+"""The answer on a training run as a report."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from corral.catalog.economics import assumptions
+from corral.domain.units import share_text
+from corral.perf.train_step_time import StepTime
+from corral.plan.cautions import WHOLE, cautions
+from corral.plan.report import (
+    Answer,
+    Cell,
+    Column,
+    Figure,
+    Report,
+    Series,
+    Table,
+    columns,
+    counted,
+    lasting,
+)
+from corral.plan.ticks import number_text
+from corral.plan.train.error_bands import Bands
+from corral.plan.train.layout_text import settings, words
+from corral.plan.train.layouts import TrainAsk
+from corral.plan.train.plan import TIE, Lever, Trained
+from corral.plan.train.published import published, published_cautions, published_table
+
+SHOWN: Final = 8
+KINDS: Final[Mapping[str, str]] = {
+    "matmul": "matrix products",
+    "attention": "attention",
+    "elementwise": "norms, activations and the loss",
+    "recompute": "layers done again",
+    "host": "waiting for the host",
+    "tensor": "tensor-parallel communication",
+    "context": "context-parallel communication",
+    "expert": "expert-parallel communication",
+    "pipeline": "between pipeline stages",
+    "data": "data-parallel communication",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer",
+    "skew": "waiting for the slowest GPU",
+}
+TOLD: Final = 0.005  # of a step: what waits for less is not named in the verdict
+LEAST: Final = 0.0005  # of a step: what takes less is not listed
+SOURCES: Final = (
+    "step: arXiv:2104.04473, arXiv:2205.05198; sharding: arXiv:1910.02054",
+    "kernels, libraries and links: catalog/data/{kernels,sustained,software,transports}.csv",
+)
+
+
+def report(
+    found: Trained,
+    *,
+    price_gpu_hour: float | None = None,
+    others: tuple[Lever, ...] = (),
+    assumed: tuple[str, ...] = (),
+) -> Report:
+    """`price_gpu_hour`: in USD; without it no money is told. `others`: the same run on other GPUs
+    (plan/train/plan.py, with_device). `assumed`: what the caller took."""
+    known = Bands.of(found.ask)
+    theirs = published(found.ask)
+    return Report(
+        title=_title(found.ask),
+        verdict=_verdict(found),
+        answers=tuple(_answers(found, known, price_gpu_hour)),
+        tables=(
+            _layouts(found),
+            _by_part(found),
+            *published_table(found, theirs),
+            _turned(found),
+            _lifts(found, others),
+        ),
+        figures=(_parts_figure(found),),
+        assumed=(*assumed, *_assumed(found)),
+        sources=(*SOURCES, *known.told()),
+        warnings=tuple(
+            f"{one}." for one in (*_cautions(found), *published_cautions(found, theirs))
+        ),
+        data=_data(found, others),
+    )
+
+
+def _title(ask: TrainAsk) -> str:
+    return f"Training {ask.model.name} on {ask.gpus:,} x {ask.device.title}"
+
+
+def _cautions(found: Trained) -> Iterator[str]:
+    ask = found.ask
+    yield from cautions(ask.model, ask.sequence)
+    yield from Bands.of(ask).cautions()
+    if ask.tokens < ask.step.tokens:
+        yield (
+            f"{ask.tokens:,.0f} tokens are less than one step of {ask.step.tokens:,}: give a "
+            "smaller batch"
+        )
+
+
+def _verdict(found: Trained) -> str:
+    layout, step = found.chosen.layout, found.ask.step
+    best = max(found.levers, key=lambda one: one.gain)
+    lift = (
+        f"{best.change} would make it {share_text(best.gain - 1)} faster"
+        if best.gain > 1 + TIE
+        else "no change of network or batch alone would make it much faster"
+    )
+    return (
+        f"{words(layout)} ({settings(layout)}): {found.chosen.time.seconds:.2f} s a step of "
+        f"{step.tokens:,} tokens, {_span(found.seconds)}, {share_text(found.mfu)} of the peak. "
+        f"{bottleneck(found.chosen.time)}; {lift}."
+    )
+
+
+def _span(seconds: float) -> str:
+    value, unit = lasting(seconds)
+    return f"{number_text(value)} {unit}"
+
+
+def bottleneck(time: StepTime) -> str:
+    """What takes the longest, and what of the rest does."""
+    parts = sorted(time.parts.items(), key=lambda part: -part[1])
+    computing = ("matmul", "attention", "elementwise")
+    share = sum(time.parts[name] for name in computing) / time.seconds
+    rest = next(((name, size) for name, size in parts if name not in computing), None)
+    told = f"{share_text(share)} of it is computing"
+    if rest is None or rest[1] < TOLD * time.seconds:
+        return told
+    return f"{told}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
+
+
+def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[Answer]:
+    ask, chosen = found.ask, found.chosen
+    band = None if known.step is None else known.step.quoted
+    span, unit = lasting(found.seconds)
+    hours = found.seconds / 3_600 * ask.gpus
+    yield Answer(name="layout", value=words(chosen.layout), note=settings(chosen.layout))
+    yield Answer(name="step", value=chosen.time.seconds, unit="s", band=band)
+    yield Answer(name="throughput", value=found.tokens_per_s, unit="tokens/s", band=band)
+    yield Answer(
+        name="MFU",
+        value=100 * found.mfu,
+        unit="%",
+        band=band,
+        note="6 FLOPs a parameter and token and causal attention; recomputation does not count",
+    )
+    yield Answer(
+        name="memory",
+        value=chosen.memory.device / 1e9,
+        unit="GB a GPU",
+        band=None if known.memory is None else known.memory.quoted,
+        note=f"of {ask.device.memory_bytes / 1e9:.0f}",
+    )
+    yield Answer(
+        name="time",
+        value=span,
+        unit=unit,
+        band=band,
+        note="without failures and saves: corral plan reliability",
+    )
+    yield Answer(name="GPU-hours", value=hours, unit="h", band=band)
+    energy = _megawatt_hours(found)
+    is_much = energy >= 1
+    yield Answer(
+        name="energy",
+        value=energy if is_much else 1e3 * energy,
+        unit="MWh" if is_much else "kWh",
+        band=band,
+    )
+    if price is not None:
+        yield Answer(name="cost", value=hours * price, unit="USD", band=band)
+
+
+def _megawatt_hours(found: Trained) -> float:
+    """Nodes at full power, and what the building takes on top."""
+    known = assumptions()
+    watts = found.ask.device.tdp_watts * known["node_watts"].value * known["pue"].value
+    return found.ask.gpus * watts * found.seconds / 3_600 / 1e6
+
+
+def _layouts(found: Trained) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    chosen = found.chosen
+    others = [one for one in found.best if one is not chosen]
+    for one in (chosen, *others[: SHOWN - 1]):
+        slower = one.time.seconds / found.best[0].time.seconds - 1
+        rows.append(
+            (
+                words(one.layout),
+                settings(one.layout),
+                one.time.seconds,
+                100 * slower,
+                one.memory.device / 1e9,
+                KINDS[max(_waits(one.time).items(), key=lambda part: part[1])[0]],
+            )
+        )
+    return Table(
+        title=f"Best of {counted(found.timed, 'layout')} that fit",
+        columns=columns(
+            "layout", "settings", ("step", "s"), ("behind", "%"), ("memory", "GB"), "most waits for"
+        ),
+        rows=tuple(rows),
+        note=f"the first is the simplest of those within {share_text(TIE)} of the quickest",
+    )
+
+
+def _waits(time: StepTime) -> dict[str, float]:
+    computing = ("matmul", "attention", "elementwise")
+    return {name: size for name, size in time.parts.items() if name not in computing}
+
+
+def _by_part(found: Trained) -> Table:
+    time = found.chosen.time
+    return Table(
+        title="Where a step's time goes",
+        columns=columns("part", ("time", "s"), ("share", "%")),
+        rows=tuple(
+            (KINDS[name], size, 100 * size / time.seconds)
+            for name, size in sorted(time.parts.items(), key=lambda part: -part[1])
+            if size > LEAST * time.seconds
+        ),
+    )
+
+
+def _turned(found: Trained) -> Table:
+    return Table(
+        title=f"Why {found.considered - found.timed:,} of {found.considered:,} were turned down",
+        columns=columns("a layout that", "layouts", "nearest"),
+        rows=tuple((one.reason, one.count, one.nearest) for one in found.turned),
+    )
+
+
+def _lifts(found: Trained, others: tuple[Lever, ...]) -> Table:
+    return Table(
+        title="What would make it faster",
+        columns=columns("change", ("tokens a second", "times"), "layout"),
+        rows=tuple(
+            (one.change, one.gain, words(one.layout)) for one in (*found.levers, *others)
+        ),
+    )  # fmt: skip
+
+
+def _parts_figure(found: Trained) -> Figure:
+    return Figure(
+        title="A step by part",
+        x=Column(name="part"),
+        y=Column(name="time", unit="s"),
+        kind="bars",
+        series=tuple(
+            Series(name=KINDS[name], points=((0.0, size),))
+            for name, size in found.chosen.time.parts.items()
+            if size > 0.002 * found.chosen.time.seconds
+        ),
+    )
+
+
+def _assumed(found: Trained) -> Iterator[str]:
+    ask, known = found.ask, assumptions()
+    if not ask.global_batch:
+        yield (
+            f"a batch of {counted(ask.step.global_batch, 'sequence')}, "
+            f"{ask.step.tokens / 1e6:.1f} million tokens, as is usual: --batch"
+        )
+    yield f"the library is {ask.by}: --library"
+    yield WHOLE
+    if ask.gpus > ask.wires.domain_gpus:
+        yield f"nodes are joined by {ask.wires.fabric.title}: --fabric"
+    for name in ("node_watts", "pue"):
+        yield f"{known[name].title}: {known[name].value:g} times"
+
+
+def _data(found: Trained, others: tuple[Lever, ...]) -> dict[str, Any]:
+    return {
+        "chosen": _candidate(found.chosen.layout, found.chosen.time),
+        "best": [_candidate(one.layout, one.time) for one in found.best],
+        "considered": found.considered,
+        "timed": found.timed,
+        "turned": [asdict(one) for one in found.turned],
+        "seconds": found.seconds,
+        "tokens_per_s": found.tokens_per_s,
+        "mfu": found.mfu,
+        "memory": found.chosen.memory.parts,
+        "levers": [{"change": one.change, "gain": one.gain} for one in (*found.levers, *others)],
+    }
+
+
+def _candidate(layout: Any, time: StepTime) -> dict[str, Any]:
+    return {**asdict(layout), "seconds": time.seconds, "parts": time.parts}

@@ -1,0 +1,124 @@
+"""plan train: how a run is best laid out, asked in plain words."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Final
+
+from corral.catalog.devices import Device, device
+from corral.catalog.prices import Prices, prices
+from corral.domain.errors import NotFound
+from corral.perf.software import DEFAULT, software
+from corral.plan.bounds import COUNT, TOKENS, Bound, Gpus, Length, Usd, check
+from corral.plan.gpu_support import INTEGERS, half, half_told, kept_in, published_told, trained_in
+from corral.plan.parse.fabrics import fabric_said
+from corral.plan.parse.models import model_said
+from corral.plan.report import Report
+from corral.plan.train.layouts import TrainAsk
+from corral.plan.train.plan import Lever, Trained, search, with_device
+from corral.plan.train.report import report
+
+ANY: Final = Bound(0, 1e6, hint="give a number up to 1,000,000, or 0 for any")
+OTHERS: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """A training run.
+
+    Attributes:
+        model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
+        gpus: How many GPUs.
+        gpu: Of which type.
+        tokens: To be trained on, in all: 1e12, 15T.
+        context: Tokens of a sequence.
+        batch: Sequences of a step; 0: what is usual, and told.
+        precision: Of the products, or beside adapters of the frozen weights: fp8, ...; else bf16,
+            or fp16 on GPUs without.
+        lora: Train adapters beside a frozen model.
+        rank: Of LoRA's matrices.
+        library: megatron-core, pytorch, torchtitan, ...
+        fabric: What joins the nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280 Gb/s;
+            else what is usual for the GPU.
+        tensor: Tensor parallelism of just this size; 0 leaves it to the search.
+        pipeline: The same for pipeline stages.
+        context_parallel: The same for context parallelism.
+        no_shard: Leave ZeRO-3 and FSDP out.
+        usd_per_gpu_hour: What a GPU costs; else the median of the catalog's prices.
+    """
+
+    model: str
+    _: KW_ONLY
+    gpus: Gpus
+    gpu: str = "h100-sxm"
+    tokens: Annotated[float, TOKENS] = 1e12
+    context: Length = 4_096
+    batch: Annotated[int, ANY] = 0
+    precision: str = ""
+    lora: bool = False
+    rank: Annotated[int, COUNT] = 16
+    library: str = DEFAULT
+    fabric: str = ""
+    tensor: Annotated[int, ANY] = 0
+    pipeline: Annotated[int, ANY] = 0
+    context_parallel: Annotated[int, ANY] = 0
+    no_shard: bool = False
+    usd_per_gpu_hour: Usd = None
+
+
+def answer(request: TrainRequest, *, listed: Prices | None = None) -> Report:
+    """By the prices that are `listed`, else by the catalog's.
+
+    Raises: NotFound, ModelRefused, SpecInvalid, NoLayout.
+    """
+    found = search(_ask(request))
+    price, told = _price(request, found.ask.device, listed or prices())
+    if request.lora:
+        told = (*published_told(request.precision, found.ask.model), *told)
+    told = (*half_told(request.precision, found.ask.device), *told)
+    return report(found, price_gpu_hour=price, others=tuple(_others(found)), assumed=told)
+
+
+def _ask(request: TrainRequest) -> TrainAsk:
+    check(request)
+    used = device(request.gpu)
+    said, lora = request.precision, request.lora
+    model = model_said(request.model)
+    kept = kept_in(said, used, model.published) if lora else trained_in(said, used)
+    return TrainAsk(
+        model=model,
+        device=used,
+        gpus=request.gpus,
+        tokens=request.tokens,
+        sequence=request.context,
+        global_batch=request.batch,
+        precision=half(used) if lora and kept in INTEGERS else kept,
+        frozen=lora,
+        frozen_bytes=kept.bytes if lora else 0.0,
+        rank=request.rank,
+        by=software(request.library).name,
+        fabric=fabric_said(request.fabric, used) if request.fabric else None,
+        tensor=request.tensor,
+        pipeline=request.pipeline,
+        context=request.context_parallel,
+        may_shard=not request.no_shard,
+    )
+
+
+def _price(
+    request: TrainRequest, used: Device, listed: Prices
+) -> tuple[float | None, tuple[str, ...]]:
+    """USD a GPU-hour, and what was taken for it."""
+    if request.usd_per_gpu_hour is not None:
+        return request.usd_per_gpu_hour, ()
+    try:
+        usual = listed.typical(used.name)
+    except NotFound:
+        return None, (f"no price of {used.title} is known: --usd-per-gpu-hour",)
+    return usual, (f"{usual:.2f} USD a GPU-hour, the median on demand: --usd-per-gpu-hour",)
+
+
+def _others(found: Trained) -> list[Lever]:
+    """Those that multiply such numbers."""
+    own, asked = found.ask.device, found.ask.precision
+    others = [one for one in map(device, OTHERS) if one != own and asked in one.flops]
+    levers = (with_device(found, one) for one in others)
+    return [one for one in levers if one is not None]

@@ -1,0 +1,134 @@
+"""Formulas of failures held against what clusters have told of theirs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from corral.catalog.failures import Seen, rate_of, seen
+from corral.plan.reliability.plan import mtbf_seconds, reliability
+from corral.plan.reliability.request import ReliabilityRequest
+from corral.plan.report import Table, columns
+from corral.plan.rows.row import Row
+
+LLAMA = "Meta Llama 3 405B pre-training"
+MEGASCALE = "ByteDance MegaScale production run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """`measured` beside `predicted`, and the prediction's own band. `at_least`: what was measured
+    is told as a least, so that more holds too."""
+
+    what: str
+    unit: str
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    at_least: bool = False
+
+    @property
+    def within(self) -> bool:
+        return self.measured <= self.high and (self.at_least or self.low <= self.measured)
+
+
+def held_failures(rows: Sequence[Row]) -> tuple[Held, ...]:
+    """All of them. `rows`: of validation/data/failures.csv.gz. Raises: KeyError where one that is
+    needed is not there."""
+    return (*_means(rows), *_goodputs(rows))
+
+
+def _means(rows: Sequence[Row]) -> Iterator[Held]:
+    """Mean times between failures, of each cluster by the others; and of jobs on RSC-1."""
+    for one in seen():
+        yield _left_out(one)
+    rsc = next(one for one in seen() if one.name == "rsc-1")
+    for gpus in (16_384, 131_072):
+        hours = _number(rows, "RSC-1 projection", "job mean time to failure, projected", gpus)
+        own = mtbf_seconds(gpus // 8, rsc.rate) / 3_600
+        yield Held(
+            what=f"RSC-1's own projection to {gpus:,} GPUs, by the rate of its nodes",
+            unit="h",
+            measured=hours,
+            predicted=own,
+            low=0.9 * own,
+            high=1.1 * own,
+        )
+    hours = _number(rows, "RSC-1 fit", "job mean time to failure, measured", 1_024)
+    rate = rate_of("ampere", without="rsc-1")
+    yield _mean("RSC-1's jobs of 1,024 GPUs, by other clusters", 128, hours, rate.usual,
+                rate.low, rate.high)  # fmt: skip
+
+
+def _left_out(one: Seen) -> Held:
+    others = rate_of(one.architecture, without=one.name)
+    hours = mtbf_seconds(one.nodes, one.rate) / 3_600
+    return _mean(
+        f"{one.title}, by the other clusters", one.nodes, hours, others.usual, others.low,
+        others.high,
+    )  # fmt: skip
+
+
+def _mean(
+    what: str, nodes: int, hours: float, usual: float, low_rate: float, high_rate: float
+) -> Held:
+    return Held(
+        what=f"between failures: {what}",
+        unit="h",
+        measured=hours,
+        predicted=mtbf_seconds(nodes, usual) / 3_600,
+        low=mtbf_seconds(nodes, high_rate) / 3_600,
+        high=mtbf_seconds(nodes, low_rate) / 3_600,
+    )
+
+
+def _goodputs(rows: Sequence[Row]) -> Iterator[Held]:
+    """Shares of the time: of Llama 3 with all its interruptions, planned ones too, and of
+    MegaScale's 175B model by the rates of others."""
+    counted = round(_number(rows, LLAMA, "interruptions total", 16_384))
+    llama = ReliabilityRequest(
+        gpus=16_384,
+        days=49.0,
+        rate=counted / (2_048 * 54) * 1_000,
+        counted=counted,
+        parameters=405e9,
+        write_gb_per_s=_number(rows, LLAMA, "storage fabric sustained throughput", 16_384),
+    )
+    megascale = ReliabilityRequest(gpus=12_288, days=30.0, gpu="a100-sxm-80", parameters=175e9)
+    for what, run, system, metric, gpus in (
+        ("Llama 3, 54 days", llama, LLAMA, "effective training time", 16_384),
+        ("MegaScale, weeks", megascale, MEGASCALE, "effective training time rate", 12_288),
+    ):
+        found = reliability(run)
+        yield Held(
+            what=f"goodput: {what}",
+            unit="%",
+            measured=_number(rows, system, metric, gpus),
+            predicted=100 * found.best.goodput,
+            low=100 * found.worst.goodput,
+            high=100 * found.finest.goodput,
+            at_least=True,
+        )
+
+
+def _number(rows: Sequence[Row], system: str, metric: str, gpus: int) -> float:
+    for row in rows:
+        if (row["system"], row["metric"], row["n_gpus"]) == (system, metric, str(gpus)):
+            return float(row["value"])
+    raise KeyError(f"{system}: {metric} of {gpus} GPUs")
+
+
+def failures_table(held: Sequence[Held]) -> Table:
+    return Table(
+        title="Failures",
+        columns=columns("what", "measured", "predicted", "its band", "within"),
+        rows=tuple(
+            (
+                one.what,
+                f"{'more than ' if one.at_least else ''}{one.measured:.3g} {one.unit}",
+                f"{one.predicted:.3g} {one.unit}",
+                f"{one.low:.3g} to {one.high:.3g}",
+                "yes" if one.within else "no",
+            )
+            for one in held
+        ),
+    )

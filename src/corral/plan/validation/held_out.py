@@ -1,0 +1,169 @@
+"""Errors on sources that a prediction was not fitted to, each source counting the same.
+
+A source is a publisher's series: two versions of one document are one source, since a fit to one
+has seen the other.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+from corral.catalog.bands import unmeasured
+from corral.catalog.devices import device
+from corral.domain.errors import NotFound
+from corral.plan.rows.measures import is_frozen, is_good, is_narrow, nodes_of, number, with_experts
+from corral.plan.rows.prediction_errors import Pair
+from corral.plan.rows.row import Row
+
+LEAST_ROWS: Final = 3  # of one GPU, for a band of its own
+SMALL_PARAMETERS: Final = 1e9  # models below wait for the host on one node
+_VERSION: Final = re.compile(r"\([^)]*\)|\bv?\d+\.[\d.x]*\d?\b|,.*| quoted in .*| \d{4}\b.*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Rows of one kind of prediction. `name` is the subject of its band."""
+
+    name: str
+    title: str
+    holds: Callable[[Row], bool]
+
+
+def series_of(source: str) -> str:
+    """Return the source without what tells its versions apart."""
+    return " ".join(_VERSION.sub("", source).split())
+
+
+def _is_dense(row: Row) -> bool:
+    return not with_experts(row) and not is_frozen(row)
+
+
+def _is_dense_half(row: Row) -> bool:
+    return _is_dense(row) and not is_narrow(row)
+
+
+TRAINING: Final = (
+    Kind(
+        name="training.step_time.nodes",
+        title="dense models on several nodes",
+        holds=lambda row: _is_dense_half(row) and nodes_of(row) > 1,
+    ),
+    Kind(
+        name="training.step_time.one_node",
+        title="dense models of 1B parameters and more on one node",
+        holds=lambda row: (
+            _is_dense_half(row)
+            and nodes_of(row) <= 1
+            and (number(row, "params") or 0) >= SMALL_PARAMETERS
+        ),
+    ),
+    Kind(
+        name="training.step_time.narrow",
+        title="dense models in 8 bits or fewer",
+        holds=lambda row: _is_dense(row) and is_narrow(row),
+    ),
+    Kind(
+        name="training.step_time.experts",
+        title="models with experts",
+        holds=with_experts,
+    ),
+    Kind(
+        name="training.step_time.lora",
+        title="LoRA beside frozen models",
+        holds=is_frozen,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Absolute errors of some rows, each source weighing the same."""
+
+    mean: float
+    median: float
+    p90: float
+    rows: int
+    sources: int
+
+
+def spread(pairs: Sequence[Pair]) -> Spread:
+    """Raises: ValueError where there is no pair."""
+    by_source: dict[str, list[float]] = defaultdict(list)
+    for pair in pairs:
+        by_source[series_of(pair.row.get("source", ""))].append(abs(pair.error))
+    weighed = sorted(
+        (size, 1 / (len(by_source) * len(sizes))) for sizes in by_source.values() for size in sizes
+    )
+    return Spread(
+        mean=fmean(fmean(sizes) for sizes in by_source.values()),
+        median=_quantile(weighed, 0.5),
+        p90=_quantile(weighed, 0.9),
+        rows=len(pairs),
+        sources=len(by_source),
+    )
+
+
+def _quantile(weighed: Sequence[tuple[float, float]], share: float) -> float:
+    so_far = 0.0
+    for size, weight in weighed:
+        so_far += weight
+        if so_far >= share - 1e-9:
+            return size
+    raise ValueError("no errors: need at least one")
+
+
+def chip_of(gpu: str) -> str | None:
+    """Return the chip that a GPU has, "a100" of each of its boards; None where it is unknown."""
+    try:
+        return device(gpu).chip
+    except NotFound:
+        return None
+
+
+def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
+    """Name and errors of a kind as a whole, of each chip with rows enough, and of any other chip.
+
+    Rows that leave out parts of their configuration count only for a chip that has no others. A
+    chip that was not measured has the mean error of the chips, each counting the same, or that
+    of the kind where that is more.
+    """
+    good = [pair for pair in pairs if is_good(pair.row)] or list(pairs)
+    if not good:
+        return
+    whole = spread(good)
+    yield name, whole
+    every, clear = _by_chip(pairs), _by_chip(good)
+    chosen = {chip: clear if len(clear[chip]) >= LEAST_ROWS else every for chip in every}
+    chips = {
+        chip: spread(own[chip]) for chip, own in chosen.items() if len(own[chip]) >= LEAST_ROWS
+    }
+    yield from ((f"{name}.{chip}", one) for chip, one in sorted(chips.items()))
+    yield unmeasured(name), _widest(whole, list(chips.values()))
+
+
+def _by_chip(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
+    groups: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        if chip := chip_of(pair.row.get("gpu", "")):
+            groups[chip].append(pair)
+    return groups
+
+
+def _widest(whole: Spread, chips: Sequence[Spread]) -> Spread:
+    known = chips or [whole]
+    return Spread(
+        mean=max(whole.mean, fmean(one.mean for one in known)),
+        median=max(whole.median, fmean(one.median for one in known)),
+        p90=max(whole.p90, fmean(one.p90 for one in known)),
+        rows=whole.rows,
+        sources=whole.sources,
+    )
+
+
+def by_kind(pairs: Iterable[Pair]) -> Mapping[Kind, list[Pair]]:
+    """Return the pairs of each kind of training, in the order of the kinds."""
+    kept = list(pairs)
+    return {kind: [pair for pair in kept if kind.holds(pair.row)] for kind in TRAINING}

@@ -1,0 +1,89 @@
+"""Layouts that the model would choose of those that somebody measured, held against the best."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+from corral.plan.report import Table, columns
+from corral.plan.rows.prediction_errors import LEAST_SWEEP, Pair
+from corral.plan.rows.row import Row
+
+ASKED: Final = 1.05  # of the measured time of what is chosen, over the best
+_SAME: Final = ("source", "model", "gpu", "n_gpus", "global_batch", "seq_len", "precision")
+_SIZES: Final = ("dp", "tp", "pp", "cp", "ep", "vp", "micro_batch")
+_KINDS: Final = ("fsdp_zero_stage", "activation_checkpointing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Of one sweep: the same model on as many GPUs, in `layouts` layouts. Seconds of a step as
+    measured: of the layout that was predicted to be the quickest, of the best, and of the worst."""
+
+    source: str
+    what: str
+    layouts: int
+    layout: str
+    chosen: float
+    best: float
+    worst: float
+
+    @property
+    def over_best(self) -> float:
+        return self.chosen / self.best
+
+
+def choices(pairs: Sequence[Pair]) -> tuple[Choice, ...]:
+    """Of each sweep over several nodes. `pairs`: seconds of steps; several of one layout count as
+    one, by the mean."""
+    sweeps: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        if pair.row.get("nodes", "") not in ("", "1"):
+            sweeps[tuple(pair.row.get(name, "") for name in _SAME)].append(pair)
+    found = [_choice(sweep) for sweep in sweeps.values()]
+    return tuple(one for one in found if one.layouts >= LEAST_SWEEP)
+
+
+def _choice(sweep: Sequence[Pair]) -> Choice:
+    layouts: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
+    for pair in sweep:
+        layouts[tuple(pair.row.get(name, "") for name in (*_SIZES, *_KINDS))].append(pair)
+    measured = {own: fmean(pair.measured for pair in some) for own, some in layouts.items()}
+    chosen = min(layouts, key=lambda own: min(pair.predicted for pair in layouts[own]))
+    row = sweep[0].row
+    return Choice(
+        source=row.get("source", ""),
+        what=f"{row.get('model', '')} on {row.get('n_gpus', '')} {row.get('gpu', '')}",
+        layouts=len(layouts),
+        layout=_words(layouts[chosen][0].row),
+        chosen=measured[chosen],
+        best=min(measured.values()),
+        worst=max(measured.values()),
+    )
+
+
+def _words(row: Row) -> str:
+    sizes = ((name, row.get(name, "")) for name in _SIZES)
+    words = [f"{name} {size}" for name, size in sizes if size not in ("", "1")]
+    return ", ".join(words).replace("_", " ")
+
+
+def asked_for(found: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Those of vTrain, whose sweeps are the largest that anybody has published."""
+    return tuple(one for one in found if one.source.startswith("vTrain"))
+
+
+def choices_table(found: Sequence[Choice]) -> Table:
+    return Table(
+        title="Layouts chosen",
+        columns=columns(
+            "sweep", "source", "layouts", "chosen",
+            ("chosen", "s"), ("best", "s"), ("worst", "s"), "chosen over best",
+        ),
+        rows=tuple(
+            (one.what, one.source, one.layouts, one.layout, one.chosen, one.best, one.worst,
+             one.over_best)
+            for one in sorted(found, key=lambda one: one.source)
+        ),
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""A table of rows judged: the errors of its predictions, whole, by part, by GPU and by source."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from corral.plan.predictors import predictor
+from corral.plan.report import Column, Figure, Report, Series, Table, columns
+from corral.plan.rows.measures import MEASURES, SLICES
+from corral.plan.rows.prediction_errors import Errors, Measure, Outcome, Pair, by, errors_of, hold
+from corral.plan.rows.row import Row
+from corral.plan.validation.layout_choices import choices, choices_table
+
+HEADS = columns(
+    "of", "rows", ("mean", "%"), ("median", "%"), ("p90", "%"), ("bias", "%"), "rank"
+)  # fmt: skip
+MOST_COLOURS = 5  # GPUs that have one of their own in a plot; the rest share one
+
+
+def judged(kind: str, rows: Sequence[Row], *, title: str) -> Report:
+    """Raises: NotFound for an unknown kind."""
+    outcome = hold(rows, predictor(kind), MEASURES[kind])
+    measures = [one for one in MEASURES[kind] if outcome.pairs[one.name]]
+    refused = sum(outcome.refused.values())
+    return Report(
+        title=title,
+        verdict=f"{outcome.rows - refused} of {outcome.rows} rows could be predicted.",
+        answers=(),
+        tables=tuple(_tables(kind, outcome, measures)),
+        figures=tuple(scatter(one, outcome.pairs[one.name], "gpu") for one in measures),
+        data={
+            "kind": kind,
+            "rows": outcome.rows,
+            "refused": dict(outcome.refused),
+            "errors": {one.name: _data(outcome.pairs[one.name]) for one in measures},
+            "parts": {
+                name: asdict(found) for name, _, found, _ in parts(kind, outcome) if found
+            },
+        },
+    )  # fmt: skip
+
+
+def parts(kind: str, outcome: Outcome) -> list[tuple[str, str, Errors | None, float | None]]:
+    """Name, title, errors and asked mean of each published part of that kind of table."""
+    return [
+        (
+            one.name,
+            one.title,
+            errors_of([pair for pair in outcome.pairs[one.measure] if one.holds(pair.row)]),
+            one.asked,
+        )
+        for one in SLICES
+        if one.kind == kind
+    ]
+
+
+def _data(pairs: Sequence[Pair]) -> dict[str, object]:
+    found = errors_of(pairs)
+    return asdict(found) if found else {}
+
+
+def _tables(kind: str, outcome: Outcome, measures: Sequence[Measure]) -> list[Table]:
+    whole = [(one.name, errors_of(outcome.pairs[one.name])) for one in measures]
+    tables = [errors_table("All rows", whole)]
+    published = [(title, found) for _, title, found, _ in parts(kind, outcome) if found]
+    if published:
+        tables.append(errors_table("Parts that are published", published))
+    for measure in measures:
+        pairs = outcome.pairs[measure.name]
+        for column, word in (("gpu", "GPU"), ("source", "source")):
+            groups = [(name, errors_of(some)) for name, some in by(pairs, column).items()]
+            if len(groups) > 1:
+                tables.append(errors_table(f"{measure.name} by {word}", groups))
+    if found := choices(outcome.pairs.get("step time", ())):
+        tables.append(choices_table(found))
+    if outcome.refused:
+        rows = sorted(outcome.refused.items(), key=lambda item: -item[1])
+        tables.append(Table(title="Refused", columns=columns("why", "rows"), rows=tuple(rows)))
+    return tables
+
+
+def errors_table(title: str, groups: Sequence[tuple[str, Errors | None]]) -> Table:
+    return Table(
+        title=title,
+        columns=HEADS,
+        rows=tuple(
+            (name, one.rows, *(100 * part for part in (one.mean, one.median, one.p90, one.bias)),
+             one.rank)
+            for name, one in groups
+            if one is not None
+        ),
+    )  # fmt: skip
+
+
+def scatter(measure: Measure, pairs: Sequence[Pair], column: str) -> Figure:
+    """Predicted over measured; on the diagonal they are the same."""
+    groups = by(pairs, column)
+    named = list(groups)[:MOST_COLOURS]
+    series = [_points(name, groups[name]) for name in named]
+    rest = [pair for name, some in groups.items() if name not in named for pair in some]
+    if rest:
+        series.append(_points("others", rest))
+    return Figure(
+        title=f"{measure.name}: predicted over measured, by {column}",
+        x=Column(name="measured", unit=measure.unit),
+        y=Column(name="predicted", unit=measure.unit),
+        series=tuple(series),
+        kind="points",
+        x_is_log=True,
+        y_is_log=True,
+    )
+
+
+def _points(name: str, pairs: Sequence[Pair]) -> Series:
+    return Series(name=name, points=tuple((pair.measured, pair.predicted) for pair in pairs))

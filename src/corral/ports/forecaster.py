@@ -1,0 +1,14 @@
+"""Who plays the present forward, aside from the head's loop."""
+
+from typing import Protocol
+
+from corral.domain.run_history import Forecast, Question
+
+
+class Foreteller(Protocol):
+    async def forecast(self, question: Question) -> Forecast | None:
+        """The answer; None for a job that does not wait.
+
+        Raises: Trouble when there is none in time.
+        """
+        ...

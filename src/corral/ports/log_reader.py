@@ -1,0 +1,15 @@
+"""Seam of the reader of what failed ranks printed last, beside the head's loop."""
+
+from typing import Protocol
+
+from corral.domain.diagnosis import RankEnds
+from corral.domain.failure_class import Failure
+
+
+class Reader(Protocol):
+    async def failure(self, ends: RankEnds) -> Failure | None:
+        """Return what the ranks of a gang failed of; None where none of them failed.
+
+        Raises: Trouble when it was not read in time.
+        """
+        ...

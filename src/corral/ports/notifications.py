@@ -1,0 +1,23 @@
+"""The seam to people who do not look: messages that leave the cluster."""
+
+from typing import Protocol
+
+from corral.insight.notifications import Notice, Taste
+
+
+class Receiver(Protocol):
+    """One of those who are told."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def taste(self) -> Taste: ...
+
+    def day_seconds(self, wall: float) -> float:
+        """How far the receiver's local day has come."""
+        ...
+
+    async def send(self, notice: Notice, cluster: str) -> None:
+        """Raises: Trouble when it could not be handed over; it is tried again."""
+        ...

@@ -1,0 +1,51 @@
+"""Into the ledger: each allocation in the commit that lets it go, each attempt in the one that
+concludes it. So nothing is counted twice or lost, whatever dies between."""
+
+from collections.abc import Iterator
+
+from corral.domain.attempt import Attempt, Receipt
+from corral.domain.ids import JobId
+from corral.domain.job_states import ON_NODES
+from corral.insight.attempt_spans import LOST_TO, of_life, spans
+from corral.insight.open_accounts import gang_gpus, of_allocation
+from corral.reconcile.changeset import Draft
+
+
+def write_down(draft: Draft) -> None:
+    """What this draft lets go, and what it concludes."""
+    _held(draft)
+    for attempt in _concluded(draft):
+        job = draft.job(attempt.job)
+        assert job is not None
+        gpus = gang_gpus(job, attempt, {**draft.world.nodes, **draft.nodes})
+        saves = draft.saves_of(job.id)
+        parts = spans(attempt, saves, until=draft.now.wall, receipt=_receipt(draft, attempt))
+        draft.accounts += of_life(job, attempt, gpus, parts)
+
+
+def _held(draft: Draft) -> None:
+    for key, allocation in draft.allocations.items():
+        before = draft.world.allocations.get(key)
+        job = draft.job(allocation.job)
+        if before is None or before.charged or not allocation.charged or job is None:
+            continue
+        node = draft.node(allocation.seat.node) or draft.world.nodes.get(allocation.seat.node)
+        draft.accounts += of_allocation(job, before, node, draft.tree, draft.now.wall)
+
+
+def _concluded(draft: Draft) -> Iterator[Attempt]:
+    """Attempts of jobs that were on nodes and are no more."""
+    for id, job in draft.jobs.items():
+        before = draft.world.jobs.get(id)
+        if before is None or before.state not in ON_NODES or job.state in ON_NODES:
+            continue
+        attempt = draft.attempt(id)
+        if attempt is not None:
+            yield attempt
+
+
+def _receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
+    """What its end has cost it."""
+    of: tuple[JobId, int] = (attempt.job, attempt.number)
+    own = (one for one in draft.receipts if (one.job, one.attempt) == of)
+    return next((one for one in own if one.kind in LOST_TO), None)

@@ -1,0 +1,335 @@
+"""Active checks: who is put to the proof and when, and what comes of it for nodes and gangs.
+
+A node is checked while nothing runs on it. Nobody who waits is kept from it for that: it offers all
+that it has, and its agent ends the check at once when something is to run (0060).
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.active_checks import MOST_CHECKUPS, QUICK, WHOLE, CheckKind, CheckUp, Result
+from corral.domain.attempt import Allocation, Attempt, Cause
+from corral.domain.failure_class import FailureKind
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import JobEvent, JobState
+from corral.domain.node import Liveness, Node
+from corral.domain.node_signal import FAILED, Signal, SignalKind
+from corral.domain.observed_state import AttemptKey, Phase
+from corral.domain.requests import CheckNodes, Wish
+from corral.health.check_results import bars, slow_end, take_checks
+from corral.health.health_policy import HealthRules
+from corral.reconcile.attempts import blame
+from corral.reconcile.changeset import Draft
+
+BY_HEALTH: Final = "health"
+OWN_SECONDS: Final = 7 * 86400.0  # what health has asked for waits so long for a quiet moment
+MOST_AT_ONCE: Final = 16  # that are checked because it is their turn: they share disks
+SETTLE_SECONDS: Final = 600.0  # a node that has just come is left alone
+LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is given up
+FAULT: Final = "CheckFailed"  # the reason code of a gang that is taken from a node before it starts
+_OVER: Final = (Phase.ENDED, Phase.REFUSED)
+
+
+# -- wishes --------------------------------------------------------------------------------------
+
+
+def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
+    """Each node that can be checked gets its rounds; LINK goes round the ring of all of them."""
+    now = draft.now.wall
+    there = [one for id in dict.fromkeys(asked.nodes) if (one := draft.node(id)) is not None]
+    until = now + asked.patience_seconds
+    kinds = tuple(kind for kind in asked.kinds if kind != CheckKind.LINK)
+    for node in there if kinds else ():
+        alone = CheckUp(
+            id=f"{wish.sequence}", kinds=kinds, by=wish.by, at=now, until=until,
+            seconds=asked.seconds, paths=asked.paths,
+        )  # fmt: skip
+        _want(draft, node.id, alone)
+    if CheckKind.LINK in asked.kinds:
+        for place, (first, second) in enumerate(ring([node.id for node in there])):
+            link = CheckUp(
+                id=f"{wish.sequence}.{place}", kinds=(CheckKind.LINK,), by=wish.by, at=now,
+                until=until, seconds=asked.seconds, secret=_secret_of(asked.secret, place),
+            )  # fmt: skip
+            _want(draft, first, replace(link, peer=second, leads=True))
+            _want(draft, second, replace(link, peer=first))
+
+
+def _secret_of(secret: str, place: int) -> str:
+    """Return the secret of one link, which says nothing of those of the others."""
+    return hashlib.sha256(f"{secret} {place}".encode()).hexdigest()
+
+
+def ring(nodes: list[NodeId]) -> list[tuple[NodeId, NodeId]]:
+    """Each and the next, the last and the first: those that can go on at once beside each other."""
+    if len(nodes) < 3:
+        return list(zip(nodes, nodes[1:], strict=False))
+    links = list(zip(nodes, [*nodes[1:], nodes[0]], strict=True))
+    return [*links[0::2], *links[1::2]]
+
+
+def _want(draft: Draft, id: NodeId, checkup: CheckUp) -> None:
+    node = draft.node(id)
+    if node is not None and node.inventory.checks and len(node.checkups) < MOST_CHECKUPS:
+        draft.nodes[id] = replace(node, checkups=(*node.checkups, checkup))
+
+
+# -- what is heard -------------------------------------------------------------------------------
+
+
+def take_results(draft: Draft, node: Node, new: tuple[Signal, ...]) -> tuple[Signal, ...]:
+    """Keep what checks have shown; what is left is for the verdict."""
+    if not any(signal.kind == SignalKind.CHECK and signal.checkup for signal in new):
+        return new
+    checked = take_checks(node, new, draft.all_nodes().values(), draft.now.wall)
+    draft.nodes[node.id] = checked.node
+    for checkup, well in checked.over:
+        draft.tell("checked", f"node {node.id}: {_told(checked.node, checkup, well)}", node=node.id)
+    return (*checked.signals, *_of_links(draft, checked.node, new))
+
+
+def _told(node: Node, checkup: CheckUp, well: bool) -> str:
+    own = [one for one in node.measures if one.checkup == checkup.id]
+    failed = [one for one in own if one.result == Result.FAILED]
+    names = ", ".join(checkup.kinds)
+    if failed:
+        return f"{len(failed)} of {len(own)} checks failed ({names}): {failed[0].text}"
+    if not own:
+        return f"checks ended before they had shown anything ({names})"
+    many = f"{len(own)} checks" if len(own) > 1 else "a check"
+    return f"{many} without a failure ({names}){'; it is well' if well else ''}"
+
+
+def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:
+    """A node whose links are all slow while those of its neighbours are not is itself ill."""
+    links = [one for one in new if one.device.startswith(f"{CheckKind.LINK}:")]
+    if links and (to := slow_end(node, draft.all_nodes().values())):
+        text = f"its links to {', '.join(to)} are slow, and theirs to others are not"
+        yield replace(links[-1], code=FAILED, device=CheckKind.LINK, text=text)
+
+
+# -- each look -----------------------------------------------------------------------------------
+
+
+def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
+    """Give up what is late, ask for what is due, begin where nothing runs, let gangs begin. Not
+    `whole`: only where a node has just said something of itself."""
+    if not whole and not draft.noticed:
+        return
+    now = draft.now.wall
+    nodes = list(draft.all_nodes().values())
+    room = MOST_AT_ONCE - sum(1 for node in nodes if node.checkups)
+    for node in nodes:
+        if node.checkups:
+            _drop_late(draft, node, now)
+        elif node.inventory.checks and node.liveness == Liveness.ALIVE:
+            if node.ailments and _is_to_be_tested(node, now, rules):
+                _ask_own(draft, node, now)
+            elif room > 0 and _is_due(node, now, rules):
+                _ask_own(draft, node, now)
+                room -= 1
+    waiting = [node for node in draft.all_nodes().values() if node.checkups]
+    if waiting:
+        _begin(draft, waiting)
+    _open_gates(draft, rules)
+
+
+def _drop_late(draft: Draft, node: Node, now: float) -> None:
+    kept = tuple(one for one in node.checkups if not _is_late(draft, node, one, now))
+    if kept == node.checkups:
+        return
+    draft.nodes[node.id] = replace(node, checkups=kept)
+    for one in node.checkups:
+        if one not in kept and one.gang is None:
+            busy = f"it or {one.peer} was busy" if one.peer else "it was busy"
+            why = "has not ended" if one.begun_at is not None else f"has not begun: {busy}"
+            text = f"node {node.id}: the check-up asked by {one.by} {why}"
+            draft.tell("unchecked", text, node=node.id)
+
+
+def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
+    if one.gang is not None:
+        attempt = draft.attempt(one.gang[0])
+        held_back = attempt is not None and attempt.gated and attempt.number == one.gang[1]
+        return not held_back or now >= one.until
+    if one.begun_at is not None:
+        return now - one.begun_at >= LONGEST_SECONDS
+    if not one.peer or now < one.until:
+        return now >= one.until
+    # A link whose ends do nothing but other links waits for those, whatever the patience.
+    return now >= one.until + LONGEST_SECONDS or any(
+        _works(draft, id) for id in (node.id, one.peer)
+    )
+
+
+def _works(draft: Draft, id: NodeId) -> bool:
+    """Whether no check can begin there, for other reasons than another check."""
+    node = draft.node(id)
+    if node is None or node.liveness != Liveness.ALIVE or _runs(draft, id):
+        return True
+    return any(one.seat.node == id for one in draft.held())
+
+
+def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
+    """Who is suspected: at once, and when that has shown nothing, now and again."""
+    if not node.is_to_be_tested:
+        return False
+    newest = max(one.last for one in node.ailments if one.is_live)
+    at = node.checked_at
+    return at is None or newest > at or now - at >= rules.retest_seconds
+
+
+def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
+    """Whether it is this node's turn. A pretend GPU shows what it is told to, and a machine without
+    one has other work: these are checked when somebody asks."""
+    every = rules.check_every_seconds
+    at = node.checked_at
+    if every <= 0 or now < (node.since + SETTLE_SECONDS if at is None else at + every):
+        return False
+    return not all(gpu.pretend for gpu in node.inventory.gpus)
+
+
+def _ask_own(draft: Draft, node: Node, now: float) -> None:
+    number = node.checked_for + 1
+    own = CheckUp(id=f"own-{number}", kinds=WHOLE, by=BY_HEALTH, at=now, until=now + OWN_SECONDS)
+    draft.nodes[node.id] = replace(node, checkups=(own,), checked_for=number)
+
+
+def _begin(draft: Draft, waiting: Iterable[Node]) -> None:
+    """One round at a time on each node, where nothing is held and nothing is seen."""
+    held: dict[NodeId, list[Allocation]] = {}
+    for allocation in draft.held():
+        held.setdefault(allocation.seat.node, []).append(allocation)
+    idle = {
+        node.id
+        for node in waiting
+        if node.liveness == Liveness.ALIVE
+        and not any(one.begun_at is not None for one in node.checkups)
+        and not _runs(draft, node.id)
+    }
+    for node in waiting:
+        current = draft.node(node.id) or node
+        if node.id not in idle or any(one.begun_at is not None for one in current.checkups):
+            continue
+        keys = {(one.job, one.attempt) for one in held.get(node.id, ())}
+        for one in current.checkups:
+            if keys <= ({one.gang} if one.gang else set()) and _begun(draft, current, one, idle):
+                break
+
+
+def _runs(draft: Draft, id: NodeId) -> bool:
+    """Whether anything runs there, or may: others than Corral count, too."""
+    heard, node = draft.facts.nodes.get(id), draft.node(id)
+    if heard is None or node is None or node.inventory.taken:
+        return True
+    return any(one.phase not in _OVER for one in heard.seen)
+
+
+def _begun(draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]) -> bool:
+    """Whether it has begun now; a link begins at both its ends."""
+    if not one.peer:
+        _put(draft, node, one, replace(one, begun_at=draft.now.wall))
+        return True
+    peer = draft.node(one.peer)
+    if peer is None or peer.id not in idle:
+        return False
+    other = next((each for each in peer.checkups if each.id == one.id), None)
+    if other is None or any(each.begun_at is not None for each in peer.checkups):
+        return False
+    leader = node if one.leads else peer
+    if not leader.inventory.ports:
+        return False
+    address, port, now = leader.address, leader.inventory.ports[-1], draft.now.wall
+    _put(draft, node, one, replace(one, begun_at=now, address=address, port=port))
+    _put(draft, peer, other, replace(other, begun_at=now, address=address, port=port))
+    return True
+
+
+def _put(draft: Draft, node: Node, old: CheckUp, new: CheckUp) -> None:
+    checkups = tuple(new if each is old else each for each in node.checkups)
+    draft.nodes[node.id] = replace(node, checkups=checkups)
+
+
+# -- before a big gang ---------------------------------------------------------------------------
+
+
+def gate_gangs(draft: Draft, rules: HealthRules) -> None:
+    """Hold the ranks of big gangs that were placed just now until their nodes are shown to be well,
+    for a bounded time; those that were checked lately are not checked again."""
+    if rules.gang_gpus <= 0:
+        return
+    for attempt in list(draft.attempts.values()):
+        job = draft.job(attempt.job)
+        if job is None or job.state != JobState.STARTING or not _is_new(draft, attempt):
+            continue
+        if sum(len(seat.gpus) for seat in attempt.seats) < rules.gang_gpus:
+            continue
+        if stale := [node for id in attempt.nodes if (node := _stale(draft, id, attempt, rules))]:
+            _gate(draft, job, attempt, stale, rules)
+
+
+def _is_new(draft: Draft, attempt: Attempt) -> bool:
+    before = draft.world.attempts.get(attempt.job)
+    return before is None or before.number != attempt.number
+
+
+def _stale(draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules) -> Node | None:
+    """The node, where it can be checked and was not lately, and nobody else is on it."""
+    node, now = draft.node(id), draft.now.wall
+    if node is None or not node.inventory.checks or _runs(draft, id):
+        return None
+    if node.checked_at is not None and now - node.checked_at < rules.gang_fresh_seconds:
+        return None
+    others = (one for one in draft.held() if one.seat.node == id)
+    return None if any(one.job != attempt.job for one in others) else node
+
+
+def _gate(
+    draft: Draft, job: Job, attempt: Attempt, nodes: Iterable[Node], rules: HealthRules
+) -> None:
+    now, key = draft.now.wall, (attempt.job, attempt.number)
+    names = []
+    for node in nodes:
+        gate = CheckUp(
+            id=f"{key[0]}.{key[1]}", kinds=QUICK, by=BY_HEALTH, at=now, begun_at=now,
+            until=now + rules.gang_seconds, seconds=rules.gang_seconds / 20, gang=key,
+        )  # fmt: skip
+        draft.nodes[node.id] = replace(node, checkups=(gate, *node.checkups))
+        names.append(node.id)
+    draft.put_attempt(replace(attempt, gated=True))
+    text = f"{job.spec.name} begins when {len(names)} of its nodes have been checked, in at most "
+    draft.tell("gated", f"{text}{rules.gang_seconds:.0f} s", job=job.id, attempt=attempt.number)
+
+
+def _open_gates(draft: Draft, rules: HealthRules) -> None:
+    for job in list(draft.in_states(JobState.STARTING)):
+        attempt = draft.attempt(job.id)
+        if attempt is None or not attempt.gated:
+            continue
+        key = (job.id, attempt.number)
+        nodes = [node for id in attempt.nodes if (node := draft.node(id)) is not None]
+        failed = [node for node in nodes if _failed(node, key)]
+        if failed and rules.mode == "enforce":
+            _take_back(draft, job, attempt, failed[0])
+        elif not any(one.gang == key for node in nodes for one in node.checkups):
+            draft.put_attempt(replace(attempt, gated=False))
+            draft.put(job)  # its nodes' words are made anew
+
+
+def _failed(node: Node, key: AttemptKey) -> bool:
+    return any(one.checkup == f"{key[0]}.{key[1]}" and bars(one) for one in node.measures)
+
+
+def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
+    """It has not begun; it is placed anew, and the node that failed is closed by its health."""
+    worst = next(one for one in node.measures if bars(one))
+    where = f"{worst.where} of node {node.id}" if worst.gpu is not None else f"node {node.id}"
+    kind = FailureKind.GPU_FAULT if worst.gpu is not None else FailureKind.CLUSTER
+    blame(
+        draft, attempt, cause=Cause.INFRA, culprit=where, evidence=worst.text, node=node.id,
+        failure=kind,
+    )  # fmt: skip
+    draft.move(job, JobEvent.RANKS_FAILED, reason=f"{where}: {worst.text}", code=FAULT)

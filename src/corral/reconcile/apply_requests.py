@@ -1,0 +1,245 @@
+"""Wishes, in the order of their acknowledgement."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Final, cast
+
+from corral.domain.ids import JobId, NodeId, job_id
+from corral.domain.job import After, Job, JobSpec
+from corral.domain.job_states import WAITING, JobEvent, JobState, StopWhy
+from corral.domain.placement_constraints import label_text
+from corral.domain.requests import (
+    BarSuspects,
+    Cancel,
+    ChangeJobs,
+    CheckNodes,
+    Requeue,
+    Resume,
+    SetJob,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+    Wish,
+)
+from corral.domain.time_point import moment_text
+from corral.reconcile.active_checks import ask_checks
+from corral.reconcile.changeset import Draft
+from corral.reconcile.dependencies import (
+    BEGIN_TIME,
+    DEPENDENCY,
+    held_by,
+    is_delayed,
+    release,
+    waits_for,
+)
+from corral.reconcile.node_removal import remove, take_for_dead
+from corral.reconcile.node_restrictions import bar_by_person, bar_suspects
+from corral.reconcile.queue_tree import set_queues
+from corral.schedule.capacity.node_room import mark_of
+
+RESUMED: Final = "Resumed"  # the reason code of what stops, and is to go on then
+
+
+def grant(draft: Draft, wishes: Seq[Wish]) -> None:
+    """Take each wish in once: those up to `granted` have been taken in before."""
+    for wish in wishes:
+        if wish.sequence <= (draft.granted or draft.world.granted):
+            continue
+        try:
+            _take(draft, wish)
+        except Exception as error:  # durable, so it would come again at every tick, for ever
+            draft.bugs.append((job_id(wish.sequence), error))
+            text = f"a fault of Corral was met on wish {wish.sequence} of {wish.by}: {error!r}"
+            draft.tell("wish_failed", text)
+        draft.granted = wish.sequence
+
+
+def grant_new(draft: Draft, wish: Wish) -> list[Job]:
+    """The jobs that a wish makes, as the next pass finds them: who waits for nothing any more is in
+    line already. `draft` has changed nothing before."""
+    grant(draft, [wish])
+    for job in list(draft.jobs.values()):
+        release(draft, job)
+    return list(draft.jobs.values())
+
+
+def _take(draft: Draft, wish: Wish) -> None:
+    match wish.asked:
+        case Submit():
+            _submit(draft, wish, wish.asked)
+        case Cancel() | Suspend() | Requeue() | Resume():
+            _change_job(draft, wish, wish.asked)
+        case ChangeJobs(jobs=jobs):
+            for id in jobs:
+                _change_job(draft, wish, wish.asked.of(id))
+        case SetJob():
+            _set_job(draft, wish, wish.asked)
+        case SetNode():
+            _set_node(draft, wish, wish.asked)
+        case BarSuspects():
+            bar_suspects(draft, wish)
+        case CheckNodes():
+            ask_checks(draft, wish, wish.asked)
+        case SetLabels():
+            _set_labels(draft, wish, wish.asked)
+        case SetQueues():
+            set_queues(draft, wish, wish.asked)
+
+
+def _change_job(draft: Draft, wish: Wish, asked: Cancel | Suspend | Requeue | Resume) -> None:
+    match asked:
+        case Cancel(job=id):
+            _stop(draft, wish, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
+        case Suspend(job=id):
+            _stop(draft, wish, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
+        case Requeue(job=id):
+            _stop(draft, wish, id, JobEvent.PREEMPTED, StopWhy.PREEMPT)
+        case Resume(job=id):
+            _resume(draft, wish, id)
+
+
+def ids_of(wish: Wish) -> tuple[JobId, ...]:
+    """The ids of the jobs of a Submit.
+
+    A spec that came alone is j17, one of several j17_0, j17_1 and so on by its place; the jobs of
+    an array have the id of its spec and their index behind it: j17_4, or j17_1_4.
+    """
+    arrays = arrays_of(wish)
+    specs = cast(Submit, wish.asked).specs
+    return tuple(
+        JobId(own if spec.array_index is None else f"{own}_{spec.array_index}")
+        for own, spec in zip(arrays, specs, strict=True)
+    )
+
+
+def arrays_of(wish: Wish) -> tuple[JobId, ...]:
+    """For each job of a Submit the id of its spec, which is that of the array if it is one."""
+    assert isinstance(wish.asked, Submit)
+    places: list[int] = []
+    last: JobSpec | None = None
+    for spec in wish.asked.specs:
+        goes_on = last is not None and _is_next_part(last, spec)
+        places.append((places[-1] if places else -1) + (not goes_on))
+        last = spec
+    base = job_id(wish.sequence)
+    several = places[-1:] != [0]
+    return tuple(JobId(f"{base}_{place}") if several else base for place in places)
+
+
+def _is_next_part(last: JobSpec, spec: JobSpec) -> bool:
+    """Whether both are of one array; indices rise."""
+    if last.array_index is None or spec.array_index is None:
+        return False
+    return last.array_place == spec.array_place and last.array_index < spec.array_index
+
+
+def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
+    """All of its jobs or, when one of them cannot be made, none."""
+    ids = ids_of(wish)
+    jobs: list[Job] = []
+    for id, array, spec in zip(ids, arrays_of(wish), asked.specs, strict=True):
+        after = tuple(_resolved(one, ids, asked.specs) for one in spec.after)
+        begins_at = spec.begin.of(wish.at) if spec.begin is not None else 0.0
+        later = begins_at > draft.now.wall
+        why = waits_for(after) or (f"it begins at {moment_text(begins_at)}" if later else "")
+        code = DEPENDENCY if after else BEGIN_TIME if later else ""
+        waits = JobState.HELD if after or later else JobState.QUEUED
+        if asked.held:
+            why, code = f"held when {wish.by} submitted it", StopWhy.SUSPEND.capitalize()
+        job = Job(
+            id=id,
+            spec=spec if after == spec.after else replace(spec, after=after),
+            owner=wish.by,
+            submitted=wish.sequence,
+            submitted_at=wish.at,
+            state=JobState.SUSPENDED if asked.held else waits,
+            since=wish.at,
+            reason=why,
+            reason_code=code,
+            array=array if spec.array_index is not None else None,
+            best_step=spec.origin_step if spec.origin_step is not None else -1,
+            pinned_to=_node_of_origin(draft, spec),
+        )
+        jobs.append(job)
+    for job in jobs:
+        draft.put(job)
+        text = f"{job.spec.name} is {job.state}, asked by {wish.by}"
+        draft.tell("submitted", text, job=job.id)
+
+
+def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
+    """Return the only node that sees the save which it starts from; None where others do too."""
+    origin = spec.origin
+    node = draft.node(origin.node) if origin is not None else None
+    if origin is None or (node is not None and mark_of(node, origin.path) is not None):
+        return None
+    return origin.node
+
+
+def _resolved(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:
+    """References inside one submission are written @0, @1, ... by wire."""
+    if not after.job.startswith("@"):
+        return after
+    place = int(after.job[1:])
+    return replace(after, job=ids[place], name=specs[place].name)
+
+
+def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) -> None:
+    job = draft.job(id)
+    if job is None:
+        return  # over already: the wish changes nothing
+    sentence = f"asked by {wish.by}"
+    moved = draft.move(job, event, reason=sentence, code=why.capitalize())
+    outranked = job.why in (None, StopWhy.PREEMPT) or why == StopWhy.CANCEL
+    if moved.state == JobState.STOPPING and outranked:
+        moved = draft.put(replace(moved, why=why, reason=sentence))
+    if moved.state == JobState.CANCELLED:
+        draft.put(replace(moved, reason=sentence))
+
+
+def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
+    """Let it go on; one that stops to be suspended is in the queue again once it has stopped."""
+    job = draft.job(id)
+    if job is not None and job.state == JobState.STOPPING and job.why == StopWhy.SUSPEND:
+        reason = f"asked by {wish.by} to go on once it has stopped"
+        draft.put(replace(job, why=StopWhy.PREEMPT, reason=reason, reason_code=RESUMED))
+    elif job is not None and (is_delayed(job) or held_by(draft, job) is None):
+        draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {wish.by}")
+
+
+def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
+    node = draft.node(asked.node)
+    if node is None:
+        return
+    if asked.to == "dead":
+        take_for_dead(draft, wish, node)
+        return
+    if asked.to == "remove":
+        remove(draft, wish, node.id)
+        return
+    after = bar_by_person(node, asked.to, draft.now.wall)
+    if after != node:
+        draft.nodes[node.id] = after
+        draft.tell(asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id)
+
+
+def _set_job(draft: Draft, wish: Wish, asked: SetJob) -> None:
+    """One that has begun meanwhile stays as it is."""
+    job = draft.job(asked.job)
+    if job is not None and job.state in WAITING:
+        draft.put(replace(job, spec=asked.of(job.spec)))
+        draft.tell("changed", f"{asked}, asked by {wish.by}", job=job.id)
+
+
+def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
+    """From the next pass on; who runs on the node runs on, whatever it asked for."""
+    node = draft.node(asked.node)
+    if node is None:
+        return
+    labels = tuple(sorted({**dict(node.set_labels), **dict(asked.labels)}.items()))
+    if labels != node.set_labels:
+        draft.nodes[node.id] = replace(node, set_labels=labels)
+        said = " ".join(label_text(*one) for one in asked.labels)
+        draft.tell("label", f"node {node.id}: {said}, asked by {wish.by}", node=node.id)

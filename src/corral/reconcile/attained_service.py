@@ -1,0 +1,114 @@
+"""The service that a job has had: the seconds of its attempts that were not lost."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.ids import QueueName
+from corral.domain.job import Job
+from corral.domain.resources import Shape
+from corral.domain.run_history import Ran, stem_of
+from corral.domain.world import World
+from corral.reconcile.changeset import Draft
+from corral.schedule.prediction.runtime_model import Class, Ended
+
+DEFAULT_RESTART_SECONDS: Final = 60.0  # from a start to the first step, before it was measured
+
+
+def serves_since(attempt: Attempt) -> float | None:
+    """When its service began (wall clock): it was up, and back at the save that it began with. As
+    long as nobody has heard of its first step that takes as long as is usual."""
+    if attempt.resume_step is None or attempt.running_at is None:
+        return attempt.running_at
+    if attempt.first_step_at is not None:
+        return attempt.first_step_at
+    return attempt.running_at + DEFAULT_RESTART_SECONDS
+
+
+def attempt_seconds(attempt: Attempt, until: float) -> float:
+    """Service of one attempt by then (wall clock)."""
+    begun = serves_since(attempt)
+    return 0.0 if begun is None else max(0.0, until - begun)
+
+
+def ran_by(job: Job, attempt: Attempt, until: float) -> float:
+    """Return the seconds that the job has run by then (wall clock), with this attempt."""
+    begun = attempt.running_at if attempt.running_at is not None else attempt.placed_at
+    return job.ran_seconds + max(0.0, until - begun)
+
+
+def with_all(job: Job, attempt: Attempt, until: float) -> Job:
+    """With the whole attempt: the job is over."""
+    return replace(job, served_seconds=job.served_seconds + attempt_seconds(attempt, until))
+
+
+def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
+    """With what is not lost of an attempt that another follows: all up to its newest save."""
+    saves = draft.saves_of(job.id)
+    ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    if not saves:
+        return job
+    is_whole = attempt.last_step is not None and attempt.last_step <= saves[-1].step
+    return with_all(job, attempt, ended if is_whole else min(ended, saves[-1].at))
+
+
+def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
+    """How long the attempt has worked since its newest committed save."""
+    if attempt.running_at is None:
+        return 0.0
+    saves = draft.saves_of(attempt.job)
+    since = max(attempt.running_at, saves[-1].at) if saves else attempt.running_at
+    return max(0.0, draft.now.wall - since)
+
+
+def restart_seconds(attempt: Attempt) -> float:
+    """As long as this attempt took from being placed to its first step; a default before that."""
+    if attempt.first_step_at is None:
+        return DEFAULT_RESTART_SECONDS
+    return max(0.0, attempt.first_step_at - attempt.placed_at)
+
+
+# -- what is learned of it -------------------------------------------------------------------------
+
+
+def ended_of(job: Job) -> Ended | None:
+    """A job that is over as others learn from it; None for one that never ran."""
+    if not job.is_final or job.served_seconds <= 0:
+        return None
+    spec = job.spec
+    return Ended(
+        job_class=_class(spec.queue, spec.shapes[0]),
+        user=job.owner,
+        stem=stem_of(spec.name),
+        seconds=job.served_seconds,
+    )
+
+
+def ended_before(runs: Iterable[Ran]) -> list[Ended]:
+    """The same of recorded jobs, the first that ended first."""
+    return [
+        Ended(
+            job_class=_class(one.queue, one.shape),
+            user=one.user,
+            stem=one.stem,
+            seconds=one.served_seconds,
+        )
+        for one in sorted(runs, key=lambda one: (one.ended_at, one.job))
+        if one.served_seconds > 0
+    ]
+
+
+def live_of(world: World, now: float) -> Iterator[tuple[Class, float]]:
+    """Class and service of each job that has had some and is not over, by now (wall clock)."""
+    for id, attempt in world.attempts.items():
+        job = world.jobs[id]
+        seconds = job.served_seconds
+        if attempt.ended_at is None:
+            seconds += attempt_seconds(attempt, now)
+        if seconds > 0:
+            yield _class(job.spec.queue, job.spec.shapes[0]), seconds
+
+
+def _class(queue: QueueName, shape: Shape) -> Class:
+    return Class(queue, shape.nodes * shape.resources.gpu_millis)

@@ -1,0 +1,264 @@
+"""An attempt whose ranks are all seen gone: what follows, who pays, and the receipt."""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt, Cause, Receipt, SeatState
+from corral.domain.failure_class import FAILURES, FailureKind
+from corral.domain.job import Job
+from corral.domain.job_states import JobEvent, JobState, StopWhy
+from corral.domain.relocation import RELOCATION
+from corral.domain.retry_delay import MOST_RECENT, recent_faults, retry_delay_seconds
+from corral.domain.units import MILLIS_PER_GPU
+from corral.reconcile.attained_service import ran_by, restart_seconds, with_all, with_kept
+from corral.reconcile.attempts import UNRECORDABLE
+from corral.reconcile.await_node_faults import is_settling
+from corral.reconcile.changeset import Draft
+from corral.reconcile.dependencies import REQUEUED, RETRY_DELAY
+from corral.reconcile.failure_counts import count_end
+from corral.reconcile.preemption.texts import settle
+
+DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
+CRASH_LOOP: Final = 3  # user-class failures in a row without progress
+# A program can claim a fault of the cluster by its exit code or by what it prints. Real faults that
+# nothing else shows are few; with more, the job's own budget pays.
+MOST_CLAIMS: Final = 100
+MOST_FRUITLESS_CLAIMS: Final = 10  # in a row without progress
+MOST_KEPT: Final = 8  # failures that are remembered of a node, and nodes of a job
+
+_STOPPED: Final = {
+    StopWhy.CANCEL: JobEvent.STOPPED_CANCELLED,
+    StopWhy.SUSPEND: JobEvent.STOPPED_SUSPENDED,
+    StopWhy.PREEMPT: JobEvent.STOPPED_PREEMPTED,
+    StopWhy.TIME: JobEvent.STOPPED_TIME,
+}
+_RECEIPTS: Final = {
+    StopWhy.SUSPEND: "suspension",
+    StopWhy.PREEMPT: "preemption",
+    StopWhy.TIME: "timeout",
+}
+
+
+def conclude(draft: Draft, job: Job) -> None:
+    """Let the job go on once nothing of its attempt is left.
+
+    A recovering job does not wait for a seat that is UNREACHABLE: its attempt is fenced. A job
+    that somebody stopped does: it is not called stopped while it may still run.
+    """
+    attempt = draft.attempt(job.id)
+    if attempt is None or job.state not in (JobState.STOPPING, JobState.RECOVERING):
+        return
+    left = {one.state for one in draft.seats_of(attempt)}
+    if job.state == JobState.RECOVERING and left <= {SeatState.UNREACHABLE}:
+        if _is_read(draft, attempt) and not is_settling(draft, job, attempt):
+            _recover(draft, job, attempt)
+    elif job.state == JobState.STOPPING and not left and _is_read(draft, attempt):
+        _stopped(draft, job, attempt)
+
+
+def _is_read(draft: Draft, attempt: Attempt) -> bool:
+    """Return whether nothing of its log is left to read: that decides who pays, and the reason."""
+    return (attempt.job, attempt.number) not in draft.unread
+
+
+def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
+    why = job.why or StopWhy.CANCEL
+    ended = attempt
+    if attempt.cause == Cause.NONE:  # one that had failed before it was stopped keeps its cause
+        ended = replace(
+            attempt,
+            ended_at=draft.now.wall,
+            cause=Cause.WISH,
+            culprit=f"job {attempt.gave_way_to}" if attempt.gave_way_to else str(why),
+            evidence=job.reason,
+        )
+        draft.put_attempt(ended)
+    receipt: Receipt | None = None
+    if why in _RECEIPTS:
+        receipt = _receipt(
+            draft, ended, _kind(why, ended, job.reason_code) if ended is not attempt else "failure"
+        )
+        draft.receipts.append(receipt)
+        text = f"{job.spec.name}: {receipt.text}"
+        draft.tell("receipt", text, job=job.id, attempt=ended.number)
+    reason = job.reason if why != StopWhy.TIME else _time_text(job, attempt)
+    code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
+    goes_on = why in (StopWhy.PREEMPT, StopWhy.SUSPEND)
+    until = ended.ended_at if ended.ended_at is not None else draft.now.wall
+    job = with_kept(draft, job, ended) if goes_on else with_all(job, ended, until)
+    job = replace(job, ran_seconds=ran_by(job, ended, until))
+    draft.put(_with_best_step(job, ended))
+    draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=code)
+    if receipt is not None:
+        settle(draft, receipt)
+
+
+def _kind(why: StopWhy, attempt: Attempt, code: str) -> str:
+    """A job that was to be moved, and whose user suspended it meanwhile, is suspended. One that was
+    stopped for no other job begins anew because somebody asked so, or because a node is drained:
+    `code` of its reason tells."""
+    if why != StopWhy.PREEMPT or attempt.gave_way_to is not None:
+        moved = why == StopWhy.PREEMPT and attempt.relocated
+        return RELOCATION if moved else _RECEIPTS[why]
+    return "drain" if code == DRAIN else "requeue"
+
+
+def _time_text(job: Job, attempt: Attempt) -> str:
+    text = f"ran as long as its max_duration of {job.spec.max_duration_seconds:.0f} s allows"
+    return text if attempt.failure is None else f"{text}; {FAILURES[attempt.failure].text}"
+
+
+def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
+    if attempt.ended_at is None:
+        attempt = draft.put_attempt(replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA))
+    draft.receipts.append(_receipt(draft, attempt, "failure"))
+    if attempt.cause == Cause.USER or attempt.is_claim:
+        count_end(draft, job, attempt, failed=True)
+    job = _remember(job, attempt)
+    ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    job = replace(job, ran_seconds=ran_by(job, attempt, ended_at))
+    if attempt.is_claim:
+        job = _with_claim(job, attempt)
+    if (why := draft.facts.unrecordable.get(job.id)) is not None:
+        _give_up(draft, job, attempt, why, UNRECORDABLE)
+    elif attempt.cause == Cause.USER or _claims_too_often(job, attempt):
+        _charge_user(draft, job, attempt)
+    else:
+        _charge_infra(draft, job, attempt)
+    _suspect(draft, attempt)
+
+
+def _remember(job: Job, attempt: Attempt) -> Job:
+    """The job's next attempt avoids where this one failed, also by a fault of its own: that may be
+    the node's after all."""
+    if attempt.failed_on is None:
+        return job
+    others = tuple(one for one in job.failed_on if one != attempt.failed_on)
+    return replace(job, failed_on=(*others, attempt.failed_on)[-MOST_KEPT:])
+
+
+def _suspect(draft: Draft, attempt: Attempt) -> None:
+    """Let all jobs take a node last that was to blame for a fault of the cluster. What only a
+    job's own ranks claim is no proof against a node: statistics over users judge that."""
+    node = draft.node(attempt.failed_on) if attempt.failed_on is not None else None
+    if node is not None and attempt.cause == Cause.INFRA and not attempt.is_claim:
+        failed_at = (*node.failed_at, attempt.ended_at or draft.now.wall)[-MOST_KEPT:]
+        draft.nodes[node.id] = replace(node, failed_at=failed_at)
+
+
+OUT_OF_MEMORY: Final = "OutOfMemory"
+
+
+def _all_used(retries: int) -> str:
+    """For example: ; all 3 retries are used."""
+    many = f"all {retries} retries are" if retries > 1 else "its one retry is"
+    return f"; {many} used" if retries else ""
+
+
+def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
+    progressed = (attempt.last_step or -1) > job.best_step
+    fruitless = 1 if progressed else job.fruitless + 1
+    job = replace(_with_best_step(job, attempt), fruitless=fruitless)
+    why = f"{attempt.culprit}: {attempt.evidence}"
+    if job.user_retries >= job.spec.retry.user:
+        is_memory = attempt.failure == FailureKind.HOST_MEMORY
+        code = OUT_OF_MEMORY if is_memory else "NonZeroExit"
+        _give_up(draft, job, attempt, f"{why}{_all_used(job.spec.retry.user)}", code)
+    elif fruitless >= CRASH_LOOP:
+        loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
+        _give_up(draft, job, attempt, loop, "CrashLoop")
+    else:
+        _retry(draft, replace(job, user_retries=job.user_retries + 1), attempt, why)
+
+
+def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
+    job = _with_best_step(job, attempt)
+    why = attempt.evidence
+    if job.infra_retries >= job.spec.retry.infra:
+        used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
+        _give_up(draft, job, attempt, used, "NodeFail")
+    else:
+        _retry_after_fault(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
+
+
+def _with_claim(job: Job, attempt: Attempt) -> Job:
+    progressed = (attempt.last_step or -1) > job.best_step
+    fruitless = 1 if progressed else job.fruitless_claims + 1
+    return replace(job, claims=job.claims + 1, fruitless_claims=fruitless)
+
+
+def _claims_too_often(job: Job, attempt: Attempt) -> bool:
+    too_many = job.claims > MOST_CLAIMS or job.fruitless_claims > MOST_FRUITLESS_CLAIMS
+    return attempt.is_claim and too_many
+
+
+def _retry_after_fault(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+    """Retry after a fault of the cluster; after a delay where it is not the first one recently."""
+    now = draft.now.wall
+    earlier = recent_faults(job.fault_times, now)
+    job = replace(job, fault_times=(*earlier, now)[-MOST_RECENT:])
+    delay_seconds = retry_delay_seconds(len(earlier))
+    if delay_seconds == 0:
+        _retry(draft, job, attempt, why)
+        return
+    job = draft.put(with_kept(draft, job, attempt))
+    draft.move(
+        job,
+        JobEvent.RETRY_DELAYED,
+        reason=_begins_again(why),
+        code=RETRY_DELAY,
+        retry_at=now + delay_seconds,
+    )
+
+
+def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+    job = draft.put(with_kept(draft, job, attempt))
+    draft.move(job, JobEvent.RETRY, reason=_begins_again(why), code=REQUEUED)
+
+
+def _begins_again(why: str) -> str:
+    return f"begins again after: {why}"
+
+
+def _give_up(draft: Draft, job: Job, attempt: Attempt, why: str, code: str) -> None:
+    ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    job = draft.put(with_all(job, attempt, ended))
+    draft.move(job, JobEvent.GIVE_UP, reason=why, code=code, exit_code=attempt.exit_code)
+
+
+def _with_best_step(job: Job, attempt: Attempt) -> Job:
+    reached = attempt.last_step if attempt.last_step is not None else -1
+    return replace(job, best_step=max(job.best_step, reached))
+
+
+def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
+    """Lost: the steps past the newest committed save, and the GPU time since it was made."""
+    saves = draft.saves_of(attempt.job)
+    newest = saves[-1] if saves else None
+    job = draft.job(attempt.job)
+    begun_from = job.spec.origin_step if job is not None else None
+    saved_step = newest.step if newest else begun_from
+    lost = None
+    if attempt.last_step is not None:
+        lost = max(0, attempt.last_step - (saved_step or 0))
+    ended = attempt.ended_at or draft.now.wall
+    since = attempt.running_at or ended
+    if newest is not None:
+        since = max(since, newest.at)
+    gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
+    is_for_other = kind in ("preemption", RELOCATION)
+    return Receipt(
+        job=attempt.job,
+        attempt=attempt.number,
+        kind=kind,
+        cause=attempt.cause,
+        culprit=attempt.culprit,
+        evidence=attempt.evidence,
+        steps_lost=lost,
+        gpu_seconds_lost=gpus * max(0.0, ended - since),
+        seen_at=draft.now.wall,
+        resumed_from_step=saved_step,
+        seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),  # to stop is no work
+        others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),
+        restart_gpu_seconds=gpus * restart_seconds(attempt) if kind == RELOCATION else 0.0,
+    )

@@ -1,0 +1,68 @@
+"""Ends that the machine may explain yet: what a driver or the kernel tells of a rank's end comes a
+moment after it. Until then nobody is charged (0058)."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from corral.domain.attempt import Attempt, Cause
+from corral.domain.failure_class import FailureKind
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.node_fault import Ailment
+from corral.reconcile.changeset import Draft
+from corral.reconcile.latest_end import CLOCKS_SECONDS
+
+SETTLES_SECONDS: Final = 2.0  # a driver's word comes within one, and in a beat of its own
+OPEN: Final = frozenset(  # classes that a broken machine has, too; others name what is wrong
+    {
+        FailureKind.UNKNOWN,
+        FailureKind.CRASH,
+        FailureKind.KILLED,
+        FailureKind.GPU_PROGRAM,
+        FailureKind.GPU_MISSING,
+        FailureKind.PEER,
+        FailureKind.HANG,
+        FailureKind.RENDEZVOUS,
+        FailureKind.NETWORK,
+    }
+)
+UNNAMED: Final = frozenset({FailureKind.GPU_FAULT, FailureKind.FABRIC})
+
+
+def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
+    """Whether to wait before its user is charged: it held GPUs, and nothing names its own fault."""
+    return (
+        _is_open(attempt)
+        and any(seat.gpus for seat in attempt.seats)
+        and 0 <= draft.now.wall - job.since < SETTLES_SECONDS
+    )
+
+
+def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
+    """Jobs whose newest attempt has ended, as it seems by its own fault, and is not concluded."""
+    for job in draft.in_states(JobState.RECOVERING):
+        attempt = draft.attempt(job.id)
+        if attempt is not None and _is_open(attempt):
+            yield job, attempt
+
+
+def _is_open(attempt: Attempt) -> bool:
+    if attempt.cause == Cause.INFRA:  # its words name a fault: whose is told by the machine
+        return attempt.failure in UNNAMED and attempt.culprit.startswith("rank ")
+    return attempt.cause == Cause.USER and (attempt.failure or FailureKind.UNKNOWN) in OPEN
+
+
+def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
+    """Whether the attempt was on the device, and this befell it before its end. Of who has ended
+    there the node may know nothing any more: then whose seat it was tells, from its placing on."""
+    until = attempt.ended_at if attempt.ended_at is not None else float("inf")
+    at = ailment.noticed_at
+    if not ailment.confirmed or not _is_open(attempt) or at > until + CLOCKS_SECONDS:
+        return False
+    if ailment.attempts:
+        return (attempt.job, attempt.number) in ailment.attempts
+    if at < attempt.placed_at:
+        return False
+    seats = (seat.gpus for seat in attempt.seats if seat.node == node)
+    return any(gpus and ailment.gpu in (None, *gpus) for gpus in seats)

@@ -1,0 +1,31 @@
+"""What queues owe is written down: rows of the world, as a head's memory may go."""
+
+from collections.abc import Iterable
+
+from corral.domain.ids import QueueName
+from corral.domain.job import Job
+from corral.reconcile.changeset import Draft
+from corral.reconcile.usage import types_of
+from corral.schedule import Placed
+from corral.schedule.quota.borrowing import Claim, counted
+from corral.schedule.quota.limits import holding_of
+
+
+def count_debts(draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[Placed]) -> None:
+    """Write down what queues owe, where that does not go on as it did. `claims`: what they held and
+    asked for before these were placed."""
+    for one in placed if claims else ():
+        job = draft.job(one.job)
+        if job is not None and not job.spec.preemptible:
+            _grant(draft, claims, job, one)
+    half_life_seconds = draft.tree.half_life_seconds
+    for debt in counted(draft.debts_now(), claims, draft.now.wall, half_life_seconds):
+        draft.debts[debt.queue] = debt
+
+
+def _grant(draft: Draft, claims: dict[QueueName, Claim], job: Job, placed: Placed) -> None:
+    holding = holding_of(job.spec.queue, job.owner, placed.seats, types_of(draft))
+    millis = sum(millis for _, millis in holding.gpu_millis)
+    for queue in draft.tree.path(job.spec.queue):
+        if claim := claims.get(queue.name):
+            claims[queue.name] = claim.granted(millis)

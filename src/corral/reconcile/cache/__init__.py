@@ -1,0 +1,1 @@
+"""Caches over the recorded world, refreshed by what has changed."""

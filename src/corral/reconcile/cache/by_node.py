@@ -1,0 +1,23 @@
+"""What nodes hold, looked up by node."""
+
+from collections import defaultdict
+
+from corral.domain.attempt import Allocation
+from corral.domain.ids import NodeId
+from corral.reconcile.changeset import Draft
+
+
+class Held:
+    """Each node's is taken once. Sorted by node only when one is asked for: that costs a look at
+    every seat, which a tick of a healthy cluster must not pay."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._by_node: dict[NodeId, list[Allocation]] | None = None
+
+    def take(self, node: NodeId) -> list[Allocation]:
+        if self._by_node is None:
+            self._by_node = defaultdict(list)
+            for allocation in self._draft.held():
+                self._by_node[allocation.seat.node].append(allocation)
+        return self._by_node.pop(node, [])

@@ -1,0 +1,108 @@
+"""What is free on each node that takes work, kept from look to look: only nodes whose rows, seats
+or visitors have changed are looked at again."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
+from typing import Final
+
+from corral.domain.attempt import Allocation, Seat
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.node import Node
+from corral.domain.node_fault import Bar
+from corral.reconcile.cache.seats import Seats
+from corral.reconcile.changeset import Draft
+from corral.reconcile.preemption.reservations import on_the_way
+from corral.schedule import Floor, NodeRoom
+
+SUSPECTED_SECONDS: Final = 86400.0  # a node that failed is the last to be taken for so long
+
+Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
+
+
+def suspicion_of(node: Node, now: float) -> int:
+    """How often the node was to blame for the end of an attempt, of late, and whether something
+    ails it for which others come first."""
+    blamed = sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
+    return blamed + (node.suspect or node.bar != Bar.OPEN)
+
+
+class Rooms:
+    """Nodes that take work now, with what is free on them.
+
+    A node that this head has not heard yet takes none: it may be starting anew just now, and would
+    lose what is given to it when it says so.
+    """
+
+    def __init__(self) -> None:
+        self._floor = Floor()
+        self._nodes: dict[NodeId, Node] = {}
+        self._heard: Set[NodeId] = frozenset()
+        self._blamed: set[NodeId] = set()  # of these the suspicion passes with time
+        self._coming: Coming = {}
+
+    def of(self, draft: Draft, seats: Seats, changed: Iterable[NodeId]) -> Floor:
+        """`changed`: nodes on which other seats are held than at the last look."""
+        dirty = set(changed) | self._see_nodes(draft) | self._see_coming(draft)
+        dirty |= {id for id in self._blamed if self._is_trusted_anew(draft, id)}
+        if dirty:
+            found = {id: self._room(draft, id, seats) for id in dirty}
+            come = [room for room in found.values() if room is not None]
+            self._floor = self._floor.changed(come, found.keys())
+        return self._floor
+
+    def _see_nodes(self, draft: Draft) -> set[NodeId]:
+        nodes, known = draft.all_nodes(), self._nodes
+        rows = [node for id, node in nodes.items() if known.get(id) is not node]
+        heard = draft.facts.nodes.keys() - draft.facts.awaited
+        dirty = {node.id for node in rows} | (heard ^ self._heard)
+        if len(known) + sum(node.id not in known for node in rows) > len(nodes):
+            gone = known.keys() - nodes.keys()  # they were to join, and that was not committed
+            self._nodes = known = {id: node for id, node in known.items() if id not in gone}
+            self._blamed -= gone
+            dirty |= gone
+        self._heard = heard
+        for node in rows:
+            known[node.id] = node
+            if node.failed_at or node.ailments:
+                self._blamed.add(node.id)
+        return dirty
+
+    def _see_coming(self, draft: Draft) -> set[NodeId]:
+        before, self._coming = self._coming, _coming_to(draft)
+        nodes = before.keys() | self._coming.keys()
+        return {id for id in nodes if before.get(id) != self._coming.get(id)}
+
+    def _is_trusted_anew(self, draft: Draft, id: NodeId) -> bool:
+        room = self._floor.by_id.get(id)
+        known = suspicion_of(self._nodes[id], draft.now.wall)
+        return room is not None and room.suspicion != known
+
+    def _room(self, draft: Draft, id: NodeId, seats: Seats) -> NodeRoom | None:
+        """None: it takes no work."""
+        node = draft.node(id)
+        if node is None or id not in self._heard or not node.takes_work:
+            return None
+        room = NodeRoom(node, suspicion=suspicion_of(node, draft.now.wall))
+        if not node.inventory.is_whole:
+            room.lack()
+        for allocation in seats.on(id):
+            _occupy(draft, room, allocation)
+        for job, seat in self._coming.get(id, ()):
+            room.take(seat, kin=job.spec.kin, apart_from=job.spec.place.apart_from)
+        return room
+
+
+def _coming_to(draft: Draft) -> Coming:
+    found: dict[NodeId, list[tuple[Job, Seat]]] = defaultdict(list)
+    for job, seat in on_the_way(draft):
+        found[seat.node].append((job, seat))
+    return dict(found)
+
+
+def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:
+    job = draft.job(held.job)
+    kin, apart_from = (job.spec.kin, job.spec.place.apart_from) if job is not None else ("", ())
+    room.take(held.seat, kin=kin, apart_from=apart_from)
+    if held.port in room.free_ports:
+        room.free_ports.remove(held.port)

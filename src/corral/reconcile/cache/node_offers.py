@@ -1,0 +1,54 @@
+"""What nodes have, kept from look to look: made anew when a node's row says another thing."""
+
+from dataclasses import dataclass
+
+from corral.domain.ids import NodeId
+from corral.domain.node import Liveness, Node
+from corral.reconcile.changeset import Draft
+from corral.schedule import Fleet
+from corral.schedule.quota.fair_share import Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """`fleet`: all nodes that are known. `capacity` and `kinds`: of those that are not dead."""
+
+    fleet: Fleet
+    capacity: Amounts
+    kinds: tuple[str, ...]
+
+
+class Offers:
+    """A cache: a row that is still the same object needs no second look."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[NodeId, Node] = {}
+        self._offered: Offered | None = None
+
+    def of(self, draft: Draft) -> Offered:
+        nodes, known = draft.all_nodes(), self._nodes
+        new = [node for id, node in nodes.items() if known.get(id) is not node]
+        is_same = len(nodes) == len(known) and all(_same(known.get(n.id), n) for n in new)
+        known.update((node.id, node) for node in new)
+        if self._offered is None or not is_same:
+            self._nodes = dict(nodes)
+            living = [node for node in nodes.values() if node.liveness != Liveness.DEAD]
+            self._offered = Offered(
+                fleet=Fleet(nodes.values()),
+                capacity=Fleet(living).capacity,
+                kinds=tuple(sorted({kind for n in living for kind in n.inventory.gpu_types})),
+            )
+        return self._offered
+
+
+def _same(before: Node | None, node: Node) -> bool:
+    """Whether it has the same, whatever else its row says, and whatever others hold of it."""
+    return (
+        before is not None
+        and (
+            before.inventory is node.inventory
+            or before.inventory.capacity == node.inventory.capacity
+        )
+        and before.set_labels == node.set_labels
+        and (before.liveness == Liveness.DEAD) == (node.liveness == Liveness.DEAD)
+    )

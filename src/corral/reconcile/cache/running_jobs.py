@@ -1,0 +1,162 @@
+"""Who might have to give way, as the scheduler asks for it: sorted from tick to tick, and looked at
+one by one."""
+
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+from corral.domain.attempt import Allocation, Attempt
+from corral.domain.ids import JobId, QueueName
+from corral.domain.job import Job
+from corral.domain.queue import Preempt, QueueTree
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import AllocationKey
+from corral.reconcile.changeset import Draft
+from corral.reconcile.preemption.reservations import LEAVING, gang_later, running_gang
+from corral.reconcile.preemption.texts import LIVE
+from corral.schedule import Roster, Running
+from corral.schedule.preemption.candidates import Alike, Listed
+from corral.schedule.quota.balances import Standing
+
+
+class Looked(NamedTuple):
+    """A gang as it was once, and what that was read from: while all of it is the same object still,
+    only time has gone by. `over`: queues whose budget was spent; `seats`: those it held."""
+
+    job: Job
+    attempt: Attempt
+    tree: QueueTree
+    over: frozenset[QueueName]
+    seats: tuple[tuple[AllocationKey, Allocation], ...]
+    running: Running
+
+    def holds(self, draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName]) -> bool:
+        return (
+            self.job is job
+            and self.attempt is attempt
+            and self.tree is draft.tree
+            and self.over == over
+            and all(draft.allocation(key) is held for key, held in self.seats)
+        )
+
+
+class LiveJobs:
+    """Jobs that start or run, those of one queue, priority and kind together. A cache: a job that
+    is still the same object needs no second look."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, Job] = {}
+        self.with_limit: dict[JobId, Job] = {}
+        self.elders: set[JobId] = set()
+        self.groups: dict[Alike, list[Listed]] = {}
+        self.looked: dict[JobId, Looked] = {}
+
+    def see(self, draft: Draft) -> None:
+        """From now on they are what the draft says."""
+        live = draft.by_id(*LIVE)
+        for id in self._jobs.keys() - live.keys():
+            self._drop(self._jobs.pop(id))
+        known = self._jobs.get
+        for job in [job for id, job in live.items() if known(id) is not job]:
+            if job.id in self._jobs:
+                self._drop(self._jobs.pop(job.id))
+            attempt = draft.attempt(job.id)
+            if attempt is not None:
+                self._jobs[job.id] = job
+                insort(self.groups.setdefault(_alike(job), []), _listed(job))
+                if job.spec.max_duration_seconds is not None:
+                    self.with_limit[job.id] = job
+                if attempt.protected_until is not None:
+                    self.elders.add(job.id)
+
+    def _drop(self, job: Job) -> None:
+        self.looked.pop(job.id, None)
+        self.with_limit.pop(job.id, None)
+        self.elders.discard(job.id)
+        group = self.groups[_alike(job)]
+        del group[bisect_left(group, _listed(job))]
+        if not group:
+            del self.groups[_alike(job)]
+
+
+def lent_to(draft: Draft, live: LiveJobs) -> float:
+    """GPUs of the elders that are in their turn, and are not coming to their end."""
+    live.see(draft)
+    attempts = (draft.attempt(id) for id in live.elders)
+    return (
+        sum(
+            seat.gpu_millis
+            for attempt in attempts
+            if attempt and attempt.protected_until and draft.now.wall < attempt.protected_until
+            for seat in attempt.seats
+        )
+        / MILLIS_PER_GPU
+    )
+
+
+def roster_of(
+    draft: Draft, live: LiveJobs, standing: Standing, over: frozenset[QueueName]
+) -> Roster:
+    """Those that somebody might have a right to stop, and all that are coming to their end. `over`:
+    queues whose budget is spent."""
+    live.see(draft)
+    beyond = frozenset(
+        queue.name
+        for queue in draft.tree.queues
+        if any(standing.gives_back(one.name) for one in draft.tree.path(queue.name))
+    )
+    groups = {
+        alike: list(group)
+        for alike, group in live.groups.items()
+        if (job := draft.job(group[0].job)) and _may_give_way(draft, job, beyond)
+    }
+
+    def look(id: JobId) -> Running | None:
+        job, attempt = draft.job(id), draft.attempt(id)
+        if job is None or attempt is None:
+            return None
+        if job.state in LEAVING:
+            return running_gang(draft, job, attempt, over, stopping=True)
+        if _may_give_way(draft, job, beyond):
+            return _look_again(draft, live, job, attempt, over)
+        return None
+
+    leaving = sorted(map(_listed, draft.in_states(*LEAVING)))
+    return Roster(groups, [listed.job for listed in leaving], look)
+
+
+def _look_again(
+    draft: Draft, live: LiveJobs, job: Job, attempt: Attempt, over: frozenset[QueueName]
+) -> Running:
+    """By what the last look has found, where that holds still."""
+    known = live.looked.get(job.id)
+    if known is not None and known.holds(draft, job, attempt, over):
+        return gang_later(draft, job, attempt, known.running)
+    running = running_gang(draft, job, attempt, over, stopping=False)
+    seats = tuple((row.key, row) for row in draft.seats_of(attempt))
+    if len(seats) == len(attempt.seats):  # of one that is let go no row may be left to compare
+        live.looked[job.id] = Looked(job, attempt, draft.tree, over, seats, running)
+    return running
+
+
+def _may_give_way(draft: Draft, job: Job, beyond: frozenset[QueueName]) -> bool:
+    spec = job.spec
+    saves = spec.preemptible or spec.checkpoint is not None
+    if job.state not in LIVE:
+        return False
+    if saves or spec.queue in beyond or spec.queue not in draft.tree.by_name:
+        return True
+    return draft.tree.queue(spec.queue).preempt == Preempt.ANY
+
+
+def _alike(job: Job) -> Alike:
+    spec = job.spec
+    return (spec.queue, spec.priority, spec.checkpoint is not None, spec.preemptible)
+
+
+def _listed(job: Job) -> Listed:
+    return Listed(order_of(job), job.id)
+
+
+def order_of(job: Job) -> tuple[int, int]:
+    """Of submission."""
+    return (job.submitted, job.spec.array_index or 0)

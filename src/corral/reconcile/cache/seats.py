@@ -1,0 +1,55 @@
+"""What is held on which node, kept from look to look in step with the rows."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from corral.domain.attempt import Allocation, SeatState
+from corral.domain.ids import JobId, NodeId
+from corral.domain.world import AllocationKey
+from corral.reconcile.changeset import Draft
+
+
+class Seats:
+    """All allocations that are not released. A row that is still the same object is the same, but
+    for its job, which may be over before its seat is seen gone."""
+
+    def __init__(self) -> None:
+        self._rows: dict[AllocationKey, Allocation] = {}
+        self._on: dict[NodeId, dict[AllocationKey, Allocation]] = defaultdict(dict)
+        self._of: dict[JobId, set[AllocationKey]] = defaultdict(set)
+        self._over: set[JobId] = set()  # jobs that are over, of those that hold something
+
+    def all(self) -> Iterable[Allocation]:
+        return self._rows.values()
+
+    def on(self, node: NodeId) -> Iterable[Allocation]:
+        return self._on.get(node, {}).values()
+
+    def see(self, draft: Draft) -> tuple[list[Allocation], list[Allocation]]:
+        """From now on they are what the draft says. Those that were and are no more, and those that
+        are now: one that has changed is in both."""
+        rows = {**draft.world.allocations, **draft.allocations}
+        known = self._rows
+        left = [one for key, one in known.items() if rows.get(key) is not one]
+        come = [one for key, one in rows.items() if known.get(key) is not one]
+        come = [one for one in come if one.state != SeatState.RELEASED]
+        for one in left:
+            self._drop(one)
+        for one in come:
+            self._put(one)
+        over = {id for id in self._of if id not in draft.world.jobs and id not in draft.jobs}
+        new = {one.key for one in come}
+        turned = {key for id in over ^ self._over for key in self._of.get(id, ())} - new
+        self._over = over
+        same = [known[key] for key in turned]
+        return [*left, *same], [*come, *same]
+
+    def _put(self, one: Allocation) -> None:
+        self._rows[one.key] = self._on[one.seat.node][one.key] = one
+        self._of[one.job].add(one.key)
+
+    def _drop(self, one: Allocation) -> None:
+        del self._rows[one.key], self._on[one.seat.node][one.key]
+        self._of[one.job].remove(one.key)
+        if not self._of[one.job]:
+            del self._of[one.job]

@@ -1,0 +1,104 @@
+"""What queues and users hold, kept from look to look: what is taken and given back is counted."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from corral.domain.attempt import Allocation
+from corral.domain.ids import QueueName
+from corral.domain.queue import QueueTree
+from corral.domain.world import AllocationKey
+from corral.reconcile.cache.node_offers import Offered
+from corral.reconcile.cache.seats import Seats
+from corral.reconcile.changeset import Draft
+from corral.reconcile.usage import (
+    Held,
+    held_by,
+    owing_now,
+    past_of,
+    queues_named,
+    stripped_of,
+    types_of,
+)
+from corral.schedule import Fleet
+from corral.schedule.quota.balances import Leaf, Standing
+from corral.schedule.quota.fair_share import Amounts
+
+Basis = tuple[Amounts, frozenset[str], frozenset[QueueName], frozenset[QueueName]]
+
+
+class Holdings:
+    """In step with the seats, of which it is told what has changed."""
+
+    def __init__(self) -> None:
+        self.held: dict[AllocationKey, Held] = {}
+        self._kinds: Counter[str] = Counter()
+        self._queues: Counter[QueueName] = Counter()
+        self._fleet: Fleet | None = None  # by whose types of GPUs they are counted
+        self._tree: QueueTree | None = None
+        self._basis: Basis | None = None
+        self._standing: Standing | None = None  # without the past
+
+    def see(
+        self,
+        draft: Draft,
+        seats: Seats,
+        left: Iterable[Allocation],
+        come: Iterable[Allocation],
+        fleet: Fleet,
+    ) -> None:
+        if fleet is not self._fleet:
+            self.__init__()  # type: ignore[misc]
+            self._fleet, left, come = fleet, (), seats.all()
+        for allocation in left:
+            gone = self.held.pop(allocation.key, None)
+            if gone is not None:
+                self._count(gone, -1)
+        types = types_of(draft)
+        for allocation in come:
+            new = held_by(draft, allocation, types)
+            if new is not None:
+                self.held[allocation.key] = new
+                self._count(new, 1)
+
+    def _count(self, one: Held, sign: int) -> None:
+        holding = one.holding
+        self._queues[holding.queue] += sign
+        for kind, _ in holding.gpu_millis:
+            self._kinds[kind] += sign
+        if self._standing is None:
+            return
+        if holding.queue not in self._standing.rows.row_of:
+            self._standing = None
+        elif sign > 0:
+            self._standing.take(holding)
+        else:
+            self._standing.give(holding)
+
+    def standing(self, draft: Draft, offered: Offered, over: frozenset[QueueName]) -> Standing:
+        """Quota and fair share as they are now. `over`: queues whose budget is spent."""
+        past = past_of(draft, self.held.values())
+        basis = self._basis_of(draft, offered, over, past)
+        if self._standing is None or self._tree is not draft.tree or basis != self._basis:
+            self._tree, self._basis = draft.tree, basis
+            capacity, kinds, stripped, others = basis
+            self._standing = Standing(
+                draft.tree,
+                capacity=capacity,
+                kinds=kinds,
+                holding=[one.holding for one in self.held.values()],
+                stripped=stripped,
+                others=others,
+            )
+        return self._standing.with_past(past, owing_now(draft))
+
+    def _basis_of(
+        self,
+        draft: Draft,
+        offered: Offered,
+        over: frozenset[QueueName],
+        past: Mapping[Leaf, Amounts],
+    ) -> Basis:
+        kinds = {*offered.kinds, *(+self._kinds)}
+        named = {*queues_named(draft), *(+self._queues), *(queue for queue, _ in past)}
+        others = frozenset(named - draft.tree.by_name.keys())
+        return offered.capacity, frozenset(kinds), stripped_of(draft, over), others

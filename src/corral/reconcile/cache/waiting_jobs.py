@@ -1,0 +1,119 @@
+"""The queued jobs as the scheduler sees them: kept from tick to tick, always what the draft says.
+
+A row of a job that is still the same object needs no second look, so a tick costs what has changed.
+Only what gangs are made of beside their own rows, the basis, makes all of them be made anew.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.placement_constraints import AccountConstraint, off_refusing_nodes
+from corral.domain.resources import Inventory
+from corral.reconcile.changeset import Draft
+from corral.schedule import Groups, Shares, Waiting
+
+Basis = tuple[object, ...]
+Make = Callable[[Job], Waiting | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OfNodes:
+    """What of all nodes a waiting job is made of.
+
+    `shared`: paths that nodes declare as shared. `refused`: for each user whom nodes refuse an
+    account, the constraint on the user's jobs.
+    """
+
+    shared: frozenset[str]
+    refused: Mapping[str, AccountConstraint]
+
+    @classmethod
+    def of(cls, inventories: Mapping[NodeId, Inventory]) -> "OfNodes":
+        shared = frozenset(path for one in inventories.values() for path, _ in one.shared)
+        refusing = [(id, one.refused_users) for id, one in inventories.items() if one.refused_users]
+        return cls(shared, _refused_owners(refusing))
+
+
+def _refused_owners(
+    refusing: Iterable[tuple[NodeId, tuple[tuple[str, str], ...]]],
+) -> Mapping[str, AccountConstraint]:
+    nodes: dict[str, list[NodeId]] = {}
+    reasons: dict[str, str] = {}
+    for id, users in refusing:
+        for user, why in users:
+            nodes.setdefault(user, []).append(id)
+            reasons.setdefault(user, f"node {id}: {why}")
+    return {user: off_refusing_nodes(ids, user, reasons[user]) for user, ids in nodes.items()}
+
+
+class Queued:
+    """A cache: without it a tick decides the same, but for what parts of GPUs it takes for usual.
+
+    `shares`: learned from all jobs that were unfinished when this head began, and from each since.
+    """
+
+    def __init__(self) -> None:
+        self._inventories: Mapping[NodeId, Inventory] = {}
+        self._nodes = OfNodes(frozenset(), {})
+        self._basis: Basis = ()
+        self._jobs: dict[JobId, Job] = {}
+        self._have_saves: set[JobId] = set()  # where these lie is in no row of the job's own
+        self._groups = Groups()
+        self.shares = Shares()
+        self._newest = -1  # submission that shares are learned from
+
+    def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
+        """All gangs that wait now. `make` answers None where it has met a fault of ours."""
+        basis = (draft.tree, over, self.of_nodes(draft))
+        if not _is_same(basis, self._basis):
+            self._basis, self._jobs, self._groups = basis, {}, Groups()
+            self._have_saves = set()
+        queued = draft.by_id(JobState.QUEUED)
+        for id in self._jobs.keys() - queued.keys():
+            self._drop(id)
+        known = self._jobs.get
+        new = [job for id, job in queued.items() if known(id) is not job]
+        self._learn(new if self._newest >= 0 else list(draft.all_jobs()))
+        for job in [*new, *(queued[id] for id in self._have_saves)]:
+            self._put(job, make(job))
+        return self._groups
+
+    def of_nodes(self, draft: Draft) -> OfNodes:
+        """Return what of all nodes a waiting job is made of; made anew when an inventory is."""
+        inventories = {node.id: node.inventory for node in draft.all_nodes().values()}
+        known = self._inventories
+        if inventories.keys() != known.keys() or any(
+            known[id] is not one for id, one in inventories.items()
+        ):
+            self._inventories, self._nodes = inventories, OfNodes.of(inventories)
+        return self._nodes
+
+    def _learn(self, jobs: Sequence[Job]) -> None:
+        """From those that are submitted since the last look, in their order."""
+        came = [job for job in jobs if job.submitted > self._newest]
+        for job in sorted(came, key=lambda job: (job.submitted, job.spec.array_index or 0)):
+            self.shares.arrive(job.spec.shapes[0])
+            self._newest = job.submitted
+
+    def _put(self, job: Job, gang: Waiting | None) -> None:
+        if gang is None:
+            self._drop(job.id)
+            return
+        self._jobs[job.id] = job
+        if job.spec.checkpoint is not None and job.attempt > 0:
+            self._have_saves.add(job.id)
+        if self._groups.get(job.id) != gang:
+            self._groups.put(gang)
+
+    def _drop(self, id: JobId) -> None:
+        self._jobs.pop(id, None)
+        self._have_saves.discard(id)
+        self._groups.drop(id)
+
+
+def _is_same(basis: Basis, other: Basis) -> bool:
+    """The tree is compared as an object: a changed one is another."""
+    return bool(other) and basis[0] is other[0] and basis[1:] == other[1:]

@@ -1,0 +1,276 @@
+"""What is being decided, laid over the recorded world, which is not changed before the commit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.diagnosis import RankEnds
+from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName
+from corral.domain.job import Job
+from corral.domain.job_states import JobEvent, JobState
+from corral.domain.ledger import Account
+from corral.domain.node import Node
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Facts
+from corral.domain.queue import QueueTree
+from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.world import AllocationKey, Changes, Event, World
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """One moment on two clocks: `wall` for records, `serving` (the head's own) for bounds."""
+
+    wall: float
+    serving: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How one job stood in the draft before a step, to go back to when the step fails."""
+
+    id: JobId
+    job: Job | None
+    attempt: Attempt | None
+    replaced: int
+    seats: dict[AllocationKey, Allocation | None]  # of its newest attempt; None: not in the draft
+    saves: int
+    receipts: int
+    events: int
+
+
+@dataclass(slots=True)
+class Draft:
+    """New rows over the world. Reading sees them; `changes()` is what will be committed."""
+
+    world: World
+    facts: Facts
+    now: Now
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    attempts: dict[JobId, Attempt] = field(default_factory=dict)
+    replaced: list[Attempt] = field(default_factory=list)  # ended and followed by another in here
+    allocations: dict[AllocationKey, Allocation] = field(default_factory=dict)
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    saves: list[Save] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    queues: QueueTree | None = None
+    uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
+    spent: dict[QueueName, Spent] = field(default_factory=dict)
+    debts: dict[QueueName, Debt] = field(default_factory=dict)
+    reservations: dict[JobId, Reservation] = field(default_factory=dict)
+    accounts: list[Account] = field(default_factory=list)
+    granted: Sequence | None = None
+    forgotten: list[JobId] = field(default_factory=list)
+    removed: set[NodeId] = field(default_factory=set)
+    frozen: set[NodeId] = field(default_factory=set)
+    is_urgent: bool = False  # what is done for a node's health waits for no pass of the scheduler
+    trusts_health: bool = True  # what nodes notice of themselves explains ends
+    noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)  # new in this look
+    unread: dict[AttemptKey, RankEnds] = field(default_factory=dict)  # to be read beside the loop
+    bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
+
+    def job(self, id: JobId) -> Job | None:
+        return self.jobs.get(id) or self.world.jobs.get(id)
+
+    def attempt(self, id: JobId) -> Attempt | None:
+        return self.attempts.get(id) or self.world.attempts.get(id)
+
+    def node(self, id: NodeId) -> Node | None:
+        if id in self.removed:
+            return None
+        return self.nodes.get(id) or self.world.nodes.get(id)
+
+    def remove(self, node: NodeId) -> None:
+        """It is a node no more; it holds nothing."""
+        self.nodes.pop(node, None)
+        self.removed.add(node)
+
+    def state_of(self, id: JobId) -> JobState | None:
+        job = self.job(id)
+        return job.state if job is not None else self.world.ended.get(id)
+
+    def all_jobs(self) -> Iterator[Job]:
+        yield from (self.jobs.get(id, job) for id, job in self.world.jobs.items())
+        yield from (job for id, job in self.jobs.items() if id not in self.world.jobs)
+
+    def in_states(self, *states: JobState) -> Iterator[Job]:
+        """Unfinished jobs in any of these states, without a look at the others."""
+        for state in states:
+            yield from (
+                job for id, job in self.world.in_state(state).items() if id not in self.jobs
+            )
+        yield from (job for job in self.jobs.values() if job.state in states)
+
+    def by_id(self, *states: JobState) -> dict[JobId, Job]:
+        """The same by id."""
+        found: dict[JobId, Job] = {}
+        for state in states:
+            found.update(self.world.in_state(state))
+        for id, job in self.jobs.items():
+            if job.state in states:
+                found[id] = job
+            else:
+                found.pop(id, None)
+        return found
+
+    def with_deadline(self) -> Iterator[Job]:
+        """Unfinished jobs that have a `start_by`, without a look at the others."""
+        yield from (self.jobs.get(id, job) for id, job in self.world.with_deadline().items())
+        new = (job for id, job in self.jobs.items() if id not in self.world.jobs)
+        yield from (job for job in new if job.spec.start_by is not None)
+
+    def all_nodes(self) -> Mapping[NodeId, Node]:
+        """Those of the world itself where none is changed: a copy costs what a cluster is large."""
+        if not self.nodes and not self.removed:
+            return self.world.nodes
+        there = {**self.world.nodes, **self.nodes}
+        return {id: node for id, node in there.items() if id not in self.removed}
+
+    def use(self, leaf: tuple[QueueName, UserName]) -> Use | None:
+        return self.uses.get(leaf) or self.world.uses.get(leaf)
+
+    def debts_now(self) -> Mapping[QueueName, Debt]:
+        return {**self.world.debts, **self.debts} if self.debts else self.world.debts
+
+    @property
+    def tree(self) -> QueueTree:
+        return self.queues or self.world.queues
+
+    def held(self) -> Iterator[Allocation]:
+        """All allocations that are not released."""
+        merged = {**self.world.allocations, **self.allocations}
+        return (one for one in merged.values() if one.state != SeatState.RELEASED)
+
+    def seats_of(self, attempt: Attempt) -> list[Allocation]:
+        """The unreleased allocations of the attempt, in the order of its seats."""
+        keys = [(attempt.job, attempt.number, seat.node) for seat in attempt.seats]
+        rows = [self.allocation(key) for key in keys]
+        return [row for row in rows if row is not None and row.state != SeatState.RELEASED]
+
+    def allocation(self, key: AllocationKey) -> Allocation | None:
+        return self.allocations.get(key) or self.world.allocations.get(key)
+
+    def saves_of(self, id: JobId) -> tuple[Save, ...]:
+        """Resumable checkpoints, oldest first, with those of this draft."""
+        recorded = self.world.saves.get(id, ())
+        if not recorded and not self.saves:
+            return ()
+        kept = {(save.attempt, save.step): save for save in recorded}
+        for save in self.saves:
+            if save.job == id:
+                kept[save.attempt, save.step] = save
+        good = (save for save in kept.values() if not save.quarantined)
+        return tuple(sorted(good, key=lambda save: (save.step, save.attempt)))
+
+    def mark(self, id: JobId) -> Mark:
+        attempt = self.attempt(id)
+        keys = [(id, attempt.number, seat.node) for seat in attempt.seats] if attempt else []
+        return Mark(
+            id=id,
+            job=self.jobs.get(id),
+            attempt=self.attempts.get(id),
+            replaced=len(self.replaced),
+            seats={key: self.allocations.get(key) for key in keys},
+            saves=len(self.saves),
+            receipts=len(self.receipts),
+            events=len(self.events),
+        )
+
+    def go_back(self, mark: Mark) -> None:
+        """Drop what one step on one job has written since the mark."""
+        _restore(self.jobs, mark.id, mark.job)
+        _restore(self.attempts, mark.id, mark.attempt)
+        for key, row in mark.seats.items():
+            _restore(self.allocations, key, row)
+        del self.saves[mark.saves :], self.receipts[mark.receipts :], self.events[mark.events :]
+        del self.replaced[mark.replaced :]
+
+    def put(self, job: Job) -> Job:
+        self.jobs[job.id] = job
+        return job
+
+    def put_attempt(self, attempt: Attempt) -> Attempt:
+        before = self.attempts.get(attempt.job)
+        if before is not None and before.number != attempt.number:
+            self.replaced.append(before)
+        self.attempts[attempt.job] = attempt
+        return attempt
+
+    def seat_to(self, allocation: Allocation, state: SeatState) -> None:
+        """Move an allocation on; a released one stays released (each returns just once)."""
+        current = self.allocations.get(allocation.key, allocation)
+        if current.state not in (state, SeatState.RELEASED):
+            gone = state in (SeatState.UNREACHABLE, SeatState.RELEASED)
+            charged = current.charged or gone
+            moved = replace(current, state=state, since=self.now.wall, charged=charged)
+            self.allocations[allocation.key] = moved
+
+    def move(
+        self,
+        job: Job,
+        event: JobEvent,
+        *,
+        reason: str = "",
+        code: str = "",
+        at_node: NodeId | None = None,
+        **also: Any,
+    ) -> Job:
+        """Make the job's move, with what `also` changes, and tell it; a moot one changes and tells
+        nothing. `at_node`: the node whose history has it, too."""
+        moved = job.moved(event, self.now.wall, reason=reason, code=code, **also)
+        if moved is job:
+            return job
+        text = f"{job.spec.name} is {moved.state}{': ' if reason else ''}{reason}"
+        self.tell(str(event), text, job=job.id, node=at_node, attempt=moved.attempt or None)
+        return self.put(moved)
+
+    def quarantine(self, job: Job, error: Exception) -> None:
+        """Note a bug of ours that was met while deciding on the job; one that waits is HELD."""
+        self.bugs.append((job.id, error))
+        sentence = f"a fault of Corral was met while deciding on it: {error!r}"
+        self.move(job, JobEvent.QUARANTINED, reason=sentence, code="Quarantined")
+
+    def tell(
+        self,
+        kind: str,
+        text: str,
+        *,
+        job: JobId | None = None,
+        node: NodeId | None = None,
+        attempt: AttemptNumber | None = None,
+    ) -> None:
+        self.events.append(
+            Event(at=self.now.wall, kind=kind, text=text, job=job, node=node, attempt=attempt)
+        )
+
+    def changes(self) -> Changes:
+        return Changes(
+            jobs=tuple(self.jobs.values()),
+            attempts=(*self.replaced, *self.attempts.values()),
+            allocations=tuple(self.allocations.values()),
+            nodes=tuple(self.nodes.values()),
+            saves=tuple(self.saves),
+            receipts=tuple(self.receipts),
+            events=tuple(self.events),
+            queues=self.queues,
+            uses=tuple(self.uses.values()),
+            spent=tuple(self.spent.values()),
+            debts=tuple(self.debts.values()),
+            reservations=tuple(self.reservations.values()),
+            accounts=tuple(self.accounts),
+            granted=self.granted,
+            forgotten=tuple(self.forgotten),
+            removed=tuple(sorted(self.removed)),
+        )
+
+
+def _restore(rows: dict[K, V], key: K, row: V | None) -> None:
+    if row is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = row

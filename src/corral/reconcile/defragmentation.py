@@ -1,0 +1,98 @@
+"""Who may be relocated now, and what that may cost: the budget, and what it has cost of late."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from corral.domain.attempt import Attempt, Receipt, SeatState
+from corral.domain.ids import QueueName
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.relocation import RELOCATION, RelocationRule, spent_gpu_seconds
+from corral.domain.resources import Shape
+from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
+from corral.domain.usage import PreemptWhy
+from corral.reconcile.attained_service import restart_seconds, unsaved_seconds
+from corral.reconcile.changeset import Draft
+from corral.reconcile.preemption.reservations import running_gang, standing_reservations
+from corral.reconcile.preemption.texts import guard_left_seconds
+from corral.schedule.defragment import Movable, Movables
+from corral.schedule.waiting import Waiting
+
+_LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
+
+
+def movables_of(
+    draft: Draft,
+    rule: RelocationRule,
+    over: frozenset[QueueName],
+    as_gang: Callable[[Job], Waiting],
+) -> Movables:
+    """All that run, save, are past their guard, and were not moved within the pause; nobody, as
+    long as somebody is on the way: what that costs is not known yet. `over`: queues whose budget
+    is spent."""
+    receipts = list(_relocations(draft))
+    budget = rule.gpu_hours * HOUR_SECONDS
+    left = budget - spent_gpu_seconds(receipts, draft.now.wall)
+    gangs: list[Movable] = []
+    if not _is_somebody_on_the_way(draft):
+        after = draft.now.wall - rule.pause_seconds
+        spared = {one.job for one in receipts if one.seen_at > after}
+        spared |= {one.job for some in standing_reservations(draft) for one in some.victims}
+        jobs = (job for job in draft.in_states(JobState.RUNNING) if job.id not in spared)
+        in_order = sorted(jobs, key=lambda job: (job.submitted, job.spec.array_index or 0))
+        found = (_movable(draft, job, over, as_gang) for job in in_order)
+        gangs = [one for one in found if one is not None]
+    return Movables(gangs=gangs, budget_gpu_seconds=budget, left_gpu_seconds=left)
+
+
+def _relocations(draft: Draft) -> Iterator[Receipt]:
+    yield from draft.world.relocations.values()
+    yield from (one for one in draft.receipts if one.kind == RELOCATION)
+
+
+def _is_somebody_on_the_way(draft: Draft) -> bool:
+    for one in standing_reservations(draft):
+        moves = any(victim.why == PreemptWhy.ROOM for victim in one.victims)
+        if one.moved_for is not None or (moves and one.latest_start is None):
+            return True
+    attempts = (draft.attempt(job.id) for job in draft.in_states(*_LEAVING))
+    return any(attempt is not None and attempt.relocated for attempt in attempts)
+
+
+def _movable(
+    draft: Draft, job: Job, over: frozenset[QueueName], as_gang: Callable[[Job], Waiting]
+) -> Movable | None:
+    attempt = draft.attempt(job.id)
+    if attempt is None or not _may_move(draft, job, attempt):
+        return None
+    shape = _shape_of(job, attempt)
+    if shape is None:
+        return None
+    running = running_gang(draft, job, attempt, over, stopping=False)
+    gpus = running.gpu_millis / MILLIS_PER_GPU
+    seconds = unsaved_seconds(draft, attempt) + job.spec.grace_seconds + restart_seconds(attempt)
+    return Movable(running=running, gang=as_gang(job), shape=shape, cost_gpu_seconds=gpus * seconds)
+
+
+def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
+    """Not one that has a node alone, was promised its place for a turn, or takes turns with others
+    of its array."""
+    spec, seats = job.spec, draft.seats_of(attempt)
+    is_whole = len(seats) == len(attempt.seats)
+    is_protected = attempt.protected_until is not None and draft.now.wall < attempt.protected_until
+    return (
+        spec.checkpoint is not None
+        and spec.array_limit is None
+        and not spec.place.exclusive
+        and not is_protected
+        and is_whole
+        and all(one.state == SeatState.HELD for one in seats)
+        and guard_left_seconds(draft, job, attempt) <= 0
+    )
+
+
+def _shape_of(job: Job, attempt: Attempt) -> Shape | None:
+    """The form in which it runs."""
+    millis = sum(seat.gpu_millis for seat in attempt.seats)
+    alike = (one for one in job.spec.shapes if one.nodes == len(attempt.seats))
+    return next((one for one in alike if one.gpu_millis == millis), None)

@@ -1,0 +1,163 @@
+"""What holds a job back before it may be placed: other jobs, and moments; and what is too late."""
+
+from collections.abc import Sequence as Seq
+from typing import Final
+
+from corral.domain.attempt import Cause, Receipt
+from corral.domain.job import After, Job, JobSpec, On
+from corral.domain.job_states import FINAL, JobEvent, JobState
+from corral.domain.retry_delay import WINDOW_SECONDS
+from corral.domain.time_point import moment_text
+from corral.domain.units import duration_text
+from corral.reconcile.changeset import Draft
+from corral.schedule.waiting import Reason
+
+MOST_NAMED: Final = 3  # jobs that a sentence names one by one
+DEPENDENCY, BEGIN_TIME, DEADLINE = "Dependency", "BeginTime", "Deadline"
+RETRY_DELAY, REQUEUED = "RetryDelay", "Requeued"
+_REACHED = {
+    On.DONE: frozenset({JobState.DONE}),
+    On.FAILED: frozenset({JobState.FAILED}),
+    On.ENDED: frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
+}
+
+
+_OVER: Final = frozenset({None, *_REACHED[On.ENDED]})  # None: forgotten
+
+
+def held_by(draft: Draft, job: Job) -> Reason | None:
+    """What the job must wait for before it may be placed; None: nothing."""
+    if is_delayed(job):
+        return _delay_reason(draft, job)
+    if waits := unmet(draft, job.spec):
+        return Reason(
+            code=DEPENDENCY,
+            sentence=waits_for(waits),
+            suggestions=(f"see: corral why {waits[0].job}",),
+        )
+    begins_at = job.begins_at
+    if begins_at is not None and draft.now.wall < begins_at:
+        return Reason(
+            code=BEGIN_TIME,
+            sentence=f"it begins in {duration_text(begins_at - draft.now.wall)}, at "
+            f"{moment_text(begins_at)}",
+            suggestions=(f"to begin sooner: corral stop {job.id}, and submit it without begin",),
+        )
+    return None
+
+
+def is_delayed(job: Job) -> bool:
+    """Whether the job is held for the delay of a retry."""
+    return job.state == JobState.HELD and job.reason_code == RETRY_DELAY
+
+
+def _delay_reason(draft: Draft, job: Job) -> Reason | None:
+    """None once the delay is over, also where the clock was set to before it began."""
+    now = draft.now.wall
+    if job.retry_at is None or not job.since <= now < job.retry_at:
+        return None
+    left = duration_text(job.retry_at - now)
+    return Reason(
+        code=RETRY_DELAY,
+        sentence=f"{job.reason}; it waits {left}, until {moment_text(job.retry_at)}, because "
+        f"{len(job.fault_times)} faults of the cluster ended it within "
+        f"{duration_text(WINDOW_SECONDS)}",
+        suggestions=(f"to begin now: corral resume {job.id}",),
+    )
+
+
+def release(draft: Draft, job: Job) -> None:
+    """Jobs held by `after` and `begin` go on when both are met, and end when one never can be.
+    Jobs held for the delay of a retry go on after it."""
+    if is_delayed(job):
+        if _delay_reason(draft, job) is None:
+            draft.move(job, JobEvent.RELEASED, reason=job.reason, code=REQUEUED)
+        return
+    held = job.state == JobState.HELD and job.reason_code in (DEPENDENCY, BEGIN_TIME, "")
+    suspended_first = job.state == JobState.SUSPENDED and job.attempt == 0
+    waits = job.spec.after or job.spec.begin
+    if not waits or not (held or suspended_first):
+        return
+    hopeless = never(draft, job.spec)
+    if hopeless is not None:
+        state = draft.state_of(hopeless.job)
+        why = f"{waits_for([hopeless])}, which can no longer happen"
+        why += f": it is {state}" if state is not None else ""
+        draft.move(job, JobEvent.NEVER, reason=why, code="DependencyNeverSatisfied")
+    elif held and held_by(draft, job) is None:
+        draft.move(job, JobEvent.RELEASED)
+
+
+def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
+    """A job that has not run by its start_by ends, with a receipt. `why` it waited last."""
+    starts_by = job.starts_by
+    waiting = job.state in (JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
+    if not waiting or starts_by is None or job.started_at is not None:
+        return
+    if draft.now.wall < starts_by:
+        return
+    last = why or held_by(draft, job) or Reason(code=job.reason_code, sentence=job.reason)
+    cause = f"; {last.sentence}" if last.sentence else ""
+    reason = f"it has not started by {moment_text(starts_by)}, its start_by{cause}"
+    draft.receipts.append(
+        Receipt(
+            job=job.id,
+            attempt=job.attempt,
+            kind="deadline",
+            cause=Cause.WISH,
+            culprit="start_by",
+            evidence=reason,
+            steps_lost=None,
+            gpu_seconds_lost=0.0,
+            seen_at=draft.now.wall,
+        )
+    )
+    draft.move(job, JobEvent.TOO_LATE, reason=reason, code=DEADLINE)
+
+
+def waits_for(afters: Seq[After]) -> str:
+    """A sentence that names them, the first few where there are many; "" for none."""
+    if not afters:
+        return ""
+    said = list(dict.fromkeys(map(str, afters)))
+    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+    return f"it waits for {', '.join(said[:MOST_NAMED])}{more}"
+
+
+def unmet(draft: Draft, spec: JobSpec) -> list[After]:
+    """What the job still waits for; of an array of which one job is to fail, the first that has not
+    ended, or the last, where none has failed."""
+    waits = [one for one in spec.after if not one.any_of_array and not _met(draft, one)]
+    arrays: dict[str, list[After]] = {}
+    for one in spec.after:
+        if one.any_of_array:
+            arrays.setdefault(one.of, []).append(one)
+    return waits + [one for parts in arrays.values() for one in _unmet_of(draft, parts)]
+
+
+def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
+    states = [draft.state_of(one.job) for one in parts]
+    left = (one for one, state in zip(parts, states, strict=True) if state not in _OVER)
+    waits = next(left, None)
+    if waits is not None:
+        return (waits,)
+    return () if JobState.FAILED in states else parts[-1:]
+
+
+def never(draft: Draft, spec: JobSpec) -> After | None:
+    """What the job waits for and can no longer happen."""
+    for after in unmet(draft, spec):
+        state = draft.state_of(after.job)
+        job = draft.job(after.job)
+        if state is None or state in _REACHED[On.ENDED] or (job is not None and job.is_final):
+            return after
+    return None
+
+
+def _met(draft: Draft, after: After) -> bool:
+    state = draft.state_of(after.job)
+    if after.on == On.STARTED:  # as Slurm's `after`: started, or over without ever having been
+        job = draft.job(after.job)
+        started = job is not None and job.started_at is not None
+        return started or state == JobState.RUNNING or state in FINAL
+    return state in _REACHED[after.on]

@@ -1,0 +1,188 @@
+"""The wanted state of one node: what should run there, and what should be gone."""
+
+from collections.abc import Iterable, Set
+from typing import Final
+
+from corral.domain.active_checks import CheckUp
+from corral.domain.attempt import Allocation, Attempt, Save, SeatState
+from corral.domain.desired_state import Launch, Notice, Stop, Version, Wanted
+from corral.domain.ids import BootId, NodeId
+from corral.domain.job import Job, JobSpec, Per
+from corral.domain.job_states import JobState, StopWhy
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase
+from corral.domain.world import World
+
+FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
+_OVER: Final = (Phase.ENDED, Phase.REFUSED)
+
+
+def wanted_of(
+    world: World,
+    node: NodeId,
+    held: Iterable[Allocation],
+    heard: NodeFacts | None,
+    version: Version,
+) -> Wanted:
+    """The whole word for the node. `held`: its allocations that are not released."""
+    run: list[Launch] = []
+    notices: list[Notice] = []
+    stop: dict[AttemptKey, Stop] = {}
+    committed: list[tuple[AttemptKey, tuple[int, ...]]] = []
+    mine = {(one.job, one.attempt) for one in held}
+    for allocation in held:
+        key = (allocation.job, allocation.attempt)
+        job, attempt = world.jobs.get(allocation.job), world.attempts.get(allocation.job)
+        if job is not None and attempt is not None and _should_run(job, attempt, allocation):
+            if attempt.gated:
+                continue  # its nodes are checked first
+            run.append(launch_of(world, job, attempt, node))
+            if attempt.warned_at is not None:
+                notices.append(_notice(job, key))
+        else:
+            stop[key] = _stop(job, key)
+        steps = tuple(s.step for s in world.saves.get(key[0], ()) if s.attempt == key[1])
+        if steps:
+            committed.append((key, steps))
+    settled: list[AttemptKey] = []
+    for seen in heard.seen if heard is not None else ():
+        unknown = world.state_of(seen.key[0]) is None
+        over = seen.phase in _OVER
+        if seen.key in mine or (unknown and not (over and world.forgot(seen.key[0]))):
+            continue  # still counted on, or nothing we know: then it is left alone
+        if over:
+            if not _is_told_of_still(world, seen.key):
+                settled.append(seen.key)
+        else:
+            stop[seen.key] = Stop(
+                key=seen.key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced"
+            )
+    return Wanted(
+        cluster=world.cluster,
+        version=version,
+        node=node,
+        boot=world.nodes[node].boot if node in world.nodes else BootId(""),
+        run=tuple(run),
+        stop=tuple(stop.values()),
+        settled=tuple(settled),
+        committed=tuple(committed),
+        notices=tuple(notices),
+        checkup=_checkup(world, node, mine),
+    )
+
+
+def _is_told_of_still(world: World, key: AttemptKey) -> bool:
+    """What all nodes of a gang say of its end is read together: none is let go before the last."""
+    job = world.jobs.get(key[0])
+    return job is not None and job.state == JobState.RECOVERING and job.attempt == key[1]
+
+
+def grounds_of(
+    world: World, node: NodeId, held: Iterable[Allocation], heard: NodeFacts | None
+) -> list[object]:
+    """All that the word is made of, but for where nodes are: as long as that is the same, so is the
+    word. Rows are the same objects, so that a look at a thousand nodes costs next to nothing."""
+    known = world.nodes.get(node)
+    found: list[object] = [known.boot, known.checkups] if known is not None else [None]
+    for one in held:
+        id = one.job
+        found += (one, world.jobs.get(id), world.attempts.get(id), world.saves.get(id))
+    for seen in heard.seen if heard is not None else ():
+        id = seen.key[0]
+        found += (seen.key, seen.phase, world.state_of(id), world.forgot(id))
+    return found
+
+
+def _checkup(world: World, node: NodeId, mine: Set[AttemptKey]) -> CheckUp | None:
+    """What is to be checked while nothing runs there: it is wanted no more when something is to."""
+    known = world.nodes.get(node)
+    for one in known.checkups if known is not None else ():
+        if one.begun_at is not None and mine <= ({one.gang} if one.gang else set()):
+            return one
+    return None
+
+
+def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
+    return (
+        job.state in (JobState.STARTING, JobState.RUNNING)
+        and attempt.number == allocation.attempt
+        and allocation.state == SeatState.HELD
+    )
+
+
+def _stop(job: Job | None, key: AttemptKey) -> Stop:
+    """Who was asked to stop gets its grace, and a save unless it was cancelled."""
+    asked = job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
+    if job is None or not asked:
+        return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="failed elsewhere")
+    save = job.spec.checkpoint is not None and job.why != StopWhy.CANCEL
+    why = str(job.why or StopWhy.CANCEL)
+    return Stop(key=key, grace_seconds=job.spec.grace_seconds, save=save, why=why)
+
+
+def _notice(job: Job, key: AttemptKey) -> Notice:
+    return Notice(key=key, signal=job.spec.warn.signal, save=job.spec.checkpoint is not None)
+
+
+def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
+    """What the node needs to start its part. It never changes while the attempt lives."""
+    spec = job.spec
+    node_rank = attempt.nodes.index(node)
+    each = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
+    addresses = tuple(_address(world, id) for id in attempt.nodes)
+    begin = attempt.resume_step if attempt.resume_step is not None else -1
+    saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
+    older = [save for save in saves if save.attempt < attempt.number]
+    kept = older[-spec.checkpoint.keep :] if spec.checkpoint else older  # others are pruned by now
+    kept = [*_origin_of(spec), *kept]
+    return Launch(
+        key=(job.id, attempt.number),
+        job_name=spec.name,
+        seat=attempt.seats[node_rank],
+        node_rank=node_rank,
+        nodes=addresses,
+        first_rank=node_rank * each,
+        ranks=each,
+        world_size=each * len(attempt.seats),
+        master_address=addresses[0],
+        master_port=attempt.master_port,
+        run=spec.run,
+        setup=spec.setup,
+        per=spec.per,
+        env=spec.env,
+        secrets=spec.secrets,
+        workdir=spec.workdir,
+        owner=job.owner,
+        array_index=spec.array_index,
+        checkpoint=spec.checkpoint,
+        resume=tuple(reversed(kept)),
+        grace_seconds=spec.grace_seconds,
+        node_mtbf_seconds=attempt.node_mtbf_seconds,
+        self_stop_seconds=spec.self_stop_seconds,
+        limit_seconds=spec.max_duration_seconds,
+        image=spec.image,
+        ray=spec.ray,
+    )
+
+
+def _origin_of(spec: JobSpec) -> list[Save]:
+    """Return the save that the job itself starts from: it comes after all of its own."""
+    origin = spec.origin
+    if origin is None:
+        return []
+    return [
+        Save(
+            job=origin.job,
+            attempt=origin.attempt,
+            step=origin.step,
+            path=origin.path,
+            manifest_sha256=origin.manifest_sha256,
+            size_bytes=0,
+            seconds=0.0,
+            stall_seconds=0.0,
+            at=0.0,
+        )
+    ]
+
+
+def _address(world: World, node: NodeId) -> str:
+    return world.nodes[node].address if node in world.nodes else "127.0.0.1"

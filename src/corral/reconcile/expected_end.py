@@ -1,0 +1,85 @@
+"""When a running job ends: as those of its kin did that ran longer, and by its limit. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import Progress
+from corral.domain.run_history import PERCENT, Ending, Ran, Span, stem_of
+from corral.replay.conformal_interval import MISS
+from corral.replay.quantile import quantile
+from corral.replay.runtime_history import KEPT
+
+LIVE: Final = (JobState.STARTING, JobState.RUNNING)
+
+
+def ending_of(
+    job: Job,
+    attempt: Attempt | None,
+    runs: Iterable[Ran],
+    now: float,
+    progress: Progress | None = None,
+) -> Ending | None:
+    """When it ends, seen from now (wall clock); None for one that does not run.
+
+    Args:
+        runs: ended jobs, the newest last.
+        progress: The newest beat of its training loop.
+    """
+    if attempt is None or job.state not in LIVE:
+        return None
+    limit = job.spec.max_duration_seconds
+    ends_by = None
+    if limit is not None and attempt.running_at is not None:
+        ends_by = attempt.running_at + limit
+    if progress is not None and (left := progress.left_seconds) is not None:
+        return _by_steps(progress, left, ends_by, now)
+    so_far = job.served_seconds + max(0.0, now - attempt.placed_at)
+    longer = [seconds - so_far for seconds in _kin(job, runs) if seconds > so_far]
+    if not longer:
+        return Ending(ends=None, percent=None, kin=0, ends_by=ends_by)
+    span, percent = _middle(longer)
+    most = None if ends_by is None else max(0.0, ends_by - now)
+    if most is not None:
+        low, high = span
+        span = min(low, most), min(high, most)
+    ends = Span(low_seconds=span[0], high_seconds=span[1])
+    return Ending(ends=ends, percent=percent, kin=len(longer), ends_by=ends_by)
+
+
+def _by_steps(progress: Progress, left: float, ends_by: float | None, now: float) -> Ending:
+    """Until its last step, or its limit if that comes first."""
+    if ends_by is not None:
+        left = min(left, max(0.0, ends_by - now))
+    ends = Span(low_seconds=left, high_seconds=left)
+    return Ending(
+        ends=ends,
+        percent=None,
+        kin=0,
+        ends_by=ends_by,
+        step=progress.step,
+        until=progress.until,
+    )
+
+
+def _kin(job: Job, runs: Iterable[Ran]) -> list[float]:
+    """Ranked run times of the newest jobs of the same user, name and size that are done."""
+    kind = (job.owner, stem_of(job.spec.name), job.spec.shapes[0].gpu_millis)
+    alike = [
+        ran.seconds
+        for ran in runs
+        if ran.is_done and (ran.user, ran.stem, ran.shape.gpu_millis) == kind
+    ]
+    return sorted(alike[-KEPT:])
+
+
+def _middle(ranked: list[float]) -> tuple[tuple[float, float], int | None]:
+    """The middle four fifths; of too few for that, from the least to the most, which hold the next
+    one n - 1 times of n + 1. No percentage where that is less than half."""
+    count = len(ranked)
+    if (count - 1) / (count + 1) >= PERCENT / 100:
+        return (quantile(ranked, MISS / 2), quantile(ranked, 1 - MISS / 2)), PERCENT
+    percent = 100 * (count - 1) // (count + 1)
+    return (ranked[0], ranked[-1]), percent if percent >= 50 else None

@@ -1,0 +1,107 @@
+"""Where the engine places: what waits is told to it, and begins on the nodes that it has chosen."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.external_candidate import Candidate
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import ON_NODES, JobState
+from corral.domain.node import Node
+from corral.domain.observed_state import AttemptKey, Placing
+from corral.domain.placement_constraints import PlaceRule
+from corral.domain.world import World
+from corral.schedule import Floor, NodeRoom, Placed
+from corral.schedule.waiting import Reason
+
+BY_ENGINE: Final = "Engine"  # the reason code of what the engine keeps waiting
+NOT_ASKED: Final = "the engine places it, and has not been asked yet"
+
+
+def next_key(job: Job) -> AttemptKey:
+    """The attempt that would begin."""
+    return (job.id, AttemptNumber(job.attempt + 1))
+
+
+def in_line(jobs: Iterable[Job]) -> list[Job]:
+    """By priority, and then by age."""
+    return sorted(
+        jobs,
+        key=lambda job: (-job.spec.priority, job.submitted, job.spec.array_index or 0, job.id),
+    )
+
+
+def candidates_of(world: World) -> list[Candidate]:
+    """All that waits, the first first."""
+    queued = world.in_state(JobState.QUEUED).values()
+    if not queued:
+        return []
+    running = Counter(
+        job.array for state in ON_NODES for job in world.in_state(state).values() if job.array
+    )
+    nodes = [node for _, node in sorted(world.nodes.items())]
+    excluded: dict[tuple[PlaceRule, NodeId | None], tuple[NodeId, ...]] = {}
+    found = []
+    for job in in_line(queued):
+        rule = (job.spec.place, job.pinned_to)
+        if rule not in excluded:
+            excluded[rule] = tuple(node.id for node in nodes if not _will_do(node, *rule))
+        candidate = Candidate(
+            key=next_key(job),
+            spec=job.spec,
+            excluded=excluded[rule],
+            array=job.array,
+            running=running[job.array] if job.array else 0,
+        )
+        found.append(candidate)
+    return found
+
+
+def chosen_now(
+    placing: Placing, waiting: Iterable[Job], floor: Floor
+) -> tuple[list[Placed], Mapping[JobId, Reason]]:
+    """Who begins where, and why the others wait."""
+    placed: list[Placed] = []
+    reasons: dict[JobId, Reason] = {}
+    changed: dict[NodeId, NodeRoom] = {}
+    for job in in_line(waiting):
+        key = next_key(job)
+        nodes = placing.chosen.get(key, ())
+        seats = _seats(job, nodes, floor, changed) if nodes else None
+        if seats is not None:
+            port = changed[nodes[0]].take_port()
+            shape = job.spec.shapes[0]
+            placed.append(Placed(job=job.id, shape=shape, seats=seats, port=port or 0))
+        else:
+            sentence = placing.says.get(key, NOT_ASKED)
+            if nodes:
+                sentence = f"it has {', '.join(nodes)}, where others are not seen gone yet"
+            reasons[job.id] = Reason(code=BY_ENGINE, sentence=sentence)
+    return placed, reasons
+
+
+def _seats(
+    job: Job, nodes: Sequence[NodeId], floor: Floor, changed: dict[NodeId, NodeRoom]
+) -> tuple[Seat, ...] | None:
+    """A seat on each of the nodes, taken; None while one of them has no room in the books: its last
+    attempt is not seen gone yet."""
+    rooms = {id: changed.get(id) or floor.by_id.get(id) for id in nodes}
+    exclusive, found = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
+    for room in rooms.values():
+        seat = room.seat(job.spec.resources, exclusive=exclusive) if room is not None else None
+        if room is None or seat is None:
+            return None
+        found.append((room, seat))
+    for room, seat in found:
+        if room.id not in changed:
+            changed[room.id] = room.copy()
+        changed[room.id].take(seat, kin=job.spec.kin)
+    return tuple(seat for _, seat in found)
+
+
+def _will_do(node: Node, rule: PlaceRule, pinned_to: NodeId | None) -> bool:
+    """Also one that is down: the engine knows that better."""
+    is_open = not node.cordoned and not node.draining
+    return is_open and pinned_to in (None, node.id) and rule.admits(node.labels)

@@ -1,0 +1,55 @@
+"""How attempts end is counted by node and user, and a node that stands out is suspected."""
+
+from dataclasses import replace
+
+from corral.domain.attempt import Attempt
+from corral.domain.failure_record import NodeRecord
+from corral.domain.job import Job
+from corral.domain.node import Node
+from corral.domain.node_signal import Signal, SignalKind
+from corral.health.health_policy import HealthRules
+from corral.health.lemon_nodes import Fleet, Suspicion, suspicion_of
+from corral.health.node_diagnosis import Noticed, judge_ailments
+from corral.reconcile.changeset import Draft
+
+
+def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None:
+    """One try more on each of its nodes; a job that fails on a node again counts there once."""
+    for id in dict.fromkeys(attempt.nodes):
+        node = draft.node(id)
+        if node is not None:
+            here = failed and id == attempt.failed_on and id not in job.failed_on
+            record = node.record.after(job.owner, failed=here, now=draft.now.wall)
+            draft.nodes[id] = replace(node, record=record)
+
+
+def see_blame(draft: Draft, rules: HealthRules) -> None:
+    """Suspect the nodes where another job has begun to fail, if they stand out by now."""
+    known = draft.world.nodes
+    failed = [
+        node
+        for id, node in draft.nodes.items()
+        if id in known and node.record.failures > known[id].record.failures
+    ]
+    if not failed:
+        return
+    fleet = Fleet(draft.all_nodes())
+    for node in failed:
+        found = suspicion_of(node.record, fleet)
+        if found is not None:
+            _suspect(draft, node, found, rules)
+
+
+def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> None:
+    now = draft.now.wall
+    signal = Signal(number=0, at=now, kind=SignalKind.BLAME, text=found.text)
+    ailments, _ = judge_ailments(node.ailments, [Noticed(signal=signal)], now, rules, lambda _: "")
+    draft.nodes[node.id] = replace(node, ailments=ailments)
+    draft.tell("blamed", f"node {node.id} is blamed: {found.text}", node=node.id)
+
+
+def forget_blame(before: Node, node: Node) -> Node:
+    """Whoever is found well begins anew: what was held against it is gone."""
+    was = any(one.kind == SignalKind.BLAME and one.is_live for one in before.ailments)
+    still = any(one.kind == SignalKind.BLAME and one.is_live for one in node.ailments)
+    return replace(node, record=NodeRecord()) if was and not still else node

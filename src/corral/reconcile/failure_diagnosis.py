@@ -1,0 +1,157 @@
+"""What a failed attempt failed of: by what its ranks printed last, all ranks taken together."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.diagnosis import RankEnd, RankEnds
+from corral.domain.failure_class import Failure, FailureKind
+from corral.domain.ids import NodeId
+from corral.domain.job import JobSpec
+from corral.domain.observed_state import Seen
+from corral.domain.rank_layout import ranks_on
+from corral.health.gang_failure import failure_of
+from corral.reconcile.changeset import Draft
+
+PLAIN: Final = frozenset(  # the end of the rank says it already
+    {
+        FailureKind.CRASH,
+        FailureKind.KILLED,
+        FailureKind.INTERRUPTED,
+        FailureKind.HOST_MEMORY,
+        FailureKind.UNKNOWN,
+    }
+)
+OF_FULL_DISK: Final = frozenset(  # what a program fails of where it cannot write, log included
+    {
+        FailureKind.UNKNOWN,
+        FailureKind.PROGRAM,
+        FailureKind.FILES,
+        FailureKind.DATA,
+        FailureKind.CHECKPOINT,
+        FailureKind.CRASH,
+        FailureKind.DISK_FULL,
+    }
+)
+PROMPT: Final = 300  # characters of it that are quoted
+READ_ONLY: Final = "Read-only file system"
+SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
+
+
+def diagnosed(
+    draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
+) -> Attempt:
+    """The attempt with its class, culprit and evidence, where ranks ended it; `seen`: by node. The
+    cluster pays for what is wrong with a machine, whatever code a program ended with."""
+    if not attempt.culprit.startswith("rank ") or attempt.cause not in (Cause.USER, Cause.INFRA):
+        return attempt
+    ends = tuple(_ends(attempt, spec, seen))
+    failure = _failure(draft, attempt, ends)
+    if failure is None:
+        return attempt
+    if _is_the_images(failure, spec):
+        failure = replace(failure, kind=FailureKind.PERMISSION, step=None)
+    exit = next((one.exit for one in ends if one.rank == failure.rank), None)
+    by_full_disk = exit is not None and exit.disk_full and failure.kind in OF_FULL_DISK
+    if by_full_disk:
+        failure = replace(failure, kind=FailureKind.DISK_FULL, step=None)
+    return replace(
+        attempt,
+        failure=failure.kind,
+        quote=failure.quote,
+        failed_at=failure.place,
+        next_step=failure.step,
+        culprit=failure.culprit,
+        failed_on=failure.node,
+        evidence=_evidence(failure, exit),
+        cause=Cause.INFRA if failure.meaning.is_infra or by_full_disk else attempt.cause,
+        exit_code=attempt.exit_code if exit is None or exit.clean else exit.shell_code,
+    )
+
+
+def left_behind(
+    draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
+) -> Attempt:
+    """Return the attempt, which was stopped at its time limit, with the error of a process that
+    one of its ranks had started: the rank waited for it."""
+    if attempt.failure == FailureKind.INPUT:
+        return replace(attempt, quote=_prompt(_ends(attempt, spec, seen)))
+    if attempt.failure not in (None, FailureKind.CHILD):
+        return attempt
+    ends = tuple(replace(one, is_late=True) for one in _ends(attempt, spec, seen))
+    failure = _failure(draft, attempt, ends)
+    if failure is None:
+        return attempt
+    return replace(
+        attempt,
+        failure=FailureKind.CHILD,
+        quote=failure.quote,
+        failed_at=failure.place,
+        failed_on=failure.node,
+    )
+
+
+def _prompt(ends: Iterable[RankEnd]) -> str:
+    """Return the last line that one of them printed, without the notes of its node."""
+    for end in ends:
+        own = [row.partition("[corral]")[0].strip() for row in end.tail.split("\n")]
+        if shown := [row for row in own if row]:
+            return "".join(letter for letter in shown[-1] if letter.isprintable())[-PROMPT:]
+    return ""
+
+
+def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
+    """Return what the ranks failed of, as far as it is known. Where last lines are read beside the
+    loop, new ones are asked for."""
+    diagnoses = draft.facts.diagnoses
+    if diagnoses is None or not any(end.tail for end in ends):
+        return failure_of(ends)
+    key = (attempt.job, attempt.number)
+    known = diagnoses.get(key)
+    if known is None or not known.covers(ends):
+        draft.unread[key] = ends
+    return known.failure if known is not None else None
+
+
+def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
+    """An image, and the system's own folders, are read-only by their nature: who writes there does
+    so on every node (0064)."""
+    if failure.kind != FailureKind.STORAGE or READ_ONLY not in failure.quote:
+        return False
+    kept = spec.checkpoint.path if spec.checkpoint is not None else None
+    if kept is not None and kept in failure.quote:
+        return False
+    return spec.image is not None or SYSTEM.search(failure.quote) is not None
+
+
+def _ends(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Iterator[RankEnd]:
+    for node in attempt.nodes:
+        if (one := seen.get(node)) is not None:
+            exits, tails = dict(one.exits), dict(one.tails)
+            for rank in ranks_on(spec, attempt, node):
+                tail = tails.get(rank, "")
+                yield RankEnd(rank=rank, node=node, exit=exits.get(rank), tail=tail)
+
+
+def _evidence(failure: Failure, exit: Exit | None) -> str:
+    if exit is None or (exit.clean and failure.kind == FailureKind.HANG):
+        return failure.meaning.text
+    if exit.disk_full and failure.kind == FailureKind.DISK_FULL:
+        return f"{exit_text(exit)}: the disk of node {failure.node} was full"
+    if failure.kind in PLAIN:
+        return exit_text(exit)
+    return f"{exit_text(exit)}: {failure.meaning.text}"
+
+
+def exit_text(exit: Exit) -> str:
+    """A rank's end for people."""
+    if exit.out_of_memory:
+        text = f"out of memory: peak {(exit.peak_bytes or 0) / 1e6:.0f} MB"
+        if exit.limit_bytes is None:
+            return f"{text}, and the machine had none left"
+        return f"{text} of a limit of {exit.limit_bytes / 1e6:.0f} MB"
+    if exit.signal is not None:
+        return f"killed by signal {exit.signal}"
+    return f"exit code {exit.code}"

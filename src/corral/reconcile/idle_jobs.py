@@ -1,0 +1,75 @@
+"""Jobs that hold GPUs and run nothing on them: since when, and what their queue does about it."""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.idle_policy import IdleRule
+from corral.domain.job import Job
+from corral.domain.job_states import JobEvent, JobState, StopWhy
+from corral.domain.time_point import moment_text
+from corral.domain.units import duration_text
+from corral.reconcile.changeset import Draft
+
+NOTED_SECONDS: Final = 60.0  # what is shorter is not written down
+IDLE: Final = "Idle"  # the reason code of what is suspended for it
+
+
+def see_idle(draft: Draft, job: Job) -> None:
+    """Warn, then suspend, a job that is idle beyond its queue's rule. What sensors have not said
+    since this head began is taken to be as it was."""
+    attempt = draft.attempt(job.id)
+    if job.state != JobState.RUNNING or attempt is None:
+        return
+    attempt = _noted(draft, attempt)
+    rule = _rule(draft, job)
+    if rule is None or attempt.idle_since is None:
+        return
+    idle_seconds = draft.now.wall - attempt.idle_since
+    if rule.warn_seconds is not None and attempt.idle_warned_at is None:
+        if idle_seconds >= rule.warn_seconds:
+            _warn(draft, job, attempt, rule)
+        return
+    if rule.reclaim_seconds is not None and idle_seconds >= rule.reclaim_seconds:
+        warned_at = attempt.idle_warned_at or attempt.idle_since
+        if draft.now.wall - warned_at >= rule.notice_seconds:
+            _reclaim(draft, job, attempt.idle_since)
+
+
+def _noted(draft: Draft, attempt: Attempt) -> Attempt:
+    """With since when it is idle, as its sensors say."""
+    key = (attempt.job, attempt.number)
+    if key not in draft.facts.idle:
+        return attempt
+    since = draft.facts.idle[key]
+    if since is None and attempt.idle_since is not None:
+        return draft.put_attempt(replace(attempt, idle_since=None, idle_warned_at=None))
+    is_new = since is not None and attempt.idle_since is None
+    if since is not None and is_new and draft.now.wall - since >= NOTED_SECONDS:
+        return draft.put_attempt(replace(attempt, idle_since=since))
+    return attempt
+
+
+def _rule(draft: Draft, job: Job) -> IdleRule | None:
+    """Of its queue, else of the nearest above it."""
+    rules = (queue.idle for queue in reversed(draft.tree.path(job.spec.queue)))
+    return next((rule for rule in rules if rule is not None), None)
+
+
+def _warn(draft: Draft, job: Job, attempt: Attempt, rule: IdleRule) -> None:
+    draft.put_attempt(replace(attempt, idle_warned_at=draft.now.wall))
+    text = f"{job.spec.name} {_text(attempt.idle_since or draft.now.wall)}"
+    if rule.reclaim_seconds is not None:
+        text += f"; in {duration_text(rule.notice_seconds)} it is suspended, unless it works again"
+    draft.tell("idle_warned", text, job=job.id, attempt=attempt.number)
+
+
+def _reclaim(draft: Draft, job: Job, since: float) -> None:
+    reason = (
+        f"it {_text(since)}, longer than queue {job.spec.queue} lets it: corral resume {job.id}"
+    )
+    draft.move(job, JobEvent.ASKED_SUSPEND, reason=reason, code=IDLE, why=StopWhy.SUSPEND)
+
+
+def _text(since: float) -> str:
+    return f"has run nothing on its GPUs since {moment_text(since)}"

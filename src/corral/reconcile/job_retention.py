@@ -1,0 +1,44 @@
+"""Jobs that are over are forgotten in the end: a head that lives for years does not grow."""
+
+from collections.abc import Iterator, Set
+from heapq import nsmallest
+from typing import Final
+
+from corral.domain.ids import JobId
+from corral.domain.retention import Retention
+from corral.domain.units import DAY_SECONDS
+from corral.reconcile.changeset import Draft
+
+MOST_AT_ONCE: Final = 200  # in one commit: no other waits long for it
+
+
+def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
+    """Choose the jobs that ended first, those that are too old or too many, and that nothing needs.
+
+    `spared`: jobs that a submission names which is not taken in yet.
+    """
+    ended = draft.world.ended_at
+    too_many = len(ended) - keep.jobs
+    latest = draft.now.wall - keep.seconds  # what ended before is too old
+    if too_many <= 0 and min(ended.values(), default=latest) >= latest:
+        return
+    needed = spared | set(_needed(draft))
+    free = ((at, id) for id, at in ended.items() if id not in needed)
+    oldest = enumerate(nsmallest(MOST_AT_ONCE, free))
+    draft.forgotten += [id for place, (at, id) in oldest if place < too_many or at < latest]
+
+
+def _needed(draft: Draft) -> Iterator[JobId]:
+    """Jobs that an unfinished one waits for or starts from, that hold anything, or that a node
+    still reports."""
+    for job in draft.all_jobs():
+        if not job.is_final:
+            yield from job.spec.needs
+    yield from (allocation.job for allocation in draft.held())
+    yield from draft.world.reservations
+    yield from draft.reservations
+    for receipt in draft.world.relocations.values():
+        if receipt.seen_at > draft.now.wall - DAY_SECONDS:  # what it has cost still counts
+            yield receipt.job
+    for heard in draft.facts.nodes.values():
+        yield from (seen.key[0] for seen in heard.seen)

@@ -1,0 +1,67 @@
+"""Who holds seats until when at the latest, by limits."""
+
+from math import inf
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.job import Job, JobSpec
+from corral.domain.job_states import JobState
+from corral.reconcile.attempts import ran_seconds
+from corral.reconcile.cache.running_jobs import LiveJobs, order_of
+from corral.reconcile.changeset import Draft
+from corral.reconcile.preemption.reservations import LEAVING
+from corral.reconcile.usage import types_of
+from corral.schedule import Ending
+from corral.schedule.placement.availability import START_SECONDS
+from corral.schedule.quota.limits import holding_of
+
+GONE_SECONDS: Final = 10.0  # after its grace: seats come free once a gang is seen gone
+CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the head be
+
+
+def holds_seconds(spec: JobSpec) -> float | None:
+    """So long a job holds its seats at the most, once it is placed; None: nobody knows."""
+    limit = spec.max_duration_seconds
+    return None if limit is None else START_SECONDS + limit + spec.grace_seconds + GONE_SECONDS
+
+
+def endings_of(draft: Draft, live: LiveJobs) -> list[Ending]:
+    """Those who hold seats now and have a limit, or are coming to their end, in the order of
+    submission."""
+    live.see(draft)
+    types, found = types_of(draft), []
+    for job in sorted((*live.with_limit.values(), *draft.in_states(*LEAVING)), key=order_of):
+        attempt = draft.attempt(job.id)
+        until = inf if attempt is None else until_of(draft, job, attempt)
+        if attempt is None or until == inf:
+            continue
+        spec = job.spec
+        seats = tuple(one.seat for one in draft.seats_of(attempt) if not one.charged)
+        holding = holding_of(spec.queue, job.owner, seats, types, preemptible=spec.preemptible)
+        found.append(
+            Ending(
+                job=job.id,
+                seats=seats,
+                until=until,
+                holding=holding,
+                kin=spec.kin,
+                apart_from=spec.place.apart_from,
+            )
+        )
+    return found
+
+
+def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:
+    """When its seats will have come free (wall clock); inf: nobody knows. A later look gives the
+    same, but for a clock that was set: else each would move what is promised."""
+    gone_seconds = job.spec.grace_seconds + GONE_SECONDS
+    limit = job.spec.max_duration_seconds
+    stops = job.state in (JobState.STOPPING, JobState.RECOVERING)
+    if limit is None or attempt.running_at is None:
+        if stops:
+            return job.since + gone_seconds
+        return inf if limit is None else attempt.placed_at + START_SECONDS + limit + gone_seconds
+    ran = ran_seconds(draft, attempt) or draft.now.wall - attempt.running_at
+    stop = job.since if stops else draft.now.wall + max(0.0, limit - ran)
+    by_wall = attempt.running_at + limit
+    return (by_wall if abs(stop - by_wall) <= CLOCKS_SECONDS else stop) + gone_seconds

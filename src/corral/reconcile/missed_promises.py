@@ -1,0 +1,74 @@
+"""Why a gang cannot start when it was promised to."""
+
+from collections.abc import Iterator
+
+from corral.domain.attempt import Attempt, Seat
+from corral.domain.job import Job
+from corral.domain.job_states import ON_NODES, JobState
+from corral.domain.usage import Reservation
+from corral.reconcile.changeset import Draft
+from corral.reconcile.latest_end import holds_seconds, until_of
+from corral.reconcile.preemption.reservations import standing_reservations
+from corral.reconcile.preemption.texts import name_of
+from corral.schedule.placement.availability import SAME_SECONDS
+
+
+def why_late(draft: Draft, before: Reservation) -> str:
+    """What stands in the way of a promise at the moment that it names: one who outlasts what was
+    known of it, one with a right to its place, or a node that is gone."""
+    latest = before.latest_start
+    assert latest is not None
+    for seat in before.seats:
+        node = draft.node(seat.node)
+        if node is None or not node.takes_work:
+            return f"node {seat.node} takes no work now"
+    late = []
+    for job, attempt in _in_the_way(draft, before):
+        until = until_of(draft, job, attempt)
+        if until <= draft.now.wall or until > latest + SAME_SECONDS:
+            late.append((job, attempt))
+    for job, attempt in late:
+        if attempt.placed_at <= before.since or _was_to_be_gone(job, attempt, latest):
+            return _outlasts(draft, job)
+    for job, _ in late:
+        return f"{name_of(draft, job.id)} has a right to its place"
+    mine = {seat.node for seat in before.seats}
+    for one in standing_reservations(draft):
+        if one.job != before.job and mine & {seat.node for seat in one.seats}:
+            return f"{name_of(draft, one.job)} goes before it there"
+    return "what its queue may hold has changed"
+
+
+def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attempt]]:
+    """Who holds what was promised, else who is on the same nodes, or was waited for."""
+    mine = {seat.node: seat for seat in before.seats}
+    found: list[tuple[bool, Job, Attempt]] = []
+    for job in draft.in_states(*ON_NODES):
+        attempt = draft.attempt(job.id)
+        if attempt is None:
+            continue
+        there = [one.seat for one in draft.seats_of(attempt) if one.seat.node in mine]
+        if there or job.id in before.after:
+            meets = any(_meet(seat, mine[seat.node]) for seat in there)
+            found.append((not meets, job, attempt))
+    for _, job, attempt in sorted(found, key=lambda one: (one[0], one[1].id)):
+        yield job, attempt
+
+
+def _meet(one: Seat, other: Seat) -> bool:
+    return bool(set(one.gpus) & set(other.gpus)) or not (one.gpus and other.gpus)
+
+
+def _was_to_be_gone(job: Job, attempt: Attempt, latest: float) -> bool:
+    """Whether it was let in because it would have ended before."""
+    seconds = holds_seconds(job.spec)
+    return seconds is not None and attempt.placed_at + seconds <= latest + SAME_SECONDS
+
+
+def _outlasts(draft: Draft, job: Job) -> str:
+    name = name_of(draft, job.id)
+    if job.state == JobState.STARTING:
+        return f"{name} takes longer to start than was known"
+    if job.state == JobState.RUNNING:
+        return f"{name} has outlasted its limit"
+    return f"{name} is not seen gone yet"

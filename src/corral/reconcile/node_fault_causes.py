@@ -1,0 +1,61 @@
+"""An end that its ranks told of, as the machine explains it that they were on (0064)."""
+
+from dataclasses import replace
+
+from corral.domain.attempt import Attempt, Cause
+from corral.domain.failure_class import FailureKind
+from corral.domain.node import Node
+from corral.domain.node_fault import Ailment
+from corral.health.fault_explanations import Explains, explanation
+from corral.reconcile.changeset import Draft
+
+
+def explained(draft: Draft, attempt: Attempt) -> Attempt:
+    """With the fault that a node has noticed about then; itself where none explains it."""
+    if (
+        not draft.trusts_health
+        or attempt.cause not in (Cause.USER, Cause.INFRA)
+        or not attempt.culprit.startswith("rank ")
+    ):
+        return attempt
+    found = [
+        (node, ailment, rule)
+        for id in attempt.nodes
+        if (node := draft.node(id)) is not None
+        for ailment in node.ailments
+        if (rule := _rule(attempt, node, ailment)) is not None
+    ]
+    if not found:
+        return attempt
+    ended = attempt.ended_at or 0.0
+    node, ailment, rule = min(found, key=lambda one: abs(ended - one[1].noticed_at))
+    if not rule.is_machine:
+        return replace(attempt, failure=rule.by, next_step=None, evidence=ailment.text)
+    return replace(
+        attempt,
+        cause=Cause.INFRA,
+        failure=rule.by,
+        next_step=None,
+        culprit=culprit_of(node, ailment),
+        evidence=ailment.text,
+        failed_on=node.id,
+    )
+
+
+def culprit_of(node: Node, ailment: Ailment) -> str:
+    return f"{ailment.where} of node {node.id}" if ailment.gpu is not None else f"node {node.id}"
+
+
+def _rule(attempt: Attempt, node: Node, ailment: Ailment) -> Explains | None:
+    """How this ailment explains it: what befell its own GPUs, or the node that it failed on."""
+    failed = attempt.failure or FailureKind.UNKNOWN
+    if attempt.ended_at is None:
+        return None
+    before = attempt.ended_at - ailment.noticed_at
+    rule = explanation(failed, attempt.exit_code, ailment, before)
+    if rule is None or (node.id != attempt.failed_on and not rule.anywhere):
+        return None
+    if ailment.gpu is None:
+        return rule
+    seats = (seat for seat in attempt.seats if seat.node == node.id)
+    return rule if any(ailment.gpu in (seat.gpus or ()) for seat in seats) else None

@@ -1,0 +1,231 @@
+"""What is done for the health of nodes: they are avoided, cordoned and drained, and jobs end on
+what is broken; under a breaker, and all of it told."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.catalog.fault_codes import family_of
+from corral.domain.attempt import Allocation, Attempt, Cause
+from corral.domain.failure_class import FailureKind
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import JobEvent, JobState
+from corral.domain.node import Node
+from corral.domain.node_fault import BY_HEALTH, Ailment, Bar
+from corral.domain.node_signal import Signal
+from corral.health.cordon_limit import barred_lately
+from corral.health.health_policy import HealthRules
+from corral.health.node_diagnosis import Noticed, Struck, judge_ailments
+from corral.health.repair_commands import mending
+from corral.reconcile.attempts import blame
+from corral.reconcile.await_node_faults import explains, settling
+from corral.reconcile.cache.by_node import Held
+from corral.reconcile.changeset import Draft
+from corral.reconcile.failure_counts import forget_blame
+from corral.reconcile.latest_end import CLOCKS_SECONDS
+from corral.reconcile.node_fault_causes import culprit_of
+
+FAULT: Final = "NodeFault"  # the reason code of a job that a broken GPU or node has ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    node: Node
+    struck: tuple[Struck, ...]
+
+    @property
+    def urgency(self) -> tuple[int, int, NodeId]:
+        one = self.node.worst
+        remedy = one.remedy.rank if one is not None else 0
+        return (-self.node.bar.rank, -remedy, self.node.id)
+
+
+class _Breaker:
+    """Counted once a look: a storm asks for every node."""
+
+    def __init__(self, draft: Draft, rules: HealthRules) -> None:
+        nodes = draft.all_nodes()
+        self._left = rules.most(len(nodes)) - barred_lately(nodes.values(), draft.now.wall, rules)
+
+    def take(self) -> bool:
+        """Whether one node more may be cordoned by itself; then it has been."""
+        self._left -= 1
+        return self._left >= 0
+
+
+def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
+    """Judge what is new, and with `whole` also what time has changed; the jobs that this ends."""
+    draft.trusts_health = rules.mode == "enforce"
+    nodes = draft.all_nodes()
+    ailing = {id for id, node in nodes.items() if node.ailments or node.suspect} if whole else set()
+    verdicts = [_judged(draft, nodes[id], rules) for id in ailing | draft.noticed.keys()]
+    if not verdicts:
+        return set()
+    ended: set[JobId] = set()
+    breaker, held, open_ends = _Breaker(draft, rules), Held(draft), list(settling(draft))
+    for verdict in sorted(verdicts, key=lambda one: one.urgency):  # the worst ask the breaker first
+        node = _set_bar(draft, verdict.node, rules, breaker)
+        before = nodes[node.id]
+        if node is not before:
+            draft.nodes[node.id] = node
+            draft.is_urgent |= (node.cordoned, node.suspect) != (before.cordoned, before.suspect)
+        if verdict.struck and rules.mode == "enforce" and not node.suspect:
+            ended |= _end_jobs(draft, node, verdict.struck, held.take(node.id))
+        if verdict.struck and rules.mode == "enforce":  # a suspect's too: that touches nobody
+            ended |= _explain_ends(draft, node, verdict.struck, open_ends)
+    return ended
+
+
+def _judged(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
+    types = {gpu.index: gpu.type for gpu in node.inventory.gpus}
+    new = [_noticed(draft, signal) for signal in draft.noticed.get(node.id, ())]
+    ailments, struck = judge_ailments(
+        node.ailments, new, draft.now.wall, rules, lambda gpu: _family(types, gpu)
+    )
+    if ailments != node.ailments:
+        _tell(draft, node, ailments)
+        node = forget_blame(node, replace(node, ailments=ailments))
+    return _Verdict(node, struck)
+
+
+def _family(types: dict[int, str], gpu: int | None) -> str:
+    """Of a whole node: that of its GPUs, which are of one kind."""
+    kind = types.get(gpu) if gpu is not None else next(iter(types.values()), None)
+    return family_of(kind) if kind else ""
+
+
+def _noticed(draft: Draft, signal: Signal) -> Noticed:
+    jobs = (draft.job(job) for job, _ in signal.attempts)
+    return Noticed(signal=signal, users=tuple(job.owner for job in jobs if job is not None))
+
+
+def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
+    """What has got worse, and what has passed."""
+    before = {one.key: one for one in node.ailments}
+    for one in ailments:
+        old = before.get(one.key)
+        if (
+            one.is_live
+            and one.bar != Bar.OPEN
+            and (old is None or old.remedy != one.remedy or old.bar != one.bar)
+        ):
+            line = mending(one, node)
+            to_mend = f"; to mend it: {line}" if line else ""
+            draft.tell("ailment", f"node {node.id}: {one.says}{to_mend}", node=node.id)
+        if not one.is_live and old is not None and old.is_live and old.bar != Bar.OPEN:
+            text = f"node {node.id}: {one.where or 'the node'} is well again: {one.text}"
+            draft.tell("mended", text, node=node.id)
+
+
+def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) -> Node:
+    """Open, cordoned or drained, as its ailments ask and as the breaker allows."""
+    bar = node.bar
+    if not bar.closes:
+        return _reopened(draft, node)
+    if node.cordoned:
+        if node.is_barred_by_health and bar == Bar.DRAIN and not node.draining:
+            draft.tell("drain", f"node {node.id}: drain, by its health: {_why(node)}", node=node.id)
+            node = replace(node, draining=True)
+        return replace(node, suspect=False) if node.suspect else node
+    if node.suspect:
+        return node  # a person decides
+    if rules.mode == "observe" or not breaker.take():
+        what = "would be cordoned" if rules.mode == "observe" else "is held back by the breaker"
+        text = f"node {node.id} {what}: {_why(node)}; corral node cordon --suspects"
+        draft.tell("suspect", text, node=node.id)
+        return replace(node, suspect=True)
+    draining = bar == Bar.DRAIN
+    word = "drain" if draining else "cordon"
+    draft.tell(word, f"node {node.id}: {word}, by its health: {_why(node)}", node=node.id)
+    return replace(
+        node,
+        cordoned=True,
+        draining=draining,
+        cordoned_by=BY_HEALTH,
+        barred_at=draft.now.wall,
+    )
+
+
+def _reopened(draft: Draft, node: Node) -> Node:
+    """What health has closed is opened again when nothing bars it; what a person did stays."""
+    if node.is_barred_by_health:
+        draft.tell("uncordon", f"node {node.id}: uncordon, it is well again", node=node.id)
+        return replace(node, cordoned=False, draining=False, cordoned_by="", suspect=False)
+    return replace(node, suspect=False) if node.suspect else node
+
+
+def _why(node: Node) -> str:
+    one = node.worst
+    return one.says if one is not None else "nothing is known to ail it"
+
+
+# -- jobs ----------------------------------------------------------------------------------------
+
+
+def _end_jobs(
+    draft: Draft, node: Node, struck: Iterable[Struck], held: Sequence[Allocation]
+) -> set[JobId]:
+    """Their attempts fail by the cluster's fault, and begin again elsewhere. Whose ranks had failed
+    before, who is charged already, is not among them (`_explain_ends`)."""
+    ended: set[JobId] = set()
+    for one in struck:
+        for allocation in (seat for seat in held if _is_on(seat, one)):
+            job, attempt = draft.job(allocation.job), draft.attempt(allocation.job)
+            if job is None or attempt is None or attempt.number != allocation.attempt:
+                continue
+            if attempt.cause == Cause.USER:
+                continue
+            if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
+                _end(draft, job, attempt, node, one.ailment)
+                ended.add(job.id)
+    draft.is_urgent |= bool(ended)
+    return ended
+
+
+def _explain_ends(
+    draft: Draft, node: Node, struck: Iterable[Struck], ends: Iterable[tuple[Job, Attempt]]
+) -> set[JobId]:
+    """Attempts that ended a moment ago by what they had met here: the cluster pays (0058)."""
+    found: set[JobId] = set()
+    for one in struck:
+        for job, attempt in ends:
+            now = draft.attempt(job.id) or attempt  # another fault may have explained it by now
+            if explains(one.ailment, node.id, now):
+                _end(draft, job, now, node, one.ailment)
+                _tell_why(draft, job, now, node)
+                found.add(job.id)
+    return found
+
+
+def _end(draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment) -> None:
+    culprit, why = culprit_of(node, ailment), ailment.text
+    failure = FailureKind.GPU_FAULT if ailment.gpu is not None else FailureKind.CLUSTER
+    if attempt.cause == Cause.INFRA and attempt.culprit.startswith("rank "):
+        attempt = draft.put_attempt(replace(attempt, cause=Cause.USER))  # its words say less
+    blame(
+        draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node.id,
+        failure=failure, at=attempt.ended_at,
+    )  # fmt: skip
+    if job.state != JobState.RECOVERING:
+        draft.move(job, JobEvent.RANKS_FAILED, reason=f"{culprit}: {why}", code=FAULT)
+
+
+def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
+    """What its ranks said of their end was what the fault did to them."""
+    now = draft.attempt(job.id) or before
+    text = (
+        f"{job.spec.name}: {now.culprit}: {now.evidence}; that ended it, and not "
+        f"{before.culprit} ({before.evidence}): the cluster pays"
+    )
+    draft.tell("fault", text, job=job.id, node=node.id, attempt=before.number)
+
+
+def _is_on(held: Allocation, struck: Struck) -> bool:
+    """Whether it was there when it was noticed: by the node's word of who was on the device; of a
+    whole node also by when it was given out."""
+    one = struck.ailment
+    if (held.job, held.attempt) in one.attempts:
+        return True
+    early = held.began <= one.noticed_at + CLOCKS_SECONDS
+    return struck.whole_node and bool(held.seat.gpus) and early

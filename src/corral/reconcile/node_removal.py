@@ -1,0 +1,42 @@
+"""Nodes that are gone for good, by a person's word or their engine's."""
+
+from dataclasses import replace
+
+from corral.domain.ids import NodeId
+from corral.domain.node import Liveness, Node
+from corral.domain.requests import Wish
+from corral.reconcile.changeset import Draft
+
+
+def take_for_dead(draft: Draft, wish: Wish, node: Node) -> None:
+    """From now on, and until it is heard again, that word is the proof."""
+    if node.said_dead:
+        return
+    said = replace(node, said_dead=wish.by)
+    draft.nodes[node.id] = said
+    draft.facts = replace(draft.facts, proofs={**draft.facts.proofs, node.id: said.word})
+
+
+def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
+    """Nothing where it still holds something: that could be returned by nobody then."""
+    if any(one.seat.node == node for one in draft.held()):
+        draft.tell("not_removed", f"node {node} is not removed: it holds jobs", node=node)
+        return
+    _let_go(draft, node)
+    draft.tell("node_removed", f"node {node} is removed, asked by {wish.by}", node=node)
+
+
+def see_gone(draft: Draft) -> None:
+    """What the engine has no more is a node no more, once it is believed dead and so holds nothing.
+    With it goes what was said of it, as a cordon: who comes under its name is another."""
+    for id in sorted(draft.facts.gone):
+        node = draft.node(id)
+        if node is not None and node.liveness == Liveness.DEAD:
+            _let_go(draft, id)
+            draft.tell("node_gone", f"node {id} is no node of this cluster any more", node=id)
+
+
+def _let_go(draft: Draft, node: NodeId) -> None:
+    draft.remove(node)
+    others = {id: heard for id, heard in draft.facts.nodes.items() if id != node}
+    draft.facts = replace(draft.facts, nodes=others)

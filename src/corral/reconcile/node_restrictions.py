@@ -1,0 +1,47 @@
+"""What a person's word makes of a node that is kept from work, or is not."""
+
+from dataclasses import replace
+from typing import Literal
+
+from corral.domain.node import Node
+from corral.domain.node_fault import BY_HEALTH, Bar
+from corral.domain.requests import Wish
+from corral.health.node_diagnosis import excused, mended
+from corral.reconcile.changeset import Draft
+from corral.reconcile.failure_counts import forget_blame
+
+
+def bar_by_person(
+    node: Node, to: Literal["cordon", "drain", "uncordon", "clear"], now: float
+) -> Node:
+    """The node as it is then: what a person has closed, only a person opens."""
+    match to:
+        case "cordon" | "drain":
+            return replace(
+                node, cordoned=True, draining=to == "drain", cordoned_by="", suspect=False
+            )
+        case "uncordon":
+            return _open(replace(node, ailments=excused(node.ailments)))
+        case "clear":
+            well = replace(node, ailments=mended(node.ailments, now), suspect=False)
+            well = forget_blame(node, well)
+            return _open(well) if node.is_barred_by_health else well
+
+
+def bar_suspects(draft: Draft, wish: Wish) -> None:
+    """Each as its health would have it. They do not count for the breaker, and open again by
+    themselves when they are well."""
+    draft.is_urgent = True
+    for node in [one for one in draft.all_nodes().values() if one.suspect]:
+        draining = node.bar == Bar.DRAIN
+        draft.nodes[node.id] = replace(
+            node, cordoned=True, draining=draining, cordoned_by=BY_HEALTH, suspect=False
+        )
+        one = node.worst
+        word, why = "drain" if draining else "cordon", one.says if one is not None else ""
+        text = f"node {node.id}: {word}, asked by {wish.by} for all suspects: {why}"
+        draft.tell(word, text, node=node.id)
+
+
+def _open(node: Node) -> Node:
+    return replace(node, cordoned=False, draining=False, cordoned_by="", suspect=False)

@@ -1,0 +1,31 @@
+"""What nodes have noticed of themselves: each signal is taken in once."""
+
+from corral.domain.ids import NodeId
+from corral.domain.observed_state import AttemptKey, NodeFacts
+from corral.reconcile.active_checks import take_results
+from corral.reconcile.changeset import Draft
+
+
+def take_signals(draft: Draft, heard: NodeFacts) -> None:
+    """Tell what is new of this node, and keep it for the verdict of this look."""
+    node = draft.node(heard.node)
+    if node is None:
+        return
+    new = [one for one in heard.signals if one.number > node.taken_of(one.told_by)]
+    if not new:
+        return
+    for signal in (one for one in new if not one.checkup):
+        text = f"node {node.id}: {signal.text}"
+        own = (key for key in signal.attempts if _was_on(draft, node.id, key))
+        job, attempt = next(own, (None, None))
+        draft.tell(f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt)
+    node = draft.nodes[node.id] = node.taking(new)
+    draft.noticed[node.id] = take_results(draft, node, tuple(new))
+
+
+def _was_on(draft: Draft, node: NodeId, key: AttemptKey) -> bool:
+    """Whether the attempt has a seat on the node, or had one at its end."""
+    if draft.allocation((*key, node)) is not None:
+        return True
+    newest = draft.attempt(key[0])
+    return newest is not None and newest.number == key[1] and node in newest.nodes

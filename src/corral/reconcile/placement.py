@@ -1,0 +1,292 @@
+"""Ask the scheduler, and write down whom it placed where."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, TypedDict
+
+from corral.domain.attempt import Allocation, Attempt
+from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
+from corral.domain.job import CheckpointRule, Job, JobSpec
+from corral.domain.job_states import ON_NODES, JobEvent, JobState
+from corral.domain.node import Node
+from corral.domain.observed_state import Placing
+from corral.domain.placement_constraints import PlaceRule
+from corral.domain.queue import Policy
+from corral.domain.run_history import stem_of
+from corral.domain.units import duration_text
+from corral.reconcile.attained_service import restart_seconds
+from corral.reconcile.borrowing import count_debts
+from corral.reconcile.cache.pass_cache import Memo
+from corral.reconcile.cache.running_jobs import lent_to, roster_of
+from corral.reconcile.cache.waiting_jobs import OfNodes, Queued
+from corral.reconcile.changeset import Draft
+from corral.reconcile.defragmentation import movables_of
+from corral.reconcile.external_placement import chosen_now
+from corral.reconcile.latest_end import endings_of, holds_seconds
+from corral.reconcile.preemption.reservations import (
+    kept_reasons,
+    reserved_of,
+    take_in,
+)
+from corral.reconcile.promises import promise_reasons, promised_of, take_promises
+from corral.reconcile.usage import judge_budgets, priority_of
+from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
+from corral.schedule.capacity.node_room import covering, mark_of
+from corral.schedule.defragment import Movables
+from corral.schedule.order.aging import TURN_SECONDS
+from corral.schedule.order.priority_key import Keys
+from corral.schedule.order.queue_order import Line, in_order
+from corral.schedule.quota.borrowing import claims_of
+
+# Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
+# 8 GPUs are one in 264 node-days (Llama Team 2024, arXiv:2407.21783, section 3.3.4); smaller sites
+# report several times more, so 30 days. It weighs as much as a tenth of a failure.
+PRIOR_MTBF_SECONDS: Final = 30 * 86400.0
+PRIOR_WEIGHT: Final = 0.1
+
+
+class Expects(TypedDict, total=False):
+    """How long a job may take, as far as its kin and its user tell."""
+
+    stem: str
+    limit_seconds: float | None
+
+
+def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
+    """Place what fits, and answer with the reason of every job that waits."""
+    memo.look(draft)
+    over = judge_budgets(draft, memo.held)
+    if draft.facts.placing is not None:
+        return _take_chosen(draft, memo, draft.facts.placing)
+    waiting = queued_gangs(draft, over, memo.queued)
+    if not waiting and not draft.tree.below_service:
+        return Reasons()
+    standing = memo.standing_of(draft, over)
+    claims = claims_of(standing, waiting)
+    decision = decide(
+        memo.floor,
+        waiting,
+        fleet=memo.fleet,
+        now=draft.now.wall,
+        running_of_array=_arrays(draft),
+        standing=standing,
+        learned=learned,
+        running=lambda: roster_of(draft, memo.live, standing, over),
+        reserved=reserved_of(draft),
+        ends=lambda: endings_of(draft, memo.live),
+        known=promised_of(draft),
+        shares=memo.queued.shares,
+        movable=_movables(draft, over, memo),
+        lent=lambda: lent_to(draft, memo.live),
+    )
+    for placed in decision.placed:
+        _start(draft, placed, is_elder=placed.job in decision.elders)
+    count_debts(draft, claims, decision.placed)
+    take_promises(draft, decision)
+    take_in(draft, decision)
+    return promise_reasons(draft, kept_reasons(draft, decision.reasons()))
+
+
+def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId]:
+    """All that wait, in the order in which the next pass tries them if none of them is placed. The
+    draft is thrown away afterwards."""
+    if draft.facts.placing is not None:
+        return
+    memo.look(draft)
+    over = judge_budgets(draft, memo.held)
+    waiting = queued_gangs(draft, over, memo.queued)
+    standing = memo.standing_of(draft, over)
+    keys = Keys(standing.tree, learned)
+    runs, now = waiting.runs(frozenset()), draft.now.wall
+    line = Line(runs, standing, keys, now, lambda: lent_to(draft, memo.live))
+    yield from (gang.job for gang in in_order(line))
+
+
+def _take_chosen(draft: Draft, memo: Memo, placing: Placing) -> Reasons:
+    placed, reasons = chosen_now(placing, draft.in_states(JobState.QUEUED), memo.floor)
+    for one in placed:
+        _start(draft, one, is_elder=False)
+    return Reasons().instead(reasons)
+
+
+def _movables(
+    draft: Draft, over: frozenset[QueueName], memo: Memo
+) -> Callable[[], Movables] | None:
+    """Asks who may be relocated; None: nobody ever."""
+    rule = draft.tree.relocation
+    if rule is None:
+        return None
+    nodes = memo.queued.of_nodes(draft)
+    return lambda: movables_of(draft, rule, over, lambda job: waiting_of(draft, job, over, nodes))
+
+
+def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
+    """All that wait now, as the scheduler sees them."""
+    nodes = queued.of_nodes(draft)
+
+    def guarded(job: Job) -> Waiting | None:
+        """A bug met on one job holds that job and lets all the others be placed."""
+        try:
+            return waiting_of(draft, job, over, nodes)
+        except Exception as error:
+            draft.quarantine(job, error)
+            return None
+
+    return queued.of(draft, over, guarded)
+
+
+def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNodes) -> Waiting:
+    """The job as the scheduler sees it. `over`: queues whose budget is spent."""
+    rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
+    return Waiting(
+        job=job.id,
+        shapes=job.spec.shapes,
+        priority=priority_of(draft, job, over),
+        order=(job.submitted, job.spec.array_index or 0),
+        since=job.since,
+        pinned_to=job.pinned_to,
+        shared_path=rule.path if rule else None,
+        sharing=covering(nodes.shared, rule.path) if rule else None,
+        mark=_mark_of_saves(draft, job),
+        array=job.array,
+        array_limit=job.spec.array_limit,
+        queue=job.spec.queue,
+        user=job.owner,
+        place=_place_of(job, nodes),
+        kin=job.spec.kin,
+        avoid=job.failed_on,
+        likes=_nodes_of_last(draft, job),
+        preemptible=job.spec.preemptible,
+        holds_seconds=holds_seconds(job.spec),
+        whole_gpus=whole_gpus(draft.all_nodes().values(), job.spec),
+        served_seconds=job.served_seconds,
+        restart_seconds=restart_seconds(attempt) if attempt is not None else 0.0,
+        waited_seconds=job.waited_seconds,
+        **_asked_by_order(draft, job),
+    )
+
+
+def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
+    """The job's rule, without the nodes that refuse its owner."""
+    refused, rule = nodes.refused.get(job.owner), job.spec.place
+    return rule if refused is None else replace(rule, constraints=(*rule.constraints, refused))
+
+
+def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
+    """GPUs of the smallest nodes that would do for one that wants nodes for itself: so many of each
+    it is charged at the least, whatever it asks for. 0: it shares its nodes."""
+    if not spec.place.exclusive:
+        return 0
+    least = min(shape.resources.gpus for shape in spec.shapes)
+    sizes = (len(node.inventory.gpus) for node in nodes if spec.place.admits(node.labels))
+    return min((size for size in sizes if size >= least), default=0)
+
+
+def _asked_by_order(draft: Draft, job: Job) -> Expects:
+    """What only a queue that orders by it is told, so that elsewhere gangs are more alike."""
+    if draft.tree.policy_of(job.spec.queue) != Policy.SJF:
+        return {}
+    return {"stem": stem_of(job.spec.name), "limit_seconds": job.spec.max_duration_seconds}
+
+
+def _mark_of_saves(draft: Draft, job: Job) -> str | None:
+    """The mark of the shared path that the job's saves lie on: they are not elsewhere."""
+    attempt, rule = draft.attempt(job.id), job.spec.checkpoint
+    if rule is None:
+        return None
+    if attempt is None or not draft.saves_of(job.id):
+        return _mark_of_origin(draft, rule)
+    node = draft.node(attempt.seats[0].node)
+    return mark_of(node, rule.path) if node is not None else None
+
+
+def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
+    """The mark that the save which it starts from lies under, where its own saves go there too."""
+    node = draft.node(rule.origin.node) if rule.origin is not None else None
+    if node is None or rule.origin is None:
+        return None
+    marks = dict(node.inventory.shared)
+    is_same = covering(marks, rule.origin.path) == covering(marks, rule.path)
+    return mark_of(node, rule.path) if is_same else None
+
+
+def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
+    """Where the job ran last and was not failed: its files are there, what it read is cached."""
+    attempt = draft.attempt(job.id)
+    return frozenset(attempt.nodes) - set(job.failed_on) if attempt is not None else frozenset()
+
+
+def _arrays(draft: Draft) -> Counter[JobId]:
+    return Counter(job.array for job in draft.in_states(*ON_NODES) if job.array)
+
+
+def _start(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
+    job = draft.job(placed.job)
+    assert job is not None
+    number = AttemptNumber(job.attempt + 1)
+    saves = draft.saves_of(job.id)
+    for index, seat in enumerate(placed.seats):
+        allocation = Allocation(
+            job=job.id,
+            attempt=number,
+            seat=seat,
+            since=draft.now.wall,
+            placed_at=draft.now.wall,
+            port=placed.port if index == 0 and placed.port else None,
+        )
+        draft.allocations[allocation.key] = allocation
+    draft.put_attempt(
+        Attempt(
+            job=job.id,
+            number=number,
+            seats=placed.seats,
+            master_port=placed.port,
+            placed_at=draft.now.wall,
+            resume_step=saves[-1].step if saves else job.spec.origin_step,
+            node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
+            borrowed_gpu_millis=placed.borrowed_millis,
+            protected_until=draft.now.wall + TURN_SECONDS if is_elder else None,
+        )
+    )
+    pinned_to = _pin(draft, job, placed)
+    if pinned_to is not None and job.pinned_to is None and job.spec.checkpoint is not None:
+        path = job.spec.checkpoint.path
+        text = (
+            f"{job.spec.name} saves to {path}, which no other node sees: it is bound to {pinned_to}"
+        )
+        draft.tell("pinned", text, job=job.id, node=pinned_to)
+    where = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
+    waited = max(0.0, draft.now.wall - job.since)
+    draft.move(
+        job,
+        JobEvent.PLACED,
+        reason=f"on {where} after waiting {duration_text(waited)}",
+        code="Placed",
+        attempt=number,
+        pinned_to=pinned_to,
+        waited_seconds=job.waited_seconds + waited,
+    )
+
+
+def _seat_text(node: NodeId, gpus: tuple[int, ...]) -> str:
+    return f"{node} (GPU {', '.join(map(str, gpus))})" if gpus else node
+
+
+def _pin(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
+    """A checkpoint path that is not shared binds the job to the node that it first ran on."""
+    rule = job.spec.checkpoint
+    node = draft.node(placed.seats[0].node)
+    if rule is None or node is None or mark_of(node, rule.path) is not None:
+        return job.pinned_to
+    return node.id
+
+
+def _mtbf_seconds(draft: Draft, job: Job, nodes: int) -> float:
+    """Mean time between failures of one node: the prior, corrected by this job's own record.
+
+    Gamma-Poisson: (weight * prior + node-seconds run) / (weight + failures).
+    """
+    ran = nodes * max(0.0, draft.now.wall - job.started_at) if job.started_at is not None else 0.0
+    failures = job.infra_retries
+    return (PRIOR_WEIGHT * PRIOR_MTBF_SECONDS + ran) / (PRIOR_WEIGHT + failures)

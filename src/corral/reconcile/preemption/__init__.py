@@ -1,0 +1,1 @@
+"""Preemptions and reservations as durable records."""

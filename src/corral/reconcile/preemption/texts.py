@@ -1,0 +1,182 @@
+"""Who stops for whom: how long a victim is still within its guard, and how all of it is said."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt, Receipt, Seat
+from corral.domain.ids import JobId
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
+from corral.domain.usage import PreemptWhy, Reservation, Victim
+from corral.reconcile.attained_service import attempt_seconds
+from corral.reconcile.attempts import ran_seconds
+from corral.reconcile.changeset import Draft
+from corral.reconcile.usage import owing_now
+from corral.schedule import Reserved
+from corral.schedule.waiting import Reason
+
+NOT_GONE: Final = "not seen gone on all of its nodes yet"
+LIVE: Final = (JobState.STARTING, JobState.RUNNING)
+
+
+def guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
+    """How long the job may still not be stopped for another: it counts from when it was up."""
+    if job.state == JobState.RUNNING:
+        return draft.tree.guard_seconds - ran_seconds(draft, attempt)
+    return draft.tree.guard_seconds - max(0.0, draft.now.wall - attempt.placed_at)
+
+
+def is_untold(draft: Draft, victim: Victim) -> bool:
+    job = draft.job(victim.job)
+    return job is not None and job.attempt == victim.attempt and job.state in LIVE
+
+
+def left_seconds(draft: Draft, victim: Victim) -> float:
+    job, attempt = draft.job(victim.job), draft.attempt(victim.job)
+    return 0.0 if job is None or attempt is None else guard_left_seconds(draft, job, attempt)
+
+
+def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
+    """For example: j3 of queue b (train, borrowing), in 40 s, after its guard."""
+    job, attempt = draft.job(id), draft.attempt(id)
+    if job is None or attempt is None:
+        return str(id)
+    had = duration_text(job.served_seconds + attempt_seconds(attempt, draft.now.wall))
+    because = {
+        PreemptWhy.RECLAIM: "its queue owes" if _is_owed(draft, job) else "borrowing",
+        PreemptWhy.PRIORITY: f"priority {job.spec.priority}",
+        PreemptWhy.SERVICE: f"{had} of service",
+        PreemptWhy.PREEMPTIBLE: "preemptible",
+        PreemptWhy.ROOM: "to be moved",
+    }[why]
+    seconds = guard_left_seconds(draft, job, attempt)
+    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "at once"
+    return f"{id} of queue {job.spec.queue} ({job.spec.name}, {because}), {when}"
+
+
+def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
+    of = f"of queue {by.spec.queue}"
+    if why == PreemptWhy.RECLAIM:
+        reservation = draft.reservations.get(by.id) or draft.world.reservations[by.id]
+        return f"{of}, which reclaimed its own {gpus(reservation.shape.gpu_millis)}"
+    if why == PreemptWhy.PRIORITY:
+        mine, other = by.spec.priority, job.spec.priority
+        return f"{of}, which has priority {mine}, above its own {other}"
+    if why == PreemptWhy.SERVICE:
+        more = "has waited for as long as that costs"
+        if by.spec.queue != job.spec.queue:
+            owed = _is_owed(draft, job)
+            why_its = "has lately held more than its own" if owed else "had borrowed the place"
+            more += f"; queue {job.spec.queue} {why_its}"
+        return f"{of}, which {_service_text(draft, by, job)} and {more}"
+    if why == PreemptWhy.ROOM:
+        return f"{of}, which fits nowhere else"
+    return f"{of}, since it is preemptible"
+
+
+def _is_owed(draft: Draft, job: Job) -> bool:
+    """Whether the job's place is its queue's own, which is taken from those alone who owe."""
+    attempt, owing = draft.attempt(job.id), owing_now(draft)
+    borrows = attempt is not None and attempt.borrowed_gpu_millis > 0
+    return not borrows and any(one.name in owing for one in draft.tree.path(job.spec.queue))
+
+
+def _service_text(draft: Draft, by: Job, job: Job) -> str:
+    """For example: has had less service (3 min against 2 h)."""
+    attempt = draft.attempt(job.id)
+    had = job.served_seconds
+    had += attempt_seconds(attempt, draft.now.wall) if attempt is not None else 0.0
+    amounts = f"{duration_text(by.served_seconds)} against {duration_text(had)}"
+    if by.served_seconds < had:
+        return f"has had less service ({amounts})"
+    return f"ends sooner by what ended jobs like it had (service: {amounts})"
+
+
+def all_taken_text(draft: Draft, taken: Sequence[Victim], needed_millis: int) -> str:
+    """What came of each victim; where that is more than was needed, why."""
+    each = "; ".join(taken_text(draft, one) for one in taken)
+    stopped_millis = sum(one.gpu_millis for one in taken if one.why != PreemptWhy.ROOM)
+    if stopped_millis <= needed_millis:
+        return each
+    whose = f"{name_of(draft, taken[0].job)}'s" if len(taken) == 1 else "each"
+    return f"needed {gpus(needed_millis)}, but {whose} whole gang had to stop: {each}"
+
+
+def taken_text(draft: Draft, victim: Victim) -> str:
+    job = draft.job(victim.job)
+    of = f" of queue {job.spec.queue}" if job is not None else ""
+    loss = victim.loss or NOT_GONE
+    if victim.why == PreemptWhy.ROOM:
+        name = name_of(draft, victim.job)
+        return f"{name}{of} was moved to {where_text(victim.to)} to make room ({loss})"
+    return f"took {gpus(victim.gpu_millis)} from {name_of(draft, victim.job)}{of} ({loss})"
+
+
+def settle(draft: Draft, lost: Receipt) -> None:
+    """Write what a victim has lost into the receipt of who took its place before it was gone."""
+    taker = draft.attempt(lost.others[0]) if lost.others else None
+    told = taker.open_receipt if taker is not None else None
+    if taker is None or told is None or lost.job not in told.others:
+        return
+    before, name, after = told.evidence.partition(f"({lost.job})")
+    told = replace(
+        told,
+        evidence=before + name + after.replace(f"({NOT_GONE})", f"({lost.loss})", 1),
+        steps_lost=(told.steps_lost or 0) + (lost.steps_lost or 0),
+        gpu_seconds_lost=told.gpu_seconds_lost + lost.gpu_seconds_lost,
+    )
+    draft.receipts.append(told)
+    is_open = NOT_GONE in told.evidence
+    draft.put_attempt(replace(taker, open_receipt=told if is_open else None))
+
+
+def where_text(seats: Sequence[Seat]) -> str:
+    """For example: n1, n2."""
+    return ", ".join(sorted({str(seat.node) for seat in seats}))
+
+
+def moved_text(draft: Draft, by: Job, victim: Victim) -> str:
+    """For example: moved to n2 to make room for big (j7) of queue a."""
+    name = name_of(draft, by.id)
+    return f"moved to {where_text(victim.to)} to make room for {name} of queue {by.spec.queue}"
+
+
+def kept_text(draft: Draft, one: Reservation) -> str:
+    left = [victim for victim in one.victims if victim.gone_at is None]
+    millis = one.shape.gpu_millis
+    verb = "are" if millis > MILLIS_PER_GPU else "is"
+    kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
+    if not left:
+        if not one.victims and one.moved_for is not None:
+            return f"{kept}: it was moved to make room for {name_of(draft, one.moved_for)}"
+        return f"{kept}, and come free from what is stopping there"
+    names = ", ".join(name_of(draft, victim.job) for victim in left)
+    if all(victim.why == PreemptWhy.ROOM for victim in left):
+        verb = "saves and is" if len(left) == 1 else "save and are"
+        where = where_text([seat for victim in left for seat in victim.to])
+        return f"{kept}; {names} {verb} moved to {where} to make room"
+    seconds = max(
+        left_seconds(draft, victim) if is_untold(draft, victim) else 0.0 for victim in left
+    )
+    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
+    return f"{kept}; {names} {'has' if len(left) == 1 else 'have'} to save and stop {when}"
+
+
+def to_come(draft: Draft, one: Reserved) -> Reason:
+    """Why it would wait for these seats, before anybody is told to stop."""
+    millis = sum(seat.gpu_millis for seat in one.seats)
+    verbs = ("are", "come") if millis > MILLIS_PER_GPU else ("is", "comes")
+    who = ", ".join(name_of(draft, victim) for victim in one.victims) or "what is stopping there"
+    sentence = f"{gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from {who}"
+    return Reason(code="Preempting", sentence=sentence)
+
+
+def name_of(draft: Draft, id: JobId) -> str:
+    job = draft.job(id)
+    return f"{job.spec.name} ({id})" if job is not None else str(id)
+
+
+def gpus(millis: int) -> str:
+    return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"

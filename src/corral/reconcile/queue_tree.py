@@ -1,0 +1,51 @@
+"""Queues as somebody wished them: the tree of the next tick."""
+
+from dataclasses import replace
+
+from corral.domain.queue import (
+    QueueTree,
+    whole_tree,
+)
+from corral.domain.queue_changes import begun, with_queues
+from corral.domain.requests import SetQueues, Wish
+from corral.reconcile.changeset import Draft
+
+
+def set_queues(draft: Draft, wish: Wish, asked: SetQueues) -> None:
+    """Put the tree in its place. One that another wish has made impossible meanwhile is told."""
+    before = draft.tree
+    try:
+        tree = tree_of(before, asked, wish.at)
+    except ValueError as error:
+        draft.tell("queues_refused", f"the queues that {wish.by} asked for cannot be: {error}")
+        return
+    if tree != before:
+        draft.queues = tree
+        draft.tell("queues", f"the queues were changed by {wish.by}: {_count(tree)}")
+
+
+def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
+    """The tree after the wish. Raises: ValueError when it cannot be one."""
+    half_life, guard = asked.half_life_seconds, asked.guard_seconds
+    tree = whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)
+    if asked.removed:
+        left = tuple(queue for queue in tree.queues if queue.name not in asked.removed)
+        tree = replace(tree, queues=left)
+    if asked.whole:
+        tree = replace(
+            tree,
+            relocation=asked.relocation,
+            rack_patience_seconds=asked.rack_patience_seconds,
+            pod_patience_seconds=asked.pod_patience_seconds,
+        )
+    if half_life is not None:
+        tree = replace(tree, half_life_seconds=half_life)
+    if guard is not None:
+        tree = replace(tree, guard_seconds=guard)
+    if asked.currency is not None:
+        tree = replace(tree, currency=asked.currency)
+    return begun(tree, before, at)
+
+
+def _count(tree: QueueTree) -> str:
+    return "there is one" if len(tree.queues) == 1 else f"there are {len(tree.queues)}"

@@ -1,0 +1,198 @@
+"""One decision: wishes, nodes, attempts, timers, places, in this order."""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from corral.domain.diagnosis import RankEnds
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import ON_NODES, JobEvent, JobState, StopWhy
+from corral.domain.observed_state import AttemptKey, Facts
+from corral.domain.requests import Wish
+from corral.domain.retention import Retention
+from corral.domain.units import duration_text
+from corral.domain.world import Changes, World
+from corral.health.health_policy import HealthRules
+from corral.health.liveness import next_deadline_seconds
+from corral.reconcile.accounting import write_down
+from corral.reconcile.active_checks import gate_gangs, see_checks
+from corral.reconcile.apply_requests import grant
+from corral.reconcile.attempt_end import DRAIN, conclude
+from corral.reconcile.attempts import UNRECORDABLE, ran_seconds, see_attempt
+from corral.reconcile.await_node_faults import settling
+from corral.reconcile.cache.pass_cache import Memo
+from corral.reconcile.changeset import Draft, Now
+from corral.reconcile.dependencies import end_if_too_late, release
+from corral.reconcile.failure_counts import see_blame
+from corral.reconcile.idle_jobs import see_idle
+from corral.reconcile.invariants import check
+from corral.reconcile.job_retention import forget
+from corral.reconcile.node_health import see_health
+from corral.reconcile.node_removal import see_gone
+from corral.reconcile.nodes import see_nodes
+from corral.reconcile.placement import place
+from corral.reconcile.preemption.reservations import see_reservations
+from corral.reconcile.stale_allocations import see_stale
+from corral.reconcile.stdin_waits import with_input_wait
+from corral.reconcile.usage import charge
+from corral.schedule import Learned
+from corral.schedule.waiting import Reason
+
+LONGEST_NAP_SECONDS = 1.0
+_MAY_WAIT = (JobState.HELD, JobState.SUSPENDED)  # for other jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What to commit, why each waiting job waits, and when to look again at the latest.
+
+    `reasons` None: nothing has changed that could place a job, so the last ones still hold.
+    `frozen` are nodes whose silence counts for nothing now, because too many others share it.
+    `unread`: last lines of ranks that are to be read beside the loop.
+    `bugs` are jobs on which a step failed by a fault of ours: they were left as they were, or HELD.
+    """
+
+    changes: Changes
+    reasons: Mapping[JobId, Reason] | None = None
+    nap_seconds: float = LONGEST_NAP_SECONDS
+    frozen: frozenset[NodeId] = frozenset()
+    unread: Mapping[AttemptKey, RankEnds] = field(default_factory=dict)
+    bugs: tuple[tuple[JobId, Exception], ...] = ()
+
+
+def reconcile(
+    world: World,
+    facts: Facts,
+    wishes: Seq[Wish],
+    now: Now,
+    *,
+    touched: Iterable[JobId] | None = None,
+    placing: bool = True,
+    keep: Retention | None = None,
+    spared: Set[JobId] = frozenset(),
+    memo: Memo | None = None,
+    learned: Learned | None = None,
+    health: HealthRules = HealthRules(),  # noqa: B008 - frozen
+) -> Outcome:
+    """Decide everything that follows from what is known now; the world is not changed.
+
+    Args:
+        touched: jobs whose facts have changed since the last look; None looks at every job.
+        placing: False when placement as a whole is stopped.
+        keep: how long jobs that are over are kept; None forgets none of them now.
+        spared: jobs that must not be forgotten now.
+        learned: what ended jobs teach about those that wait; None orders them by age.
+        memo: what the last tick has kept; the same is decided without.
+        health: what may be done for the health of nodes.
+    Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
+    """
+    draft = Draft(world, facts, now)
+    grant(draft, wishes)
+    for id in sorted(_moved(draft, health, touched)):
+        _guarded(draft, id, _one_job)
+    _hold_unrecordable(draft)
+    see_blame(draft, health)
+    see_checks(draft, health, whole=touched is None)
+    see_stale(draft)
+    see_gone(draft)
+    for job in list(draft.in_states(*_MAY_WAIT)):
+        _guarded(draft, job.id, release)
+    see_reservations(draft)
+    charge(draft)
+    write_down(draft)
+    rows = (draft.jobs, draft.allocations, draft.nodes, draft.removed, draft.queues)
+    chosen = draft.facts.placing is not None and bool(draft.facts.placing.chosen)
+    anything_new = touched is None or any(rows) or chosen
+    placing = placing and not draft.is_urgent  # a pass may take long: a later look places
+    reasons = place(draft, memo or Memo(), learned) if placing and anything_new else None
+    gate_gangs(draft, health)
+    _end_late_ones(draft, {} if reasons is None else reasons)
+    if keep is not None:
+        forget(draft, keep, spared)
+    check(draft, health)
+    deadline_seconds = next_deadline_seconds(facts, now.serving, draft.frozen)
+    return Outcome(
+        changes=draft.changes(),
+        reasons=reasons,
+        nap_seconds=min(deadline_seconds, LONGEST_NAP_SECONDS),
+        frozen=frozenset(draft.frozen),
+        unread=draft.unread,
+        bugs=tuple(draft.bugs),
+    )
+
+
+def _moved(draft: Draft, health: HealthRules, touched: Iterable[JobId] | None) -> set[JobId]:
+    """The jobs that wishes, nodes, health and facts may have moved; None: all that are on nodes."""
+    found = see_nodes(draft) | set(draft.jobs)
+    found |= see_health(draft, health, whole=touched is None)
+    found |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
+    return found | {job.id for job, _ in settling(draft)}
+
+
+def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> None:
+    """A bug met on one job holds that job and lets all the others go on."""
+    job = draft.job(id)
+    if job is None or job.is_final:
+        return
+    mark = draft.mark(id)
+    try:
+        step(draft, job)
+    except Exception as error:
+        draft.go_back(mark)
+        draft.quarantine(job, error)
+
+
+def _hold_unrecordable(draft: Draft) -> None:
+    """A job that waits, and of which no store can hold what is to be recorded, is held."""
+    for id, why in draft.facts.unrecordable.items():
+        if (job := draft.job(id)) is not None and job.state == JobState.QUEUED:
+            draft.move(job, JobEvent.QUARANTINED, reason=why, code=UNRECORDABLE)
+
+
+def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
+    """After the placing, so that each has had its last chance."""
+    for job in list(draft.with_deadline()):
+        _guarded(draft, job.id, partial(end_if_too_late, why=reasons.get(job.id)))
+
+
+def _one_job(draft: Draft, job: Job) -> None:
+    if job.state not in ON_NODES:
+        return
+    see_attempt(draft, job)
+    job = draft.job(job.id) or job
+    _timers(draft, job)
+    job = draft.job(job.id) or job
+    _drains(draft, job)
+    see_idle(draft, draft.job(job.id) or job)
+    conclude(draft, draft.job(job.id) or job)
+
+
+def _timers(draft: Draft, job: Job) -> None:
+    """First the warning, then the end."""
+    attempt = draft.attempt(job.id)
+    limit, warned_after = job.spec.max_duration_seconds, job.spec.warned_after_seconds
+    if job.state != JobState.RUNNING or attempt is None or limit is None or warned_after is None:
+        return
+    ran = ran_seconds(draft, attempt)
+    if attempt.warned_at is None and ran >= warned_after:
+        draft.put_attempt(replace(attempt, warned_at=draft.now.wall))
+        left = duration_text(max(0.0, limit - ran))
+        text = f"{job.spec.name} has {left} left of its max_duration"
+        draft.tell("warned", text, job=job.id, attempt=attempt.number)
+    if ran >= limit:
+        draft.put_attempt(with_input_wait(draft, draft.attempt(job.id) or attempt))
+        reason = f"its {limit:.0f} s are over"
+        draft.move(job, JobEvent.TIME_UP, reason=reason, code="Time", why=StopWhy.TIME)
+
+
+def _drains(draft: Draft, job: Job) -> None:
+    """A draining node gives its jobs back, with a save, their place in the queue kept."""
+    attempt = draft.attempt(job.id)
+    if job.state not in (JobState.STARTING, JobState.RUNNING) or attempt is None:
+        return
+    draining = [id for id in attempt.nodes if (node := draft.node(id)) and node.draining]
+    if draining:
+        reason = f"node {draining[0]} is being drained"
+        draft.move(job, JobEvent.PREEMPTED, reason=reason, code=DRAIN, why=StopWhy.PREEMPT)

@@ -1,0 +1,26 @@
+"""Seats that a replaced attempt still holds: they return when its ranks are seen gone."""
+
+from corral.domain.attempt import Allocation, SeatState
+from corral.domain.job_states import ON_NODES
+from corral.domain.node import Liveness
+from corral.domain.observed_state import Phase
+from corral.reconcile.attempts import seen_at
+from corral.reconcile.changeset import Draft
+
+
+def see_stale(draft: Draft) -> None:
+    """Let go of fenced seats by evidence. A node that answers again is stopping them."""
+    for allocation in [one for one in draft.held() if _is_stale(draft, one)]:
+        seen = seen_at(draft, allocation.seat.node, (allocation.job, allocation.attempt))
+        node = draft.node(allocation.seat.node)
+        if seen is not None and seen.phase in (Phase.ENDED, Phase.REFUSED):
+            draft.seat_to(allocation, SeatState.RELEASED)
+        elif node is not None and node.liveness == Liveness.ALIVE:
+            draft.seat_to(allocation, SeatState.STOPPING)
+
+
+def _is_stale(draft: Draft, allocation: Allocation) -> bool:
+    job = draft.job(allocation.job)
+    if job is None or job.attempt != allocation.attempt:
+        return True
+    return job.state not in ON_NODES  # it waits for its next attempt, for this very seat perhaps

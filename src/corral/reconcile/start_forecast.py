@@ -1,0 +1,367 @@
+"""When a waiting job starts, as the world stands. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
+from typing import Final
+
+from corral.domain.attempt import Allocation, Attempt
+from corral.domain.ids import JobId
+from corral.domain.job import Job
+from corral.domain.job_states import ON_NODES, JobState, StopWhy
+from corral.domain.run_history import Forecast, Instead, Question, Ran, Span, Told, stem_of
+from corral.reconcile.attained_service import ended_before, live_of, restart_seconds
+from corral.reconcile.attempts import seen_at
+from corral.reconcile.cache.capacity import suspicion_of
+from corral.reconcile.cache.waiting_jobs import OfNodes
+from corral.reconcile.changeset import Draft, Now
+from corral.reconcile.latest_end import holds_seconds
+from corral.reconcile.placement import waiting_of
+from corral.reconcile.preemption.reservations import reserved_of
+from corral.reconcile.promises import promised_of
+from corral.reconcile.usage import held_now, judge_budgets, past_of, stripped_of
+from corral.replay.conformal_interval import (
+    MISS,
+    Interval,
+    Kept,
+    Record,
+    drawn_interval,
+    told_interval,
+)
+from corral.replay.quantile import quantile
+from corral.replay.runtime_history import Kin
+from corral.replay.snapshot import Holder, Present
+from corral.replay.start_distribution import HORIZON_SECONDS, Drawn, Life, outlook
+from corral.schedule import Learned
+from corral.schedule.waiting import Waiting
+
+RUNS: Final = 40  # of the present, for what is told
+RUNS_INSTEAD: Final = 20  # for each suggestion
+FEWEST: Final = 5  # runs, where they take no more than PATIENCE times the time for all
+PATIENCE: Final = 3
+PASSES: Final = 2_000  # of one run
+FIRST_PART: Final = 0.5  # of the time is for what is told, the rest for suggestions
+SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of the time, or less
+NOW_SECONDS: Final = 1.0  # a start within them is that of the next pass
+MOST_INSTEAD: Final = 3
+OFTEN: Final = 0.25  # of the runs in which a suggestion stops others, from which on it says so
+STOP_SECONDS: Final = (
+    2.0  # from the end of its last save until a job is seen gone, when all is well
+)
+
+
+def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast | None:
+    """The forecast; None for a job that does not wait, or waits for what no replay can tell.
+
+    `is_within`: whether no more than this part of the time for it is gone; asked between runs.
+    """
+    now = Now(wall=question.wall, serving=question.serving)
+    draft = Draft(question.world, question.facts, now)
+    job = draft.job(question.job)
+    if job is None or job.state != JobState.QUEUED:
+        return None
+    present, lives = present_of(draft)
+    learned = Learned(ended_before(question.runs), live_of(draft.world, draft.now.wall))
+    present = replace(present, learned=learned)
+    past = sorted(question.runs, key=lambda ran: ran.submitted_at)
+    plays = _Plays(
+        question=question,
+        kin=Kin(question.runs),
+        past=past,
+        since=_last_change(draft, question.runs),
+        is_within=is_within,
+    )
+    most = _promised_seconds(present, job.id)
+    drawn = _until(most, plays.draw(present, lives, RUNS, FIRST_PART))
+    record = record_of(question.told)
+    starts = _interval(drawn)
+    told = told_interval(starts, record)
+    told = Interval(low=min(told.low, most), high=min(told.high, most))
+    known = {
+        id
+        for id, one in lives.items()
+        if one.left_seconds is not None or plays.kin.knows(one.kind, one.ran_seconds)
+    }
+    return Forecast(
+        starts_by=job.starts_by if job.started_at is None else None,
+        starts=_span(told),
+        ends=_ends(drawn, told),
+        runs=len(drawn),
+        known=len(known) / len(lives),
+        limited=_limited(job.id, [(id, one) for id, one in lives.items() if id not in known]),
+        told=len(record.kept),
+        held=None if record.held is None else 100 * record.held,
+        row=_row(job, question.wall, starts, told),
+        instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), told, record),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plays:
+    """The same chances for each present, so that they compare."""
+
+    question: Question
+    kin: Kin
+    past: Sequence[Ran]
+    since: float  # the last change of the world (wall clock)
+    is_within: Callable[[float], bool]
+
+    def draw(
+        self, present: Present, lives: Mapping[JobId, Life], runs: int, part: float
+    ) -> list[Drawn]:
+        """So many runs, or as many as are begun before that part of the time is gone."""
+        return outlook(
+            present,
+            lives,
+            self.kin,
+            self.past,
+            self.question.job,
+            runs=runs,
+            since=self.since,
+            most_passes=PASSES,
+            keep_on=lambda found: self.is_within(part * (PATIENCE if found < FEWEST else 1)),
+        )
+
+
+def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
+    """When a job has moved last, or ended (wall clock); never later than now."""
+    moved = [job.since for job in draft.all_jobs()]
+    ended = [ran.ended_at for ran in runs]
+    return min(draft.now.wall, max([*moved, *ended], default=draft.now.wall))
+
+
+def _waits(drawn: Iterable[Drawn]) -> list[float]:
+    """Ranked; one that was cut counts as the horizon."""
+    return sorted(HORIZON_SECONDS if one.is_cut else one.wait_seconds for one in drawn)
+
+
+def _interval(drawn: Sequence[Drawn]) -> Interval:
+    """The middle four fifths of the starts. Those that were cut are at least as late as they were
+    followed, which is all that the lower end may lean on; the upper is the horizon as soon as it
+    would lean on one of them."""
+    least = drawn_interval(sorted(one.wait_seconds for one in drawn)).low
+    waits = _waits(drawn)
+    is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
+    return Interval(low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high)
+
+
+def _promised_seconds(present: Present, job: JobId) -> float:
+    """From now to the start that the job is promised at the latest; infinite where none is ahead of
+    it."""
+    starts = (one.start for one in present.promised if one.job == job)
+    return next((start - present.now for start in starts if start > present.now), inf)
+
+
+def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
+    """What was drawn, with no start behind the promised one: the limits that it goes by hold for
+    all, and what is drawn knows nothing better."""
+    return [
+        replace(one, wait_seconds=most_seconds, is_cut=False)
+        if most_seconds < inf and (one.is_cut or one.wait_seconds > most_seconds)
+        else one
+        for one in drawn
+    ]
+
+
+def _limited(job: JobId, unknown: Sequence[tuple[JobId, Life]]) -> float:
+    """The part of these that have a limit. The job's own says nothing of its start: it counts only
+    where it is the one that nothing is known of."""
+    asked = [life for id, life in unknown if id != job] or [life for _, life in unknown]
+    return sum(life.limit_seconds is not None for life in asked) / len(asked) if asked else 1.0
+
+
+# -- the answer ------------------------------------------------------------------------------------
+
+
+def record_of(told: Iterable[Told]) -> Record:
+    """What came of what was told, in that order; who still waits is not in it."""
+    record = Record()
+    for one in told:
+        if one.waited_seconds is not None:
+            kept = Kept(
+                drawn=Interval(low=one.drawn_low_seconds, high=one.drawn_high_seconds),
+                told=Interval(low=one.low_seconds, high=one.high_seconds),
+                actual=one.waited_seconds,
+            )
+            record = record.after(kept)
+    return record
+
+
+def _span(told: Interval) -> Span:
+    beyond = told.high >= HORIZON_SECONDS
+    return Span(
+        low_seconds=min(told.low, HORIZON_SECONDS), high_seconds=None if beyond else told.high
+    )
+
+
+def _ends(drawn: Sequence[Drawn], told: Interval) -> Span:
+    """The start, as far as it was moved by the record, and the job's own run time behind it."""
+    starts = _interval(drawn)
+    own = _interval(
+        [replace(one, wait_seconds=one.wait_seconds + one.run_seconds) for one in drawn]
+    )
+    low = max(told.low, own.low + told.low - starts.low)
+    high = max(low, told.high, own.high + told.high - starts.high)
+    return _span(Interval(low=low, high=high))
+
+
+def _row(job: Job, now: float, drawn: Interval, told: Interval) -> Told:
+    return Told(
+        job=job.id,
+        at=now,
+        drawn_low_seconds=drawn.low,
+        drawn_high_seconds=drawn.high,
+        low_seconds=told.low,
+        high_seconds=told.high,
+    )
+
+
+def _sooner(
+    plays: _Plays,
+    present: Present,
+    lives: Mapping[JobId, Life],
+    job: Job,
+    middle_seconds: float,
+    told: Interval,
+    record: Record,
+) -> tuple[Instead, ...]:
+    """The changes with which the job starts clearly sooner than in the middle of what was drawn
+    for it, and neither end of what is told is later than as it is; the soonest first."""
+    found: list[tuple[float, Instead]] = []
+    changes = plays.question.instead
+    for number, (change, spec) in enumerate(changes, start=1):
+        part = FIRST_PART + (1 - FIRST_PART) * number / len(changes)
+        if not plays.is_within(part):
+            continue
+        holds = holds_seconds(spec)
+        waiting = [
+            replace(gang, shapes=spec.shapes, queue=spec.queue, holds_seconds=holds)
+            if gang.job == job.id
+            else gang
+            for gang in present.waiting
+        ]
+        changed = replace(present, waiting=waiting)
+        other = {**lives, job.id: _life(replace(job, spec=spec), 0.0)}
+        other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
+        waits = _waits(other_drawn)
+        then = told_interval(_interval(other_drawn), record)
+        if all(one.wait_seconds < NOW_SECONDS and not one.is_cut for one in other_drawn):
+            then = Interval(low=0.0, high=0.0)  # the next pass places it, whatever comes
+        is_sooner = then.low <= told.low and then.high <= told.high and then != told
+        if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
+            stops = _stops_text(present, other_drawn)
+            instead = Instead(change=change, starts=_span(then), stops=stops)
+            found.append((quantile(waits, 0.5), instead))
+    return tuple(one for _, one in sorted(found, key=lambda one: one[0])[:MOST_INSTEAD])
+
+
+def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
+    """For example: 2 preemptible jobs of queue a, 1 job of queue b. "" where fewer than OFTEN of
+    the runs stop anybody who is there now."""
+    gangs = {holder.gang.job: holder.gang for holder in present.holders}
+    stopping = [found for one in drawn if (found := [id for id in one.stopped if id in gangs])]
+    if len(stopping) < OFTEN * len(drawn):
+        return ""
+    middle = sorted(stopping, key=len)[len(stopping) // 2]
+    counts = Counter((gangs[id].queue, gangs[id].preemptible) for id in middle)
+    return ", ".join(
+        f"{count} {'preemptible ' * preemptible}job{'s' * (count > 1)} of queue {queue}"
+        for (queue, preemptible), count in sorted(counts.items())
+    )
+
+
+# -- the present -----------------------------------------------------------------------------------
+
+
+def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
+    """The cluster as the scheduler sees it now, and what is known of how long its jobs run."""
+    held = list(held_now(draft))
+    over = judge_budgets(draft, held)
+    waiting = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
+    on_nodes = [
+        (job, attempt)
+        for job in draft.all_jobs()
+        if job.state in ON_NODES and (attempt := draft.attempt(job.id)) is not None
+    ]
+    lives = {job.id: _life(job, 0.0) for job in waiting}
+    lives |= {
+        job.id: _life(
+            job,
+            max(0.0, draft.now.wall - attempt.placed_at),
+            _left_seconds(draft, job, attempt),
+        )
+        for job, attempt in on_nodes
+    }
+    heard = draft.facts.nodes.keys() - draft.facts.awaited
+    nodes = draft.all_nodes()
+    of_nodes = OfNodes.of({id: node.inventory for id, node in nodes.items()})
+    present = Present(
+        now=draft.now.wall,
+        nodes=tuple(nodes.values()),
+        tree=draft.tree,
+        past=past_of(draft, held),
+        holders=[
+            _holder(draft, job, attempt, waiting_of(draft, job, over, of_nodes))
+            for job, attempt in on_nodes
+        ],
+        waiting=[waiting_of(draft, job, over, of_nodes) for job in waiting],
+        reserved=reserved_of(draft),
+        promised=promised_of(draft),
+        closed=frozenset(nodes.keys() - heard),
+        suspicion={id: suspicion_of(node, draft.now.wall) for id, node in nodes.items()},
+        stripped=stripped_of(draft, over),
+        debts=draft.debts_now(),
+    )
+    return present, lives
+
+
+def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
+    """Until the last step of its training loop, as its nodes report; None without one."""
+    key = (job.id, attempt.number)
+    seen = [seen_at(draft, node, key) for node in attempt.nodes]
+    beats = [one.progress for one in seen if one is not None and one.progress is not None]
+    newest = max(beats, key=lambda beat: beat.step, default=None)
+    return newest.left_seconds if newest is not None and job.state == JobState.RUNNING else None
+
+
+def _life(job: Job, ran_seconds: float, left_seconds: float | None = None) -> Life:
+    """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin tell of all."""
+    spec, served = job.spec, job.served_seconds
+    kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
+    limit = spec.max_duration_seconds
+    return Life(
+        kind=kind,
+        ran_seconds=served + ran_seconds,
+        limit_seconds=None if limit is None else served + limit,
+        left_seconds=left_seconds,
+    )
+
+
+def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> Holder:
+    held = draft.seats_of(attempt)
+    stopping = job.state in (JobState.STOPPING, JobState.RECOVERING)
+    return Holder(
+        gang=gang,
+        seats=tuple(one.seat for one in held),
+        placed_at=attempt.placed_at,
+        port=_port(held),
+        can_save=job.spec.checkpoint is not None,
+        restart_seconds=restart_seconds(attempt),
+        frees_at=_frees_at(draft, job) if stopping else None,
+        comes_back=job.state == JobState.RECOVERING or job.why == StopWhy.PREEMPT,
+        protected_until=attempt.protected_until,
+    )
+
+
+def _port(held: Sequence[Allocation]) -> int:
+    return next((one.port for one in held if one.port is not None), 0)
+
+
+def _frees_at(draft: Draft, job: Job) -> float:
+    """As long after it was told to stop as its newest save took, and a little; where that is over,
+    or it has none, when its grace is over."""
+    now, saves = draft.now.wall, draft.saves_of(job.id)
+    over = max(now, job.since + job.spec.grace_seconds)
+    saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else over
+    return saved if now < saved < over else over

@@ -1,0 +1,270 @@
+"""What queues and users hold, have held and have spent; and what it means when a budget is spent.
+
+What is still held is known from the allocations; what was given back is in the rows of use. An
+allocation goes over from the one to the other in the commit that lets it go, so nothing is counted
+twice or lost, whatever dies between.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from corral.domain.attempt import Allocation
+from corral.domain.ids import NodeId, QueueName
+from corral.domain.job import Job
+from corral.domain.node import Liveness, Node
+from corral.domain.queue import Budget, Queue
+from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
+from corral.domain.usage import Spent, Use
+from corral.reconcile.changeset import Draft
+from corral.schedule import Fleet
+from corral.schedule.quota.balances import Holding, Leaf, Standing
+from corral.schedule.quota.borrowing import owing
+from corral.schedule.quota.fair_share import Amounts, accrued_seconds, constant_seconds, decayed
+from corral.schedule.quota.limits import holding_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """An allocation that is being paid for."""
+
+    allocation: Allocation
+    job: Job
+    holding: Holding
+
+
+def held_now(draft: Draft) -> Iterator[Held]:
+    """All that is held and not yet charged. What is out of reach charges nobody."""
+    types = types_of(draft)
+    for allocation in draft.held():
+        held = held_by(draft, allocation, types)
+        if held is not None:
+            yield held
+
+
+def held_by(
+    draft: Draft, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
+) -> Held | None:
+    """What somebody pays for it; None: nobody does."""
+    job = draft.job(allocation.job)
+    if job is None or allocation.charged:
+        return None
+    return Held(allocation=allocation, job=job, holding=_holding(job, allocation, types))
+
+
+@dataclass(frozen=True, slots=True)
+class _Types(Mapping[NodeId, Sequence[str]]):
+    """Only those are looked up that are asked for: a copy costs what a cluster is large."""
+
+    nodes: Mapping[NodeId, Node]
+
+    def __getitem__(self, id: NodeId) -> Sequence[str]:
+        return self.nodes[id].inventory.types
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def types_of(draft: Draft) -> Mapping[NodeId, Sequence[str]]:
+    """Of each node's GPUs by index."""
+    return _Types(draft.all_nodes())
+
+
+def _holding(job: Job, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]) -> Holding:
+    spec = job.spec
+    return holding_of(spec.queue, job.owner, [allocation.seat], types, preemptible=spec.preemptible)
+
+
+# -- into the books --------------------------------------------------------------------------------
+
+
+def charge(draft: Draft) -> None:
+    """Write down what each allocation that this draft lets go has cost."""
+    types: Mapping[NodeId, Sequence[str]] | None = None
+    for key, allocation in draft.allocations.items():
+        before = draft.world.allocations.get(key)
+        if before is None or before.charged or not allocation.charged:
+            continue
+        job = draft.job(allocation.job)
+        if job is not None:
+            types = types or types_of(draft)
+            _charge(draft, _holding(job, allocation, types), before.began)
+
+
+def _charge(draft: Draft, holding: Holding, began: float) -> None:
+    now = draft.now.wall
+    seconds = max(0.0, now - began)
+    leaf = (holding.queue, holding.user)
+    use = draft.use(leaf) or Use(queue=holding.queue, user=holding.user, at=now)
+    rate, constant = holding.amounts, accrued_seconds(seconds, draft.tree.half_life_seconds)
+    draft.uses[leaf] = replace(
+        _decayed(use, now, draft.tree.half_life_seconds),
+        gpu_seconds=_left(draft, use, use.gpu_seconds) + rate.gpus * constant,
+        cpu_seconds=_left(draft, use, use.cpu_seconds) + rate.cpus * constant,
+        memory_gib_seconds=_left(draft, use, use.memory_gib_seconds) + rate.gib * constant,
+        total_gpu_seconds=use.total_gpu_seconds + rate.gpus * seconds,
+    )
+    for queue in draft.tree.path(holding.queue):
+        if queue.budget is not None:
+            spent = spent_of(draft, queue.name, queue.budget)
+            draft.spent[queue.name] = _more(spent, queue.budget, holding, began, now)
+
+
+def _left(draft: Draft, use: Use, amount: float) -> float:
+    return decayed(amount, draft.now.wall - use.at, draft.tree.half_life_seconds)
+
+
+def _decayed(use: Use, at: float, half_life_seconds: float) -> Use:
+    seconds = at - use.at
+    return replace(
+        use,
+        at=max(at, use.at),
+        gpu_seconds=decayed(use.gpu_seconds, seconds, half_life_seconds),
+        cpu_seconds=decayed(use.cpu_seconds, seconds, half_life_seconds),
+        memory_gib_seconds=decayed(use.memory_gib_seconds, seconds, half_life_seconds),
+    )
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+
+def spent_of(draft: Draft, name: QueueName, budget: Budget) -> Spent:
+    """What was spent and given back in the present period: nothing yet in a new one."""
+    known = draft.spent.get(name) or draft.world.spent.get(name)
+    since = budget.period_start(draft.now.wall)
+    return known if known is not None and known.since == since else Spent(queue=name, since=since)
+
+
+def _more(spent: Spent, budget: Budget, holding: Holding, began: float, now: float) -> Spent:
+    """With what was held from `began` on, as far as it lies in the period."""
+    seconds = max(0.0, now - max(began, spent.since))
+    if budget.until is not None:
+        seconds = max(0.0, min(now, budget.until) - max(began, spent.since))
+    money = sum(
+        budget.rate(kind) * millis / MILLIS_PER_GPU * seconds / HOUR_SECONDS
+        for kind, millis in holding.gpu_millis
+    )
+    return replace(
+        spent,
+        gpu_seconds=spent.gpu_seconds + holding.amounts.gpus * seconds,
+        money=spent.money + money,
+    )
+
+
+def spent_now(draft: Draft, held: Iterable[Held]) -> dict[QueueName, Spent]:
+    """What each queue with a budget has spent in this period, with what is held."""
+    tree = draft.tree
+    found = {
+        queue.name: spent_of(draft, queue.name, queue.budget)
+        for queue in tree.queues
+        if queue.budget is not None
+    }
+    for one in held if found else ():
+        for queue in tree.path(one.holding.queue):
+            if queue.budget is not None:
+                spent = found[queue.name]
+                began, now = one.allocation.began, draft.now.wall
+                found[queue.name] = _more(spent, queue.budget, one.holding, began, now)
+    return found
+
+
+def is_spent(budget: Budget, spent: Spent, at: float) -> bool:
+    if budget.money is not None:
+        return budget.is_over(at) or spent.money >= budget.money
+    hours = spent.gpu_seconds / HOUR_SECONDS
+    return budget.is_over(at) or (budget.gpu_hours is not None and hours >= budget.gpu_hours)
+
+
+def judge_budgets(draft: Draft, held: Iterable[Held]) -> frozenset[QueueName]:
+    """The queues whose budget is spent or over; each is told once, and so is a new period."""
+    over = set()
+    for name, spent in spent_now(draft, held).items():
+        queue = draft.tree.queue(name)
+        assert queue.budget is not None
+        is_over = is_spent(queue.budget, spent, draft.now.wall)
+        if is_over:
+            over.add(name)
+        known = draft.spent.get(name) or draft.world.spent.get(name)
+        was_over = known is not None and known.demoted
+        if is_over != was_over:
+            row = spent_of(draft, name, queue.budget)
+            draft.spent[name] = replace(row, demoted=is_over)
+            draft.tell("budget_spent" if is_over else "budget_renewed", _told(queue, is_over))
+    return frozenset(over)
+
+
+def _told(queue: Queue, is_over: bool) -> str:
+    if not is_over:
+        return f"queue {queue.name} has a budget again: it has its GPUs and its priorities back"
+    assert queue.budget is not None
+    return f"the budget of queue {queue.name} is spent: {effect(queue.budget)}"
+
+
+def effect(budget: Budget) -> str:
+    """What a spent budget means, as a part of a sentence."""
+    if budget.demote_to is None:
+        return "until it is renewed its jobs run only on what other queues leave idle"
+    return f"until it is renewed its jobs have at most the priority {budget.demote_to}"
+
+
+def priority_of(draft: Draft, job: Job, over: frozenset[QueueName]) -> int:
+    """The job's priority, lowered where the budget of a queue above it is spent."""
+    priority = job.spec.priority
+    for queue in draft.tree.path(job.spec.queue) if over else ():
+        to = queue.budget.demote_to if queue.budget is not None else None
+        if queue.name in over and to is not None:
+            priority = min(priority, to)
+    return priority
+
+
+# -- where everybody stands ------------------------------------------------------------------------
+
+
+def standing_of(draft: Draft, held: list[Held], over: frozenset[QueueName]) -> Standing:
+    """Quota and fair share as they are now."""
+    nodes = [node for node in draft.all_nodes().values() if node.liveness != Liveness.DEAD]
+    return Standing(
+        draft.tree,
+        capacity=Fleet(nodes).capacity,
+        kinds=sorted({kind for node in nodes for kind in node.inventory.gpu_types}),
+        past=past_of(draft, held),
+        holding=[one.holding for one in held],
+        stripped=stripped_of(draft, over),
+        others=queues_named(draft),
+        owing=owing_now(draft),
+    )
+
+
+def owing_now(draft: Draft) -> frozenset[QueueName]:
+    """The queues that have nothing of their own until they have paid back."""
+    return owing(draft.debts_now(), draft.tree, draft.now.wall)
+
+
+def queues_named(draft: Draft) -> set[QueueName]:
+    """Of all jobs, whether there is such a queue still or not."""
+    return {*draft.world.queues_named(), *(job.spec.queue for job in draft.jobs.values())}
+
+
+def past_of(draft: Draft, held: Iterable[Held]) -> dict[Leaf, Amounts]:
+    """What each user of a queue has held up to now, decayed, in the unit of what is held."""
+    now, half_life_seconds = draft.now.wall, draft.tree.half_life_seconds
+    constant = constant_seconds(half_life_seconds)
+    past: dict[Leaf, Amounts] = defaultdict(Amounts)
+    for leaf, use in {**draft.world.uses, **draft.uses}.items():
+        use = _decayed(use, now, half_life_seconds)
+        amounts = Amounts(use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds)
+        past[leaf] = past[leaf].plus(amounts, 1.0 / constant)
+    for one in held:
+        seconds = accrued_seconds(now - one.allocation.began, half_life_seconds)
+        leaf = (one.holding.queue, one.holding.user)
+        past[leaf] = past[leaf].plus(one.holding.amounts, seconds / constant)
+    return past
+
+
+def stripped_of(draft: Draft, over: frozenset[QueueName]) -> frozenset[QueueName]:
+    """Of the queues whose budget is spent, those that have no GPUs of their own any more."""
+    budgets = {queue.name: queue.budget for queue in draft.tree.queues}
+    return frozenset(n for n in over if (b := budgets[n]) is not None and b.demote_to is None)

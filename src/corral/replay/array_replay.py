@@ -1,0 +1,215 @@
+"""A workload through the scheduler in virtual time: from event to event, a pass at each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from corral.replay.array_world import (
+    CUT,
+    FAILS_AT,
+    HELD,
+    IDLE,
+    LATER,
+    LOST,
+    SPLIT,
+    WINDOWS,
+    Log,
+    World,
+    advance,
+    log_of,
+    plan_failure,
+)
+from corral.replay.node_failures import NEVER, Failures
+from corral.replay.rng import dice_of
+from corral.replay.workload import Workload, largest_gang
+from corral.schedule.arrays.compiled import column, must_compile
+from corral.schedule.columns.order import POLICIES, Named
+from corral.schedule.columns.prediction import enter_kin
+from corral.schedule.columns.state import State, state_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One row of the log; `node` and `gpus` only for a start (one row a node of the gang)."""
+
+    at: float
+    kind: int
+    job: int
+    node: int
+    gpus: int
+    service: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`ended`: seconds at which each job ended. GPU-seconds: held until the last submission, and
+    lost to restarts and failures. `failures`: starts that a failing node cut short. `used`: the
+    share of GPUs held in each of the windows up to the last submission. `fragmentation`: of the GPU
+    time that was free while jobs waited, the share on nodes in part held."""
+
+    workload: Workload
+    nodes: tuple[int, ...]
+    ended: Sequence[float]
+    preemptions: int
+    held_gpu_seconds: float
+    lost_gpu_seconds: float
+    failures: int
+    used: Sequence[float]
+    fragmentation: float
+
+    @property
+    def waits(self) -> list[float]:
+        """Seconds from submission to end that were not the job's own run time."""
+        work = self.workload
+        rows = zip(self.ended, work.submits, work.durations, strict=True)
+        return [max(0.0, end - begun - own) for end, begun, own in rows]
+
+
+def compiles_first() -> bool:
+    """Whether the first replay here compiles the core, which takes about a minute of two cores."""
+    return must_compile(advance)
+
+
+def replay(
+    workload: Workload,
+    nodes: Sequence[int],
+    named: Named,
+    *,
+    failures: Failures = NEVER,
+    on_event: Callable[[Event], None] | None = None,
+) -> Outcome:
+    """Run all jobs to their ends on nodes of so many GPUs. The same input gives the same outcome.
+
+    Raises: ValueError when a job is larger than the nodes can hold.
+    """
+    if max(workload.gpus, default=0) > largest_gang(nodes):
+        raise ValueError(f"a job of {max(workload.gpus)} GPUs, room for {largest_gang(nodes)}")
+    if named.with_limits and workload.limits and min(workload.limits) > 0:
+        named = _with_limits(named)
+    world = world_of(workload, failures)
+    state = state_of_workload(workload, nodes, named)
+    plan_failure(world, state)
+    log = log_of(gpus=sum(nodes), jobs=len(workload.submits), is_kept=on_event is not None)
+    is_done = False
+    while not is_done:
+        is_done = advance(named.policy, world, state, log)
+        if on_event is not None:
+            _read(log, on_event)
+    return Outcome(
+        workload=workload,
+        nodes=tuple(nodes),
+        ended=_plain(world.ended),
+        preemptions=int(sum(_plain(state.jobs.preempted)) - world.count[CUT]),
+        held_gpu_seconds=float(world.number[HELD]),
+        lost_gpu_seconds=float(world.number[LOST]),
+        failures=int(world.count[CUT]),
+        used=_shares(_plain(world.windows), world.horizon * sum(nodes) / WINDOWS),
+        fragmentation=float(world.number[SPLIT] / world.number[IDLE] if world.number[IDLE] else 0),
+    )
+
+
+def _shares(held: Sequence[float], whole: float) -> list[float]:
+    return [gpu_seconds / whole if whole else 0.0 for gpu_seconds in held]
+
+
+def _with_limits(named: Named) -> Named:
+    """The policy that takes the place of this one, at the same cost of a restart."""
+    chosen, restart = POLICIES[named.with_limits], named.policy.restart_seconds
+    return replace(chosen, policy=chosen.policy._replace(restart_seconds=restart))
+
+
+def world_of(workload: Workload, failures: Failures = NEVER) -> World:
+    """Nobody has come yet."""
+    jobs = len(workload.submits)
+    world = World(
+        jobs=jobs,
+        horizon=float(workload.submits[-1]) if jobs else 0.0,
+        submits=_filled(workload.submits),
+        duration=_filled(workload.durations),
+        ended=column(jobs, "float"),
+        mtbf=float(failures.mtbf_seconds),  # of another type it would all be compiled once more
+        save=float(failures.save_seconds),
+        windows=column(WINDOWS, "float"),
+        dice=dice_of(failures.seed),
+        count=column(3, "int"),
+        number=column(6, "float"),
+    )
+    world.number[FAILS_AT] = LATER
+    return world
+
+
+def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) -> State:
+    """Empty nodes, and a row of each job to come."""
+    classes: dict[tuple[int, int], int] = {}
+    klass = [
+        classes.setdefault(kind, len(classes))
+        for kind in zip(workload.queues, workload.gpus, strict=True)
+    ]
+    kin, kin_rows = _kin(workload) if named.policy.predicts else ([], 0)
+    state = state_of(
+        list(nodes),
+        jobs=len(klass),
+        class_gpus=[gpus for _, gpus in classes],
+        policy=named.policy,
+        kin=kin_rows,
+    )
+    enter_kin(state.kin, kin)
+    jobs = state.jobs
+    for job, gpus in enumerate(workload.gpus):
+        jobs.gpus[job] = gpus
+        jobs.klass[job] = klass[job]
+        jobs.weight[job] = jobs.class_weight[klass[job]]
+        jobs.limit[job] = workload.limits[job] if workload.limits else 0.0
+        if named.is_oracle:
+            jobs.expected[job] = jobs.limit[job] = workload.durations[job]
+    return state
+
+
+def _kin(workload: Workload) -> tuple[list[list[int]], int]:
+    """The groups of each job, from those of its user and name to all jobs; and how many."""
+    rows: dict[tuple[int, ...], int] = {}
+    unknown = [-1] * len(workload.submits)
+    columns = zip(
+        workload.users or unknown,
+        workload.kinds or unknown,
+        workload.queues,
+        workload.gpus,
+        strict=True,
+    )
+    groups = [
+        [
+            rows.setdefault((0, user, kind, gpus), len(rows)) if min(user, kind) >= 0 else -1,
+            rows.setdefault((1, user, gpus), len(rows)) if user >= 0 else -1,
+            rows.setdefault((2, queue, gpus), len(rows)),
+            rows.setdefault((3,), len(rows)),
+        ]
+        for user, kind, queue, gpus in columns
+    ]
+    return groups, len(rows)
+
+
+def _filled(values: Sequence[float]) -> Any:
+    made = column(len(values), "float")
+    for at, value in enumerate(values):
+        made[at] = value
+    return made
+
+
+def _plain(values: Any) -> list[Any]:
+    plain = getattr(values, "tolist", None)
+    return list(values) if plain is None else plain()
+
+
+def _read(log: Log, on_event: Callable[[Event], None]) -> None:
+    for row in range(log.count[0]):
+        on_event(
+            Event(
+                at=float(log.at[row]),
+                kind=int(log.kind[row]),
+                job=int(log.job[row]),
+                node=int(log.node[row]),
+                gpus=int(log.gpus[row]),
+                service=float(log.service[row]),
+            )
+        )
+    log.count[0] = 0

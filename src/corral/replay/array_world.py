@@ -1,0 +1,273 @@
+"""Virtual time: from event to event, a pass of the scheduler at each, and the log of what it did.
+
+How long jobs take lies here, where the scheduler does not look. All that is compiled in this room
+is in this one file: numba keeps code by the text of its file, and `compiled` by that of schedule.
+"""
+
+from math import log
+from typing import Any, Final, NamedTuple
+
+from corral.replay.rng import roll
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.columns.aging import earn
+from corral.schedule.columns.gpu_pool import NOBODY, USED
+from corral.schedule.columns.job_groups import AT_RUNNING, WAITING, served
+from corral.schedule.columns.one_pass import conclude, put_back, submit, take_turns
+from corral.schedule.columns.order import CONSERVATIVE, Policy, has_waiting, preempts
+from corral.schedule.columns.state import PREEMPTED, STARTED, State
+
+BEGAN_ON, GAVE_WAY, ENDED, WAS_PROMISED, FAILED = 0, 1, 2, 3, 4
+LOG_ROWS: Final = 1 << 16
+LATER: Final = 1e300
+TOGETHER_SECONDS: Final = 1e-9  # events so near to one another are one
+
+
+class World(NamedTuple):
+    """Columns of jobs, in the order of submission.
+
+    `count`: jobs submitted so far, ended so far, and starts cut short by a failing node. `number`:
+    now; GPU-seconds held before `horizon`, lost to restarts and
+    failures, free while somebody waited, and of these on nodes in part held; the next failure.
+    `windows`: GPU-seconds held in equal parts of the time before `horizon`. A node fails every
+    `mtbf` seconds (0: never) and is back at once; its jobs keep what they saved every `save`.
+    """
+
+    jobs: int
+    horizon: float
+    mtbf: float
+    save: float
+    submits: Any
+    duration: Any
+    ended: Any
+    windows: Any
+    dice: Any
+    count: Any
+    number: Any
+
+
+SUBMITTED, DONE, CUT = 0, 1, 2
+NOW, HELD, LOST, IDLE, SPLIT, FAILS_AT = 0, 1, 2, 3, 4, 5
+WINDOWS: Final = 120
+
+
+class Log(NamedTuple):
+    """Columns of rows: one for each node of a start, one for any other event.
+
+    `service`: the seconds of service that the job has had by then; of a promise, when the job
+    starts at the latest. With no rows nothing is kept.
+    """
+
+    rows: int
+    headroom: int
+    at: Any
+    kind: Any
+    job: Any
+    node: Any
+    gpus: Any
+    service: Any
+    count: Any
+
+
+def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> Log:
+    """`jobs`: how many may be promised a start at one moment."""
+    headroom = 8 * (gpus + 1) + jobs
+    rows = LOG_ROWS + headroom if is_kept else 0
+    return Log(
+        rows=rows,
+        headroom=headroom,
+        at=column(rows, "float"),
+        kind=column(rows, "int"),
+        job=column(rows, "int"),
+        node=column(rows, "int"),
+        gpus=column(rows, "int"),
+        service=column(rows, "float"),
+        count=column(1, "int"),
+    )
+
+
+@compiled
+def is_full(log: Log) -> bool:
+    """Whether the next event may find no room."""
+    return bool(log.rows > 0 and log.count[0] + log.headroom > log.rows)
+
+
+@compiled
+def ends_at(world: World, state: State, job: int) -> float:
+    """When a running job will end, if it is let."""
+    jobs = state.jobs
+    left = world.duration[job] - jobs.attained[job]
+    return float(jobs.started[job] + jobs.overhead[job] + left)
+
+
+@compiled
+def note_moves(world: World, state: State, log: Log) -> None:
+    """Log what the pass did, and count what its restarts cost."""
+    moves, jobs = state.moves, state.jobs
+    for row in range(moves.count[0]):
+        job = moves.job[row]
+        if moves.kind[row] == STARTED:
+            world.number[LOST] += jobs.overhead[job] * jobs.gpus[job]
+            note_start(world, state, log, job)
+        elif moves.kind[row] == PREEMPTED:
+            world.number[LOST] -= moves.seconds[row] * jobs.gpus[job]
+            note(world, state, log, GAVE_WAY, job)
+        else:
+            note(world, state, log, WAS_PROMISED, job)
+            if log.rows > 0:
+                log.service[log.count[0] - 1] = moves.seconds[row]
+    moves.count[0] = 0
+
+
+@compiled
+def note_start(world: World, state: State, log: Log, job: int) -> None:
+    pool = state.pool
+    seat = pool.first_seat[job] if log.rows > 0 else NOBODY
+    while seat != NOBODY:
+        at = log.count[0]
+        note(world, state, log, BEGAN_ON, job)
+        log.node[at] = pool.seat_node[seat]
+        log.gpus[at] = pool.seat_gpus[seat]
+        seat = pool.seat_next[seat]
+
+
+@compiled
+def note(world: World, state: State, log: Log, kind: int, job: int) -> None:
+    if log.rows == 0:
+        return
+    at = log.count[0]
+    log.at[at] = world.number[NOW]
+    log.kind[at] = kind
+    log.job[at] = job
+    log.node[at] = NOBODY
+    log.gpus[at] = 0
+    log.service[at] = state.jobs.attained[job]
+    log.count[0] += 1
+
+
+@compiled
+def pass_time(world: World, state: State, now: float) -> None:
+    """Count the GPUs held, and those left over, until now, as far as that is before the horizon."""
+    begun, pool = world.number[NOW], state.pool
+    seconds = min(now, world.horizon) - min(begun, world.horizon)
+    world.number[NOW] = now
+    if seconds <= 0:
+        return
+    world.number[HELD] += seconds * pool.total[USED]
+    wide = world.horizon / WINDOWS
+    at, end, window = begun, min(now, world.horizon), int(begun / wide)
+    while at < end and window < WINDOWS:
+        until = min(end, (window + 1) * wide)
+        if until > at:  # not so where the quotient was rounded down over a bound
+            world.windows[window] += (until - at) * pool.total[USED]
+            at = until
+        window += 1
+    if has_waiting(state.jobs):
+        world.number[IDLE] += seconds * (pool.gpus - pool.total[USED])
+        for free in range(1, pool.wide):
+            world.number[SPLIT] += seconds * free * pool.with_free[free]
+
+
+@compiled
+def plan_failure(world: World, state: State) -> None:
+    """Somewhere in the cluster a node will fail."""
+    if world.mtbf <= 0:
+        world.number[FAILS_AT] = LATER
+        return
+    seconds = -log(roll(world.dice)) * world.mtbf / state.pool.nodes
+    world.number[FAILS_AT] = world.number[NOW] + seconds
+
+
+@compiled
+def fail_node(policy: Policy, world: World, state: State, log: Log) -> None:
+    """The node's jobs wait again with what they saved last; the node itself is back at once."""
+    jobs, pool, now = state.jobs, state.pool, world.number[NOW]
+    node = int(roll(world.dice) * pool.nodes)
+    while pool.holders[node] > 0:
+        job = pool.seat_job[pool.held[node * pool.wide]]
+        done = served(jobs, job, now)
+        saved = done // world.save * world.save if world.save > 0 else 0.0
+        kept = max(saved, jobs.attained[job]) if world.save > 0 else 0.0
+        unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)
+        world.number[LOST] += (done - kept - unspent) * jobs.gpus[job]
+        world.count[CUT] += 1
+        put_back(policy, state, job, kept, now)
+        note(world, state, log, FAILED, job)
+    plan_failure(world, state)
+
+
+@compiled
+def advance(policy: Policy, world: World, state: State, log: Log) -> bool:
+    """From event to event until all jobs have ended (True), or until the log is full."""
+    while world.count[DONE] < world.jobs and not is_full(log):
+        step(policy, world, state, log)
+    return bool(world.count[DONE] == world.jobs)
+
+
+@compiled
+def step(policy: Policy, world: World, state: State, log: Log) -> None:
+    """All that happens at the next moment at which anything does."""
+    now = _next_event(policy, world, state)
+    pass_time(world, state, now)
+    earn(policy, state.jobs, state.pool, state.ageing, now)
+    _end_jobs(policy, world, state, log, now)
+    if now >= world.number[FAILS_AT]:
+        fail_node(policy, world, state, log)
+    while world.count[SUBMITTED] < world.jobs and (world.submits[world.count[SUBMITTED]] <= now):
+        submit(policy, state, world.count[SUBMITTED], now)
+        world.count[SUBMITTED] += 1
+    take_turns(policy, state, now)
+    note_moves(world, state, log)
+
+
+@compiled
+def advance_until_started(
+    policy: Policy, world: World, state: State, log: Log, job: int, until: float
+) -> float:
+    """From event to event until a waiting job starts, or nothing more happens before `until`.
+
+    Gives the time of the start, or `until`.
+    """
+    while state.jobs.state[job] == WAITING and world.count[DONE] < world.jobs:
+        if _next_event(policy, world, state) >= until:
+            return until
+        step(policy, world, state, log)
+    return float(world.number[NOW]) if state.jobs.state[job] != WAITING else until
+
+
+@compiled
+def advance_to(policy: Policy, world: World, state: State, log: Log, submitted: int) -> bool:
+    """From event to event until so many jobs are submitted (True), or until the log is full."""
+    while world.count[SUBMITTED] < submitted and not is_full(log):
+        step(policy, world, state, log)
+    return bool(world.count[SUBMITTED] >= submitted)
+
+
+@compiled
+def _next_event(policy: Policy, world: World, state: State) -> float:
+    """The next submission, end or failure; a tick while somebody waits who might preempt by
+    then, or the start that was promised next."""
+    soonest, jobs = world.number[FAILS_AT], state.jobs
+    if world.count[SUBMITTED] < world.jobs:
+        soonest = world.submits[world.count[SUBMITTED]]
+    for place in range(jobs.count[AT_RUNNING]):
+        soonest = min(soonest, ends_at(world, state, jobs.running[place]))
+    if preempts(policy) and has_waiting(jobs):
+        tick = policy.tick_seconds
+        soonest = min(soonest, (world.number[NOW] // tick + 1) * tick)
+    if policy.rule == CONSERVATIVE and state.promises.next[0] > world.number[NOW]:
+        soonest = min(soonest, state.promises.next[0])
+    return float(soonest)
+
+
+@compiled
+def _end_jobs(policy: Policy, world: World, state: State, log: Log, now: float) -> None:
+    jobs, place = state.jobs, 0
+    while place < jobs.count[AT_RUNNING]:
+        job = jobs.running[place]
+        if ends_at(world, state, job) > now + TOGETHER_SECONDS:
+            place += 1
+            continue
+        conclude(policy, state, job, now)
+        world.ended[job] = now
+        world.count[DONE] += 1
+        note(world, state, log, ENDED, job)

@@ -1,0 +1,96 @@
+"""What queues with a budget spend in a play, and when that is all they have."""
+
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from corral.domain.ids import QueueName
+from corral.domain.queue import Budget, QueueTree
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule.quota.balances import Holding
+from corral.schedule.waiting import Waiting
+
+TOGETHER_SECONDS: Final = 1e-6  # spent a little later is spent
+HOUR_SECONDS: Final = 3600.0
+
+
+class Spending:
+    """From `now` on, with nothing spent. `over`: the queues whose budget is spent. Without a tree
+    no budget is counted."""
+
+    def __init__(self, tree: QueueTree | None, now: float) -> None:
+        self.over: frozenset[QueueName] = frozenset()
+        self._tree, self._now = tree or QueueTree(), now
+        self._budgets = {q.name: q.budget for q in self._tree.queues if q.budget is not None}
+        self._since = {name: one.period_start(now) for name, one in self._budgets.items()}
+        self._spent = dict.fromkeys(self._budgets, 0.0)
+        self._rate = dict.fromkeys(self._budgets, 0.0)
+
+    def take(self, holding: Holding, sign: int = 1) -> None:
+        """It is held from now on; with -1 no longer."""
+        for queue in self._tree.path(holding.queue) if self._budgets else ():
+            if queue.budget is not None:
+                self._rate[queue.name] += sign * _hourly(queue.budget, holding)
+
+    def pass_time(self, now: float) -> bool:
+        """Whether other queues than before have spent their budget."""
+        for name, budget in self._budgets.items():
+            since = budget.period_start(now + TOGETHER_SECONDS)
+            if since > self._since[name]:
+                self._since[name], self._spent[name] = since, 0.0
+            hours = (now - max(self._now, min(since, now))) / HOUR_SECONDS
+            self._spent[name] += self._rate[name] * hours
+        self._now = now
+        over = frozenset(name for name in self._budgets if self._is_over(name))
+        changed, self.over = over != self.over, over
+        return changed
+
+    def _is_over(self, name: QueueName) -> bool:
+        budget = self._budgets[name]
+        soon = self._rate[name] * TOGETHER_SECONDS / HOUR_SECONDS
+        return budget.is_over(self._now) or self._spent[name] + soon >= _most(budget)
+
+    @property
+    def due_at(self) -> float:
+        """When the next one is spent, or counts anew."""
+        return min((self._due_at(name) for name in self._budgets), default=inf)
+
+    def _due_at(self, name: QueueName) -> float:
+        budget, rate = self._budgets[name], self._rate[name]
+        period = budget.period_seconds
+        anew = inf if period is None else self._since[name] + period
+        if name in self.over:
+            return anew
+        left = _most(budget) - self._spent[name]
+        spent_at = self._now + left / rate * HOUR_SECONDS if rate > 0 else inf
+        return min(spent_at, anew if rate > 0 else inf, budget.until or inf)
+
+    def priority(self, queue: QueueName, own: int) -> int:
+        """Of a job of the queue that has this one of its own, as it counts now."""
+        for one in self._tree.path(queue) if self.over else ():
+            if one.name in self.over and one.budget is not None:
+                to = one.budget.demote_to
+                own = own if to is None else min(own, to)
+        return own
+
+    def ranked(self, gang: Waiting, own: int) -> Waiting:
+        """With the priority that its queue can pay for."""
+        priority = self.priority(gang.queue, own)
+        return gang if priority == gang.priority else replace(gang, priority=priority)
+
+    @property
+    def stripped(self) -> frozenset[QueueName]:
+        """Of those that are over, the ones that own no GPUs any more."""
+        return frozenset(name for name in self.over if self._budgets[name].demote_to is None)
+
+
+def _most(budget: Budget) -> float:
+    """GPU-hours, or money."""
+    return (budget.money if budget.gpu_hours is None else budget.gpu_hours) or 0.0
+
+
+def _hourly(budget: Budget, holding: Holding) -> float:
+    if budget.money is None:
+        return holding.amounts.gpus
+    millis = holding.gpu_millis
+    return sum(budget.rate(kind) * count / MILLIS_PER_GPU for kind, count in millis)

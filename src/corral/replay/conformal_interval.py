@@ -1,0 +1,136 @@
+"""An interval that holds four times of five: drawn waits, corrected by how earlier ones came out.
+
+Source: conformalised quantile regression (Romano, Patterson and Candes 2019), on the logarithm of
+the wait and with each side for itself; the level follows the record (Gibbs and Candes 2021).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, log
+from typing import Final
+
+from corral.domain.run_history import FEW
+from corral.replay.quantile import quantile
+
+MISS: Final = 0.2  # how often an interval may be wrong
+KEPT: Final = 200  # how many outcomes are kept
+PACE: Final = 0.03  # by how much one outcome moves the level
+LOW_SIDES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # parts of the misses that may lie below
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Seconds."""
+
+    low: float
+    high: float
+
+    def holds(self, seconds: float) -> bool:
+        return self.low <= seconds <= self.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How far off an end is: by ratio, but waits shorter than `soft_seconds` by seconds.
+
+    With a `steady` it counts in how far apart the drawn ends are, and so much more: what was drawn
+    wide may be off by more. 0: it counts alike for all.
+    """
+
+    soft_seconds: float
+    steady: float = 0.0
+
+    def log(self, seconds: float) -> float:
+        return log(seconds + self.soft_seconds)
+
+    def unit(self, drawn: Interval) -> float:
+        return self.log(drawn.high) - self.log(drawn.low) + self.steady if self.steady else 1.0
+
+    def moved(self, drawn: Interval, low: float, high: float) -> Interval:
+        """With its ends so many units further out."""
+        unit = self.unit(drawn)
+        least = max(0.0, exp(self.log(drawn.low) - low * unit) - self.soft_seconds)
+        most = exp(self.log(drawn.high) + high * unit) - self.soft_seconds
+        return Interval(low=least, high=max(least, most))
+
+
+WORST: Final = Scale(soft_seconds=60.0)  # of a young record
+SCALES: Final = (
+    Scale(soft_seconds=10.0),
+    Scale(soft_seconds=10.0, steady=0.3),
+    Scale(soft_seconds=60.0, steady=0.3),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What was drawn, what was told, and what it came to in seconds."""
+
+    drawn: Interval
+    told: Interval
+    actual: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The newest outcomes, the oldest first; `level` is the miss that is now aimed at."""
+
+    kept: tuple[Kept, ...] = ()
+    level: float = MISS
+
+    @property
+    def held(self) -> float | None:
+        """The part of the kept ones that held what came; None: there are none."""
+        if not self.kept:
+            return None
+        return sum(one.told.holds(one.actual) for one in self.kept) / len(self.kept)
+
+    def after(self, outcome: Kept) -> "Record":
+        missed = not outcome.told.holds(outcome.actual)
+        level = min(0.4, max(0.02, self.level + PACE * (MISS - missed)))
+        return replace(self, kept=(*self.kept, outcome)[-KEPT:], level=level)
+
+
+def drawn_interval(ranked: Sequence[float]) -> Interval:
+    """The middle four fifths of the waits. Raises: ValueError when there are none."""
+    if not ranked:
+        raise ValueError("no wait was drawn")
+    return Interval(low=quantile(ranked, MISS / 2), high=quantile(ranked, 1 - MISS / 2))
+
+
+def told_interval(drawn: Interval, record: Record) -> Interval:
+    """The interval to tell: on the record its like held often enough, and was short.
+
+    Fewer than FEW outcomes cannot say how much too wide it is, only that it was too narrow: with n
+    of them a side that reaches as far as the worst holds n times of n + 1.
+    """
+    if not record.kept:
+        return drawn
+    if len(record.kept) < FEW:
+        below = [WORST.log(one.drawn.low) - WORST.log(one.actual) for one in record.kept]
+        above = [WORST.log(one.actual) - WORST.log(one.drawn.high) for one in record.kept]
+        return WORST.moved(drawn, max(0.0, *below), max(0.0, *above))
+    found = (one for scale in SCALES for one in _corrected(drawn, record, scale))
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _corrected(drawn: Interval, record: Record, scale: Scale) -> Iterator[tuple[float, Interval]]:
+    """By this scale, with more or less of the misses below: how wide it mostly was on the record,
+    and what it makes of what is drawn now."""
+    kept = [(one, scale.unit(one.drawn)) for one in record.kept]
+    below = sorted((scale.log(k.drawn.low) - scale.log(k.actual)) / unit for k, unit in kept)
+    above = sorted((scale.log(k.actual) - scale.log(k.drawn.high)) / unit for k, unit in kept)
+    for part in LOW_SIDES:
+        low = _rank(below, record.level * part)
+        high = _rank(above, record.level * (1 - part))
+        widths = sorted(_width(scale.moved(k.drawn, low, high)) for k, _ in kept)
+        yield quantile(widths, 0.5), scale.moved(drawn, low, high)
+
+
+def _rank(scores: Sequence[float], miss: float) -> float:
+    """The score that all but so many are below, counting the one that is still to come."""
+    return scores[min(len(scores), ceil((len(scores) + 1) * (1 - miss))) - 1]
+
+
+def _width(interval: Interval) -> float:
+    return interval.high - interval.low

@@ -1,0 +1,84 @@
+"""What lies ahead of a play: ends, submissions, and waits that last for too long."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import Final
+
+from corral.domain.ids import JobId
+from corral.domain.queue import QueueTree
+from corral.replay.idle_wakeups import patience_ends
+from corral.replay.simulated_job import Job
+from corral.replay.snapshot import Coming
+from corral.schedule import Groups, Waiting
+
+TOGETHER_SECONDS: Final = 1e-6  # events so near to one another are one
+End = tuple[float, tuple[int, int], JobId, int]
+Patience = tuple[float, JobId, float]
+
+
+class Agenda:
+    """Moments are wall clock. Who stops or starts meanwhile makes what was planned for it moot: it
+    is passed over, by `running` and `waiting`, which are the play's own and are not changed.
+
+    `coming`: who will be submitted, the soonest first.
+    """
+
+    def __init__(
+        self, running: Mapping[JobId, Job], waiting: Groups, coming: Sequence[Coming]
+    ) -> None:
+        self._running, self._waiting = running, waiting
+        self._ends: list[End] = []
+        self._patience: list[Patience] = []
+        self._coming, self._came = coming, 0
+
+    def plan_end(self, job: Job, at: float) -> None:
+        """Its seats come free then, if it is still in this start."""
+        heappush(self._ends, (at, job.gang.order, job.gang.job, job.starts))
+
+    def plan_patience(self, tree: QueueTree, gang: Waiting, now: float) -> None:
+        """It waits from now on: nodes may be kept for it once it has for long enough."""
+        for over in patience_ends(tree, gang):
+            if over > now:
+                heappush(self._patience, (over, gang.job, gang.since))
+
+    @property
+    def due_at(self) -> float:
+        """The next moment of all of these; inf: nothing lies ahead."""
+        while self._ends and not self._is_due(self._ends[0]):
+            heappop(self._ends)
+        while self._patience and not self._still_waits(self._patience[0]):
+            heappop(self._patience)
+        soonest = self._ends[0][0] if self._ends else inf
+        soonest = min(soonest, self._patience[0][0] if self._patience else inf)
+        if self._came < len(self._coming):
+            soonest = min(soonest, self._coming[self._came].at)
+        return soonest
+
+    def ended(self, now: float) -> Iterator[JobId]:
+        """Those whose seats come free by now. Each is let go before the next is asked for."""
+        while self._ends and self._ends[0][0] <= now + TOGETHER_SECONDS:
+            end = heappop(self._ends)
+            if self._is_due(end):
+                yield end[2]
+
+    def submitted(self, now: float) -> Iterator[Coming]:
+        """Those who have come by now and not before."""
+        while self._came < len(self._coming) and self._coming[self._came].at <= now:
+            self._came += 1
+            yield self._coming[self._came - 1]
+
+    def has_lost_patience(self, now: float) -> bool:
+        """Whether somebody who still waits has by now waited for long enough."""
+        found = False
+        while self._patience and self._patience[0][0] <= now:
+            found |= self._still_waits(heappop(self._patience))
+        return found
+
+    def _is_due(self, end: End) -> bool:
+        """Whether it still runs in the start that this end was planned for."""
+        return end[2] in self._running and self._running[end[2]].starts == end[3]
+
+    def _still_waits(self, patient: Patience) -> bool:
+        gang = self._waiting.get(patient[1])
+        return gang is not None and gang.since == patient[2]

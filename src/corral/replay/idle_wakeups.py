@@ -1,0 +1,16 @@
+"""When a pass of a play may decide otherwise though nothing has happened."""
+
+from collections.abc import Iterator
+from math import inf, nextafter
+
+from corral.domain.queue import QueueTree
+from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.placement.locality import patience_seconds
+from corral.schedule.waiting import Waiting
+
+
+def patience_ends(tree: QueueTree, gang: Waiting) -> Iterator[float]:
+    """The moments (wall clock) at which the gang has waited for as long as it has patience."""
+    for seconds in (PATIENCE_SECONDS, *patience_seconds(tree, gang)):
+        over = gang.since + seconds
+        yield over if over - gang.since >= seconds else nextafter(over, inf)

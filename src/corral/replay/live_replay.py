@@ -1,0 +1,393 @@
+"""The live decision in virtual time: from event to event, a pass of `schedule.decide` at each.
+
+The same function as in the head decides here; the nodes and the queues' standing are kept in step
+with what it decides, and are never made anew.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, QueueName
+from corral.replay.budget_spending import Spending
+from corral.replay.event_queue import TOGETHER_SECONDS, Agenda
+from corral.replay.node_failures import Failing
+from corral.replay.node_state import Rooms
+from corral.replay.runtime_learning import Learning
+from corral.replay.simulated_job import (
+    Job,
+    Kept,
+    as_it_stands,
+    as_told,
+    candidates_of,
+    endings_of,
+    lent_to,
+    standing_of,
+    victims_left,
+)
+from corral.replay.snapshot import Coming, Happened, Holder, Kind, Present, Terms
+from corral.schedule import Fleet, Groups, Placed, Reserved, Running, Waiting, decide
+from corral.schedule.order.aging import TURN_SECONDS
+from corral.schedule.placement.gpu_sharing import Shares
+from corral.schedule.prediction.runtime_model import Lessons
+from corral.schedule.quota.balances import Holding
+from corral.schedule.quota.borrowing import changes_at, claims_of, counted, owing
+from corral.schedule.quota.limits import holding_of
+
+MOST_AT_ONCE: Final = 20  # passes at one moment, should it not come to rest
+
+
+class Play:
+    """One way that things may go on from the present.
+
+    Args:
+        seconds: what each gang of the present still needs: one that holds seats, until its end if
+            it is let; one that waits, of service.
+        coming: who will be submitted, the soonest first.
+        lessons: learns from each end; None keeps to what is learned at present.
+        hear: is told of each start, stop and end, in the order in which they happen.
+    """
+
+    def __init__(
+        self,
+        present: Present,
+        seconds: Mapping[JobId, float],
+        coming: Sequence[Coming] = (),
+        *,
+        terms: Terms = Terms(),  # noqa: B008 - frozen
+        hear: Callable[[Happened], object] | None = None,
+        lessons: Lessons | None = None,
+    ) -> None:
+        self.now = present.now
+        self.passes = 0
+        self._terms, self._hear = terms, hear
+        self._learning = Learning(lessons, present.learned)
+        self._failing = Failing(terms.failures, [n.id for n in present.nodes], present.now)
+        self._guard_seconds = present.tree.guard_seconds
+        self._stripped = present.stripped
+        self._spending = Spending(present.tree if terms.counts_budgets else None, present.now)
+        self._rooms = Rooms(present)
+        self._types = {n.id: n.inventory.types for n in present.nodes}
+        self._fleet = Fleet(present.nodes)
+        self._standing = standing_of(present, coming, self._fleet)
+        self._jobs: dict[JobId, Job] = {}
+        self._queues: set[QueueName] = set()  # of these jobs
+        self._running: dict[JobId, Job] = {}
+        self._waiting = Groups()
+        self._of_array: Counter[JobId] = Counter()
+        self._kept: dict[JobId, Kept] = {}
+        self._promised = tuple(present.promised)
+        self._coming, self._is_new = coming, True
+        self._agenda = Agenda(self._running, self._waiting, coming)
+        self._shares, self._debts = Shares(), dict(present.debts)
+        self._fill(present, seconds)
+
+    def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
+        known = [*present.waiting, *(holder.gang for holder in present.holders)]
+        for gang in sorted(known, key=lambda gang: gang.order):
+            self._shares.arrive(gang.shapes[0])
+        for gang in sorted(present.waiting, key=lambda gang: gang.since):
+            self._enter(gang, seconds[gang.job])
+        for holder in present.holders:
+            self._seat(holder, seconds[holder.gang.job])
+        self._rooms.open()
+        for one in present.reserved:
+            self._keep(one)
+            for job in victims_left(self._kept[one.job], self._running):
+                job.told_by = one.job if one.pending and job.stopping else None
+
+    def present(self) -> Present:
+        """Where it is now: another play goes on from it, knowing no more than a head would."""
+        return Present(
+            now=self.now,
+            nodes=list(self._rooms.nodes.values()),
+            tree=self._standing.tree,
+            past=self._standing.past,
+            holders=[job.as_holder() for job in self._running.values()],
+            waiting=[gang for gangs in self._waiting for gang in gangs],
+            reserved=[as_it_stands(one, self._running) for one in self._kept.values()],
+            promised=self._promised,
+            closed=self._rooms.closed,
+            suspicion=self._rooms.suspicion,
+            stripped=self._stripped,
+            learned=self._learning.table,
+            debts=dict(self._debts),
+        )
+
+    # -- forward ---------------------------------------------------------------------------------
+
+    def run(
+        self, *, until: float = inf, job: JobId | None = None, most_passes: float = inf
+    ) -> float | None:
+        """From event to event until nothing more happens before `until` (wall clock).
+
+        With a job it stops as soon as that one has started, and answers when; None: it has not.
+        """
+        most = self.passes + most_passes
+        while self.passes < most:
+            if job is not None and job in self._running:
+                return self._running[job].placed_at
+            at = self.now if self._is_new else self._next()
+            if at > until or at == inf:
+                break
+            self._step(max(at, self.now))
+        return None
+
+    def _next(self) -> float:
+        """The next end, submission or failure; or the moment at which somebody is told to give way,
+        or has waited for so long that nodes may be kept for it."""
+        soonest = min(self._agenda.due_at, max(self.now, self._learning.due_at))
+        soonest = min([soonest, *(self._due_at(one) for one in self._kept.values())])
+        if soonest == inf:
+            return inf
+        owed = changes_at(self._debts.values(), self._standing.tree, self.now)
+        return min(soonest, owed, self._failing.due_at, self._spending.due_at)
+
+    def _step(self, now: float) -> None:
+        """All that happens at this moment, and then passes until nobody more gives way."""
+        self._standing.pass_time(now - self.now)
+        self.now = now
+        self._see_owing()
+        if self._spending.pass_time(now):
+            self._demote()
+        for id in self._agenda.ended(now):
+            self._leave(id)
+        while self._failing.due_at <= now:
+            for job in self._rooms.on(self._failing.fail()):
+                self._fail(job)
+        for at, gang, seconds, can_save in self._agenda.submitted(now):
+            self._shares.arrive(gang.shapes[0])
+            self._enter(replace(gang, since=at), seconds, can_save=can_save)
+        self._is_new |= self._agenda.has_lost_patience(now)
+        self._is_new |= any(self._due_at(one) <= now for one in self._kept.values())
+        self._is_new |= self._learning.due_at <= now
+        most = self.passes + MOST_AT_ONCE
+        while self._is_new:  # as in the head: who can start without them is placed first
+            self._is_new = False
+            if self.passes == most:
+                break
+            if self._waiting:
+                self._pass()
+            self._tell_due()
+            self._is_new |= self._learning.learn(now, self._served)
+        claims = claims_of(self._standing, self._waiting)
+        half_life_seconds = self._standing.tree.half_life_seconds
+        self._debts |= {
+            debt.queue: debt for debt in counted(self._debts, claims, now, half_life_seconds)
+        }
+
+    def _see_owing(self) -> None:
+        """Others may owe by now than before."""
+        before = self._standing.owing
+        self._standing.owing = owing(self._debts, self._standing.tree, self.now)
+        self._is_new |= self._standing.owing != before
+
+    # -- jobs come and go ------------------------------------------------------------------------
+
+    def _enter(self, gang: Waiting, seconds: float, *, can_save: bool = True) -> None:
+        self._queues.add(gang.queue)
+        job = self._jobs[gang.job] = Job(
+            gang=gang,
+            needs_seconds=seconds,
+            left_seconds=seconds,
+            can_save=can_save,
+            restart_seconds=self._terms.restart_seconds,
+            own_priority=gang.priority,
+        )
+        job.gang = self._spending.ranked(job.gang, job.own_priority)
+        self._wait(job.gang)
+
+    def _wait(self, gang: Waiting) -> None:
+        self._waiting.put(gang)
+        self._is_new = True
+        self._agenda.plan_patience(self._standing.tree, gang, self.now)
+
+    def _seat(self, holder: Holder, seconds: float) -> None:
+        """One that has its seats from the beginning on."""
+        ran = max(0.0, self.now - holder.placed_at)
+        job = Job(
+            gang=holder.gang,
+            needs_seconds=ran + seconds,
+            left_seconds=ran + seconds,
+            can_save=holder.can_save,
+            restart_seconds=holder.restart_seconds,
+            gone_at=holder.frees_at,
+            comes_back=holder.comes_back,
+            protected_until=holder.protected_until,
+            own_priority=holder.gang.priority,
+        )
+        self._jobs[holder.gang.job] = job
+        self._queues.add(holder.gang.queue)
+        self._begin(job, holder.seats, holder.port, holder.placed_at)
+        if holder.frees_at is not None:
+            self._agenda.plan_end(job, holder.frees_at)
+        self._standing.take(self._holding(job.gang, holder.seats))
+
+    def _start(self, placed: Placed, *, is_elder: bool) -> None:
+        """The pass has taken its seats already, and counted them for its queue."""
+        job = self._jobs[placed.job]
+        job.overhead_seconds = job.restart_seconds if job.starts else 0.0
+        job.protected_until = self.now + TURN_SECONDS if is_elder else None
+        self._waiting.drop(placed.job)
+        self._kept.pop(placed.job, None)
+        self._begin(job, placed.seats, placed.port, self.now)
+        self._tell(Kind.STARTED, job)
+
+    def _begin(self, job: Job, seats: tuple[Seat, ...], port: int, at: float) -> None:
+        gang = job.gang
+        job.seats, job.port, job.placed_at, job.known = seats, port, at, None
+        job.starts += 1
+        self._running[gang.job] = job
+        self._rooms.seat(job)
+        self._spending.take(self._holding(gang, seats))
+        if gang.array is not None:
+            self._of_array[gang.array] += 1
+        self._agenda.plan_end(job, job.ends_at)
+
+    def _leave(self, id: JobId) -> None:
+        """Its seats come free: it has ended, or it gives way and waits again in its old place."""
+        job = self._running.pop(id)
+        self._free(job)
+        self._is_new = True
+        done = job.worked_seconds(self.now)
+        if not job.comes_back or done >= job.left_seconds - TOGETHER_SECONDS:
+            job.left_seconds = 0.0
+            self._tell(Kind.ENDED, job)
+            self._learning.hear(job.gang, done)
+            return
+        job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
+        self._tell(Kind.PREEMPTED, job)
+        self._again(job, done if job.can_save else 0.0)
+
+    def _fail(self, job: Job) -> None:
+        """Its node has failed: it waits again with what it saved last."""
+        if job.stopping and not job.comes_back:
+            self._leave(job.gang.job)
+            return
+        del self._running[job.gang.job]
+        self._free(job)
+        before, worked = job.needs_seconds - job.left_seconds, job.worked_seconds(self.now)
+        kept = self._terms.failures.kept_seconds(before + worked, before) if job.can_save else 0.0
+        job.left_seconds = job.needs_seconds - kept
+        self._tell(Kind.FAILED, job)
+        self._again(job, kept - before)
+
+    def _again(self, job: Job, served_seconds: float) -> None:
+        job.gone_at, job.comes_back, job.told_by = None, False, None
+        job.gang = job.back_in_line(self.now, served_seconds)
+        self._is_new = True
+        self._wait(job.gang)
+
+    def _served(self) -> Iterator[tuple[Waiting, float]]:
+        for job in self._running.values():
+            yield job.gang, job.gang.served_seconds + job.worked_seconds(self.now)
+        for gangs in self._waiting:
+            yield from ((gang, gang.served_seconds) for gang in gangs)
+
+    def _free(self, job: Job) -> None:
+        gang = job.gang
+        self._rooms.leave(job)
+        if gang.array is not None:
+            self._of_array[gang.array] -= 1
+        self._standing.give(self._holding(gang, job.seats))
+        self._spending.take(self._holding(gang, job.seats), -1)
+
+    def _demote(self) -> None:
+        """Budgets are spent, or count anew: what queues own, and priorities, have changed."""
+        self._is_new, self._stripped = True, self._spending.stripped
+        held = [self._holding(job.gang, job.seats) for job in self._running.values()]
+        self._standing = standing_of(self.present(), self._coming, self._fleet, held)
+        for gang in [gang for gangs in self._waiting for gang in gangs]:
+            job = self._jobs[gang.job]
+            job.gang = self._spending.ranked(job.gang, job.own_priority)
+            self._waiting.put(job.gang)
+        for job in self._running.values():
+            job.gang, job.known = self._spending.ranked(job.gang, job.own_priority), None
+
+    def _holding(self, gang: Waiting, seats: Sequence[Seat]) -> Holding:
+        return holding_of(gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible)
+
+    def _tell(self, kind: Kind, job: Job) -> None:
+        if self._hear is not None:
+            service = job.needs_seconds - job.left_seconds
+            happened = Happened(self.now, kind, job.gang.job, job.seats, service, job.told_by)
+            self._hear(happened)
+
+    # -- a pass ----------------------------------------------------------------------------------
+
+    def _pass(self) -> None:
+        self.passes += 1
+        before = [as_it_stands(one, self._running) for one in self._kept.values()]
+        decision = decide(
+            self._rooms.free.values(),
+            self._waiting,
+            fleet=self._fleet,
+            now=self.now,
+            running_of_array=self._of_array,
+            standing=self._standing,
+            learned=self._learning.table,
+            running=self._candidates,
+            reserved=before,
+            shares=self._shares,
+            ends=lambda: endings_of(self._running.values(), self._holding),
+            known=self._promised,
+            lent=lambda: lent_to(self._running.values(), self.now),
+        )
+        promised = as_told(decision.promised, self._promised)
+        for placed in decision.placed:
+            self._start(placed, is_elder=placed.job in decision.elders)
+        for dropped in decision.dropped:
+            del self._kept[dropped]
+        for one in decision.reserved:
+            self._keep(one)
+        self._take_back([*before, *decision.reserved])
+        # shares have changed, and what is kept or promised: a head's next look might decide more
+        self._is_new |= bool(decision.placed or decision.dropped or decision.reserved)
+        self._is_new |= promised != self._promised
+        self._promised = promised
+
+    def _take_back(self, reserved: Sequence[Reserved]) -> None:
+        """A pass counts what it keeps as taken; here it is not, as the next pass keeps it anew."""
+        self._rooms.refill({seat.node for one in reserved for seat in one.seats})
+        for one in self._kept.values():
+            gang, seats = self._jobs[one.reserved.job].gang, one.reserved.seats
+            self._standing.give(self._holding(gang, seats))
+
+    def _candidates(self) -> list[Running]:
+        return candidates_of(
+            self._running.values(),
+            self._standing,
+            self._queues,
+            now=self.now,
+            save_seconds=self._terms.save_seconds,
+        )
+
+    # -- who gives way ---------------------------------------------------------------------------
+
+    def _keep(self, reserved: Reserved) -> None:
+        running = self._running
+        victims = tuple((id, running[id].starts) for id in reserved.victims if id in running)
+        self._kept[reserved.job] = Kept(reserved=reserved, victims=victims)
+
+    def _due_at(self, kept: Kept) -> float:
+        """When all are past their guard who were not told yet; never, when there are none."""
+        untold = [job.placed_at for job in victims_left(kept, self._running) if not job.stopping]
+        return max(untold) + self._guard_seconds if untold else inf
+
+    def _tell_due(self) -> None:
+        """All victims of a gang are told together, and come free after their grace."""
+        for kept in [one for one in self._kept.values() if self._due_at(one) <= self.now]:
+            for job in victims_left(kept, self._running):
+                if not job.stopping:
+                    self._stop(job, kept.reserved.job)
+
+    def _stop(self, job: Job, by: JobId) -> None:
+        gone_at = self.now + self._terms.grace_seconds
+        job.gone_at, job.comes_back, job.told_by = gone_at, True, by
+        if gone_at <= self.now:
+            self._leave(job.gang.job)
+        elif gone_at < job.ends_at:
+            self._agenda.plan_end(job, gone_at)

@@ -1,0 +1,68 @@
+"""Nodes that fail now and then, by chance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf, log
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.replay.rng import dice_of, roll
+from corral.replay.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """Each node fails every `mtbf_seconds` on the average (0: never), by the dice of `seed`, and is
+    back at once.
+
+    Its jobs go on from their last save, one every `save_seconds` of service; 0: they have none.
+    """
+
+    mtbf_seconds: float = 0.0
+    save_seconds: float = 0.0
+    seed: int = 0
+
+    def kept_seconds(self, done_seconds: float, saved_seconds: float) -> float:
+        """What is left of so much service, of which so much was saved when it was last stopped."""
+        if not self.save_seconds:
+            return 0.0
+        return max(saved_seconds, done_seconds // self.save_seconds * self.save_seconds)
+
+
+NEVER: Final = Failures()
+MOST_STARTS: Final = 10_000  # to get from one save to the next
+
+
+def endless(
+    work: Workload, nodes: Sequence[int], failures: Failures, restart_seconds: float
+) -> int | None:
+    """The first job that would be expected to start more than MOST_STARTS times before it gets to
+    its next save, or its end; None: all get on."""
+    if not failures.mtbf_seconds:
+        return None
+    rows = zip(work.durations, work.gpus, strict=True)
+    for row, (seconds, gpus) in enumerate(rows):
+        step = restart_seconds + min(seconds, failures.save_seconds or seconds)
+        if ceil(gpus / max(nodes)) * step > log(MOST_STARTS) * failures.mtbf_seconds:
+            return row
+    return None
+
+
+class Failing:
+    """Which of the nodes fails next, and when: `due_at` (wall clock); never is infinite."""
+
+    def __init__(self, failures: Failures, nodes: Sequence[NodeId], now: float) -> None:
+        self._failures, self._nodes = failures, nodes
+        self._dice = dice_of(failures.seed)
+        self.due_at = self._after(now)
+
+    def fail(self) -> NodeId:
+        """The node that fails at `due_at`; after it comes the next."""
+        node = self._nodes[int(roll(self._dice) * len(self._nodes))]
+        self.due_at = self._after(self.due_at)
+        return node
+
+    def _after(self, now: float) -> float:
+        if not self._failures.mtbf_seconds or not self._nodes:
+            return inf
+        return now - log(roll(self._dice)) * self._failures.mtbf_seconds / len(self._nodes)

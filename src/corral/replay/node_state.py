@@ -1,0 +1,64 @@
+"""What is free on each node of a play, kept in step with who holds seats there."""
+
+from collections.abc import Iterable
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId
+from corral.replay.simulated_job import Job
+from corral.replay.snapshot import Present
+from corral.schedule import NodeRoom
+
+
+class Rooms:
+    """`free` has the nodes that take work. Seats of the present are taken before `open`."""
+
+    def __init__(self, present: Present) -> None:
+        self.nodes = {node.id: node for node in present.nodes}
+        self.suspicion = present.suspicion
+        self.free: dict[NodeId, NodeRoom] = {}
+        self._closed = present.closed
+        self._on: dict[NodeId, dict[JobId, tuple[Job, Seat]]] = {id: {} for id in self.nodes}
+
+    def open(self) -> None:
+        """From now on the nodes take work, those that may."""
+        for node in self.nodes.values():
+            if node.takes_work and node.id not in self._closed:
+                self.free[node.id] = self._room(node.id)
+
+    @property
+    def closed(self) -> frozenset[NodeId]:
+        return frozenset(self.nodes.keys() - self.free.keys())
+
+    def on(self, node: NodeId) -> list[Job]:
+        """Who holds seats there."""
+        return [job for job, _ in self._on[node].values()]
+
+    def seat(self, job: Job) -> None:
+        """It holds its seats; that they are free no longer, the pass that gave them has noted."""
+        for seat in job.seats:
+            self._on[seat.node][job.gang.job] = (job, seat)
+
+    def leave(self, job: Job) -> None:
+        """Its seats come free."""
+        gang = job.gang
+        for seat in job.seats:
+            del self._on[seat.node][gang.job]
+            if seat.node in self.free:
+                room = self.free[seat.node]
+                room.give(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+        if job.port and job.seats[0].node in self.free:
+            self.free[job.seats[0].node].give_port(job.port)
+
+    def refill(self, nodes: Iterable[NodeId]) -> None:
+        """What is free there by who holds seats, whatever else was noted."""
+        for node in nodes:
+            if node in self.free:
+                self.free[node] = self._room(node)
+
+    def _room(self, id: NodeId) -> NodeRoom:
+        room = NodeRoom(self.nodes[id], suspicion=self.suspicion.get(id, 0))
+        for job, seat in self._on[id].values():
+            room.take(seat, kin=job.gang.kin, apart_from=job.gang.place.apart_from)
+            if job.port in room.free_ports and job.seats[0].node == id:
+                room.free_ports.remove(job.port)
+        return room

@@ -1,0 +1,221 @@
+"""A workload through the live decision, with queues: the same numbers and log as `replay` gives."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
+from corral.domain.node import Liveness, Node
+from corral.domain.queue import QueueTree
+from corral.domain.resources import Gpu, Inventory, Resources, Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.array_replay import Event, Outcome
+from corral.replay.array_world import BEGAN_ON, ENDED, FAILED, GAVE_WAY, WINDOWS
+from corral.replay.live_replay import Play
+from corral.replay.node_failures import NEVER, Failures
+from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
+from corral.replay.workload import Workload
+from corral.schedule import Fleet
+from corral.schedule.prediction.runtime_model import Lessons
+from corral.schedule.quota.balances import Standing
+from corral.schedule.waiting import Waiting
+
+TYPE: Final = "gpu"
+PORTS: Final = tuple(range(20_000, 20_064))  # as many as an agent's
+_KINDS: Final = {
+    Kind.STARTED: BEGAN_ON,
+    Kind.PREEMPTED: GAVE_WAY,
+    Kind.ENDED: ENDED,
+    Kind.FAILED: FAILED,
+}
+
+
+def replay_queued(
+    workload: Workload,
+    nodes: Sequence[int],
+    tree: QueueTree,
+    names: Sequence[QueueName],
+    *,
+    restart_seconds: float = 60.0,
+    failures: Failures = NEVER,
+    on_event: Callable[[Event], None] | None = None,
+) -> Outcome:
+    """Run all jobs to their ends as a head with these queues would. `names`: of each number in
+    `workload.queues`. Everybody can save.
+
+    Raises: ValueError when a job is larger than the nodes, or its queue, can hold.
+    """
+    if held_by_no_queue(workload, nodes, tree, names):
+        raise ValueError("a job asks for more than its queue may ever hold")
+    books = _Books(workload=workload, nodes=tuple(nodes), free=list(nodes), on_event=on_event)
+    Play(
+        Present(now=0.0, nodes=[node_of(row, gpus) for row, gpus in enumerate(nodes)], tree=tree),
+        {},
+        [coming_of(workload, row, names, nodes) for row in range(len(workload.submits))],
+        terms=Terms(restart_seconds=restart_seconds, failures=failures, counts_budgets=True),
+        hear=books.hear,
+        lessons=Lessons(),
+    ).run()
+    return books.outcome()
+
+
+def node_of(row: int, gpus: int) -> Node:
+    """A node that has GPUs of one type, and is never short of anything else."""
+    made = (Gpu(index=i, uuid=f"{row}-{i}", type=TYPE, memory_bytes=0) for i in range(gpus))
+    return Node(
+        id=NodeId(f"{row:05d}"),
+        inventory=Inventory(gpus=tuple(made), ports=PORTS),
+        liveness=Liveness.ALIVE,
+        boot=BootId("1"),
+    )
+
+
+def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
+    """The fewest equal parts of a gang that the nodes, empty, can hold.
+
+    Raises: ValueError when there are none.
+    """
+    for parts in range(1, len(nodes) + 1):
+        if gpus % parts == 0 and sum(size >= gpus // parts for size in nodes) >= parts:
+            return Shape(
+                nodes=parts, resources=Resources(gpu_millis=gpus // parts * MILLIS_PER_GPU)
+            )
+    raise ValueError(f"a gang of {gpus} GPUs fits no nodes in equal parts")
+
+
+def fits(gpus: int, nodes: Sequence[int]) -> bool:
+    """Whether the nodes, empty, can hold a gang of so many GPUs in equal parts."""
+    try:
+        shape_of(gpus, nodes)
+    except ValueError:
+        return False
+    return True
+
+
+def held_by_no_queue(
+    work: Workload, nodes: Sequence[int], tree: QueueTree, names: Sequence[QueueName]
+) -> list[int]:
+    """The jobs that their queue would let have no seats even if nobody held any."""
+    fleet = Fleet([node_of(row, gpus) for row, gpus in enumerate(nodes)])
+    empty = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
+
+    @cache
+    def is_refused(queue: QueueName, gpus: int) -> bool:
+        asked = ((TYPE, gpus * MILLIS_PER_GPU),)
+        return empty.refusal(queue, UserName(""), asked) is not None
+
+    rows = enumerate(zip(work.queues, work.gpus, strict=True))
+    return [row for row, (queue, gpus) in rows if is_refused(names[queue], gpus)]
+
+
+def coming_of(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]) -> Coming:
+    user = work.users[row] if work.users else -1
+    limit = work.limits[row] if work.limits and work.limits[row] > 0 else None
+    gang = Waiting(
+        job=JobId(str(row)),
+        shapes=(shape_of(work.gpus[row], nodes),),
+        priority=0,
+        order=(row, 0),
+        queue=names[work.queues[row]],
+        user=UserName("" if user < 0 else f"u{user}"),
+        limit_seconds=limit,
+        holds_seconds=limit,
+    )
+    return Coming(work.submits[row], gang, work.durations[row])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Books:
+    """What the numbers need, counted from what happens. `horizon`: the last submission."""
+
+    workload: Workload
+    nodes: tuple[int, ...]
+    free: list[int]
+    on_event: Callable[[Event], None] | None
+    ended: dict[int, float] = field(default_factory=dict)
+    begun: dict[int, tuple[float, float]] = field(default_factory=dict)
+    windows: list[float] = field(default_factory=lambda: [0.0] * WINDOWS)
+    now: float = 0.0
+    submitted: int = 0
+    active: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    held: float = 0.0
+    lost: float = 0.0
+    idle: float = 0.0
+    split: float = 0.0
+
+    def hear(self, happened: Happened) -> None:
+        job = int(happened.job)
+        self._pass_time(happened.at)
+        sign = -1 if happened.kind == Kind.STARTED else 1
+        for seat in happened.seats:
+            self.free[int(seat.node)] += sign * len(seat.gpus)
+        if happened.kind == Kind.STARTED:
+            self.active += 1
+            self.begun[job] = (happened.at, happened.service)
+        else:
+            self.active -= 1
+            self._stop(job, happened)
+        if self.on_event is not None:
+            self._log(self.on_event, job, happened)
+
+    def _stop(self, job: int, happened: Happened) -> None:
+        began, before = self.begun.pop(job)
+        worked = happened.service - before
+        self.lost += (happened.at - began - worked) * self.workload.gpus[job]
+        if happened.kind == Kind.ENDED:
+            self.ended[job] = happened.at
+        elif happened.kind == Kind.FAILED:
+            self.failures += 1
+        else:
+            self.preemptions += 1
+
+    def _pass_time(self, until: float) -> None:
+        """Somebody waits when more have come than hold seats or have ended."""
+        submits = self.workload.submits
+        while self.submitted < len(submits) and submits[self.submitted] <= until:
+            self._count(submits[self.submitted])
+            self.submitted += 1
+        self._count(until)
+
+    def _count(self, until: float) -> None:
+        horizon = self.workload.submits[-1]
+        begun, end = min(self.now, horizon), min(until, horizon)
+        self.now = max(self.now, until)
+        if end <= begun:
+            return
+        idle = sum(self.free)
+        used = sum(self.nodes) - idle
+        self.held += (end - begun) * used
+        if self.submitted > self.active + len(self.ended):
+            self.idle += (end - begun) * idle
+            rows = zip(self.free, self.nodes, strict=True)
+            self.split += (end - begun) * sum(free for free, size in rows if free < size)
+        wide = horizon / WINDOWS
+        for window in range(int(begun / wide), min(WINDOWS, int(end / wide) + 1)):
+            part = min(end, (window + 1) * wide) - max(begun, window * wide)
+            self.windows[window] += max(0.0, part) * used
+
+    def _log(self, on_event: Callable[[Event], None], job: int, one: Happened) -> None:
+        kind, starts = _KINDS[one.kind], one.kind == Kind.STARTED
+        for seat in one.seats if starts else one.seats[:1]:
+            node, gpus = (int(seat.node), len(seat.gpus)) if starts else (-1, 0)
+            on_event(
+                Event(at=one.at, kind=kind, job=job, node=node, gpus=gpus, service=one.service)
+            )
+
+    def outcome(self) -> Outcome:
+        whole = self.workload.submits[-1] * sum(self.nodes) / WINDOWS if self.ended else 0.0
+        return Outcome(
+            workload=self.workload,
+            nodes=self.nodes,
+            ended=[self.ended[row] for row in range(len(self.workload.submits))],
+            preemptions=self.preemptions,
+            held_gpu_seconds=self.held,
+            lost_gpu_seconds=self.lost,
+            failures=self.failures,
+            used=[held / whole if whole else 0.0 for held in self.windows],
+            fragmentation=self.split / self.idle if self.idle else 0.0,
+        )

@@ -1,0 +1,49 @@
+"""What a play learns from the gangs that end in it."""
+
+from collections.abc import Callable, Iterable
+from math import inf
+
+from corral.schedule.order.priority_key import class_of
+from corral.schedule.prediction.runtime_model import Ended, Learned, Lessons
+from corral.schedule.waiting import Waiting
+
+Served = Iterable[tuple[Waiting, float]]  # each gang that is not over, and its service in seconds
+
+
+class Learning:
+    """With `lessons` it learns on; without, it keeps to what was `learned` before."""
+
+    def __init__(self, lessons: Lessons | None, learned: Learned | None) -> None:
+        self._lessons = lessons
+        self._learned = learned
+        self._ended: list[Ended] = []
+
+    def hear(self, gang: Waiting, seconds: float) -> None:
+        """It has ended after so much service since it started last."""
+        seconds += gang.served_seconds
+        if self._lessons is None:
+            return
+        self._ended.append(
+            Ended(job_class=class_of(gang), user=gang.user, stem=gang.stem, seconds=seconds)
+        )
+
+    def learn(self, now: float, served: Callable[[], Served]) -> bool:
+        """Learn from those that were heard of, as a head does after what it has decided; whether
+        the table is a new one."""
+        if self._lessons is None:
+            return False
+        before, ended = self._lessons.table, self._ended
+        self._ended = []
+        self._lessons.learn(
+            ended, now, lambda: ((class_of(gang), s) for gang, s in served() if s > 0)
+        )
+        return self._lessons.table is not before
+
+    @property
+    def due_at(self) -> float:
+        """When it learns from those who have ended, should no more end."""
+        return inf if self._lessons is None else self._lessons.due_at
+
+    @property
+    def table(self) -> Learned | None:
+        return self._learned if self._lessons is None else self._lessons.table

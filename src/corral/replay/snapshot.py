@@ -1,0 +1,110 @@
+"""What the live decision is played forward from, with what, and what it answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.usage import Debt
+from corral.replay.node_failures import NEVER, Failures
+from corral.schedule.decision import Reserved
+from corral.schedule.placement.availability import Promise
+from corral.schedule.prediction.runtime_model import Learned
+from corral.schedule.quota.balances import Leaf
+from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A gang that holds its seats now, since `placed_at` (wall clock).
+
+    `restart_seconds`: what it needs from being placed to its first step. `frees_at`: it is stopping
+    and its seats come free then; with `comes_back` it then waits again. `protected_until`: nobody
+    buys its place before.
+    """
+
+    gang: Waiting
+    seats: tuple[Seat, ...]
+    placed_at: float
+    port: int = 0
+    can_save: bool = True
+    restart_seconds: float = 60.0
+    frees_at: float | None = None
+    comes_back: bool = False
+    protected_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """A cluster at one moment, `now` (wall clock).
+
+    `nodes` are all that are known; those in `closed` take no work. `past`: what each user of a
+    queue has used up to now, also of what is still held, decayed to now, in the unit of what is
+    held (as for Standing). `learned`: what ended jobs teach (None: age alone counts). `stripped`
+    are queues whose budget is spent. `debts`: by queue, of those that share a line by service.
+    `suspicion`: how often a node was to blame of late.
+    """
+
+    now: float
+    nodes: Sequence[Node]
+    tree: QueueTree = field(default_factory=QueueTree)
+    past: Mapping[Leaf, Amounts] = field(default_factory=dict)
+    holders: Sequence[Holder] = ()
+    waiting: Sequence[Waiting] = ()
+    reserved: Sequence[Reserved] = ()
+    promised: Sequence[Promise] = ()
+    closed: frozenset[NodeId] = frozenset()
+    suspicion: Mapping[NodeId, int] = field(default_factory=dict)
+    stripped: frozenset[QueueName] = frozenset()
+    learned: Learned | None = None
+    debts: Mapping[QueueName, Debt] = field(default_factory=dict)
+
+
+class Coming(NamedTuple):
+    """A gang that is submitted at `at` (wall clock), and needs `seconds` of service."""
+
+    at: float
+    gang: Waiting
+    seconds: float
+    can_save: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What giving way costs, and which nodes fail.
+
+    `restart_seconds`: of each start after a stop, before the job goes on. `grace_seconds`: from
+    being told to stop until the seats come free. `save_seconds`: so often a running job saves by
+    itself, which only the choice of victims looks at: whoever can save does so when it is told.
+    `counts_budgets`: those of the queues, from the present on; else what is stripped stays so.
+    """
+
+    restart_seconds: float = 60.0
+    grace_seconds: float = 0.0
+    save_seconds: float = 0.0
+    failures: Failures = NEVER
+    counts_budgets: bool = False
+
+
+class Kind(StrEnum):
+    STARTED = "started"
+    PREEMPTED = "preempted"  # its seats have come free
+    ENDED = "ended"
+    FAILED = "failed"  # a node of it has
+
+
+class Happened(NamedTuple):
+    """`service`: seconds of the job's work that are done and stay done, from the present on or, of
+    one that held seats then, from when it was placed. `by`: for whom it gave way."""
+
+    at: float
+    kind: Kind
+    job: JobId
+    seats: tuple[Seat, ...]
+    service: float
+    by: JobId | None = None

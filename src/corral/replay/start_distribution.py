@@ -1,0 +1,199 @@
+"""When a gang will start: the present played forward many times, by the live decision itself.
+
+What is not known is drawn: how long each job runs, from its kin; and who will come, from a stretch
+of the past that is played again. Plain Python, so that no head waits for a compiler.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.domain.ids import JobId
+from corral.domain.queue import Policy
+from corral.domain.run_history import Ran
+from corral.replay.live_replay import Play
+from corral.replay.rng import dice_named, roll
+from corral.replay.runtime_history import Kin, Kind
+from corral.replay.snapshot import Coming, Happened, Present
+from corral.replay.snapshot import Kind as What
+from corral.schedule.waiting import Waiting
+
+HORIZON_SECONDS: Final = 10 * 86_400.0  # so far ahead it is looked; no start by then counts as this
+PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of submissions may begin
+MOST_COMING: Final = 200  # of one run
+STEPS_QUICKER: Final = 0.05  # of what is left by the rate of steps, at most
+STEPS_SPREAD: Final = 0.2  # from the quickest to the slowest: saves, and the end of the program
+PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """What is known of how long a job runs: its kind, how long it has, and its limit (seconds).
+    `left_seconds`: until its last step, by its rate of steps."""
+
+    kind: Kind
+    ran_seconds: float = 0.0
+    limit_seconds: float | None = None
+    left_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One run: seconds from now to the start, and from there to the end. `is_cut`: it was followed
+    no further, and the start comes later. `stopped`: who gave way to it."""
+
+    wait_seconds: float
+    run_seconds: float
+    is_cut: bool = False
+    stopped: tuple[JobId, ...] = ()
+
+
+def outlook(
+    present: Present,
+    lives: Mapping[JobId, Life],
+    kin: Kin,
+    past: Sequence[Ran],
+    job: JobId,
+    *,
+    runs: int,
+    since: float,
+    most_passes: int,
+    keep_on: Callable[[int], bool],
+) -> list[Drawn]:
+    """What becomes of the waiting job, one of each run. `keep_on` is told how many there are, and
+    says whether there is time for more; a run is always begun.
+
+    In each run everybody has luck of its own, by its id: asked again, the same world is answered
+    alike, and who comes or goes changes nothing for the others.
+
+    Args:
+        lives: of every gang of the present.
+        past: ended jobs in the order in which they were submitted.
+        since: the last change (wall clock); a stretch of the past is played again from then on.
+        most_passes: of one run.
+    """
+    luck = _Luck(job)
+    submits = [ran.submitted_at for ran in past]
+    found: list[Drawn] = []
+    while len(found) < runs and (not found or keep_on(len(found))):
+        whole = _run_times(lives, kin, luck)
+        left = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
+        coming = _coming(present, past, submits, kin, luck, since)
+        happened: list[Happened] = []
+        play = Play(present, left, coming, hear=happened.append)
+        at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(found), keep_on)
+        if at is None and found and not keep_on(len(found)):
+            break  # that it was cut tells of the time it took, not of the job
+        wait = max(0.0, (play.now if at is None else at) - present.now)
+        stopped = [one.job for one in happened if one.kind == What.PREEMPTED and one.by == job]
+        found.append(
+            Drawn(
+                wait_seconds=wait,
+                run_seconds=left[job],
+                is_cut=at is None,
+                stopped=tuple(stopped),
+            )
+        )
+    return found
+
+
+class _Luck:
+    """Rolls for one who asks, a row of them for each name: nobody's depend on who else rolls."""
+
+    def __init__(self, asks: JobId) -> None:
+        self._asks = asks
+        self._dice: dict[object, Any] = {}
+
+    def roll(self, name: object) -> float:
+        if name not in self._dice:
+            self._dice[name] = dice_named(self._asks, name)
+        return float(roll(self._dice[name]))
+
+
+def _run_times(lives: Mapping[JobId, Life], kin: Kin, luck: _Luck) -> dict[JobId, float]:
+    """Of one play: what is guessed, is guessed alike of all of a kind."""
+    kinds = dict.fromkeys(life.kind for life in lives.values())
+    common = {kind: luck.roll(kind) for kind in kinds}
+    return {
+        id: _run_time(life, kin, common[life.kind], luck.roll(id)) for id, life in lives.items()
+    }
+
+
+def _run_time(life: Life, kin: Kin, common: float, chance: float) -> float:
+    """By its steps, which may come a little quicker or slower; else as its kin tell."""
+    if life.left_seconds is None:
+        return kin.draw(life.kind, life.ran_seconds, life.limit_seconds, common, chance)
+    drawn = life.ran_seconds + life.left_seconds * (1 - STEPS_QUICKER + STEPS_SPREAD * chance)
+    limit = life.limit_seconds
+    return drawn if limit is None else max(life.ran_seconds, min(drawn, limit))
+
+
+def _start(
+    play: Play,
+    job: JobId,
+    until: float,
+    most_passes: int,
+    found: int,
+    keep_on: Callable[[int], bool],
+) -> float | None:
+    """When the job starts; None where it was not followed so far. Never is the horizon."""
+    while play.passes < most_passes and (not play.passes or keep_on(found)):
+        before = play.passes
+        at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
+        if at is not None:
+            return at
+        if play.passes < before + PASSES_AT_ONCE:
+            return until
+    return None
+
+
+def _coming(
+    present: Present,
+    past: Sequence[Ran],
+    submits: Sequence[float],
+    kin: Kin,
+    luck: _Luck,
+    since: float,
+) -> list[Coming]:
+    """Those of a stretch of the past, submitted again; it begins where the last change was, and
+    who would have come since then has not."""
+    dice = dice_named(luck.roll("who comes"))
+    where = float(roll(dice))
+    if not past:
+        return []
+    oldest = max(submits[0], since - PAST_SECONDS)
+    begin = oldest + where * max(0.0, since - oldest - HORIZON_SECONDS)
+    later = since - begin
+    first = bisect_left(submits, begin)
+    last = min(bisect_left(submits, since), first + MOST_COMING)
+    by_kin = {q.name: present.tree.policy_of(q.name) == Policy.SJF for q in present.tree.queues}
+    coming = (
+        Coming(
+            ran.submitted_at + later,
+            _gang(ran, row, by_kin=by_kin.get(ran.queue, False)),
+            _seconds(ran, kin, float(roll(dice))),
+        )
+        for row, ran in enumerate(past[first:last])
+    )
+    return [one for one in coming if one.at >= present.now]
+
+
+def _seconds(ran: Ran, kin: Kin, chance: float) -> float:
+    if not ran.is_done:
+        return ran.seconds
+    return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, 0.0, chance)
+
+
+def _gang(ran: Ran, row: int, *, by_kin: bool) -> Waiting:
+    """A job like that one, behind all that wait. `by_kin`: its line goes by how long kin ran."""
+    return Waiting(
+        job=JobId(f"coming-{row}"),
+        shapes=(ran.shape,),
+        priority=ran.priority,
+        order=(2**62 + row, 0),
+        queue=ran.queue,
+        user=ran.user,
+        preemptible=ran.preemptible,
+        stem=ran.stem if by_kin else "",
+    )

@@ -1,0 +1,1 @@
+"""One cluster as arrays, shared by both schedulers and by replays."""

@@ -1,0 +1,268 @@
+"""The nodes as columns, and the buckets that let a placement pass over what cannot hold it.
+
+Every change goes through `take`, `give` or `refile`; each keeps all counts right in a few steps.
+Nothing here depends on the order of earlier changes: the same free resources make the same columns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.arrays.compiled import column, compiled
+
+WHOLE: Final = 1000  # thousandths of a GPU
+BLOCK: Final = 64  # nodes that are counted together
+PARTS: Final = 10  # buckets of nodes with no whole GPU free, by the largest free part
+STEPS: Final = 1 + PARTS  # the last bucket without a whole GPU
+NVLINK, RACK, POD, ANYWHERE = 0, 1, 2, 3
+NOWHERE: Final = -1  # the bucket of nodes that take nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """What one node offers. Racks are numbered within their pod, NVLink domains within their rack.
+
+    `nvlink`: None when its NVLink ends at the node. `slices`: into how many equal parts each GPU
+    can be shared (MIG: 7; time or MPS: 1000; 1: only whole GPUs). `gpu_groups`: the NUMA node or
+    NIC that each GPU is near; () when all are alike.
+    """
+
+    gpus: int
+    cpu_millis: int
+    memory_mib: int
+    gpu_type: int = 0
+    slices: int = 1000
+    nvlink: int | None = None
+    rack: int = 0
+    pod: int = 0
+    gpu_groups: tuple[int, ...] = ()
+
+
+class Cluster(NamedTuple):
+    """Columns of node rows; flat ones say how they are indexed. `max_gpus` <= 62.
+
+    `domain`: level * nodes + row. `free_gpu`, `gpu_group`: row * max_gpus + index, in thousandths.
+    `eligible`, `preferred`: class * nodes + row; `likes`: nodes preferred by a class, see `prefer`.
+    `count`: bucket * (blocks + 1) + block, the last of a bucket being that of all blocks.
+    """
+
+    nodes: int
+    max_gpus: int
+    blocks: int
+    buckets: int
+    racks: int
+    types: int
+    gpus: Any
+    slices: Any
+    gpu_type: Any
+    gpu_group: Any
+    domain: Any
+    free_cpu: Any
+    free_memory: Any
+    free_gpu: Any
+    free_millis: Any
+    free_whole: Any
+    seats: Any
+    usable: Any
+    alone: Any
+    suspicion: Any
+    eligible: Any
+    preferred: Any
+    likes: Any
+    bucket: Any
+    count: Any
+    rack_whole: Any
+    found: Any
+    ordered: Any
+    tally: Any
+    out_node: Any
+    out_mask: Any
+
+
+def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
+    """All free and usable. Every class of jobs may use every node until its mask is changed."""
+    size, wide = len(rows), max([1, *(row.gpus for row in rows)])
+    if wide > 62:
+        raise ValueError(f"a node of {wide} GPUs: the indices of 62 fit into one number")
+    blocks, buckets = -(-size // BLOCK), 1 + STEPS + wide
+    types = 1 + max((row.gpu_type for row in rows), default=0)
+    domain = _domains(rows)
+    racks = 1 + max(domain[size : 2 * size], default=0)
+    cluster = Cluster(
+        nodes=size,
+        max_gpus=wide,
+        blocks=blocks,
+        buckets=buckets,
+        racks=racks,
+        types=types,
+        gpus=_filled([row.gpus for row in rows]),
+        slices=_filled([row.slices for row in rows]),
+        gpu_type=_filled([row.gpu_type for row in rows]),
+        gpu_group=column(size * wide, "int"),
+        domain=_filled(domain),
+        free_cpu=_filled([row.cpu_millis for row in rows]),
+        free_memory=_filled([row.memory_mib for row in rows]),
+        free_gpu=column(size * wide, "int"),
+        free_millis=_filled([row.gpus * WHOLE for row in rows]),
+        free_whole=_filled([row.gpus for row in rows]),
+        seats=column(size, "int"),
+        usable=column(size, "bool", True),
+        alone=column(size, "bool", False),
+        suspicion=column(size, "float"),
+        eligible=column(size * classes, "bool", True),
+        preferred=column(size * classes, "bool", False),
+        likes=column(classes, "int"),
+        bucket=column(size, "int", NOWHERE),
+        count=column(buckets * (blocks + 1), "int"),
+        rack_whole=column(racks, "int"),
+        found=column(size, "int"),
+        ordered=column(size, "int"),
+        tally=column(1 + max(domain, default=0), "int"),
+        out_node=column(size, "int"),
+        out_mask=column(size, "int"),
+    )
+    for row, node in enumerate(rows):
+        for index in range(node.gpus):
+            cluster.free_gpu[row * wide + index] = WHOLE
+            cluster.gpu_group[row * wide + index] = (*node.gpu_groups, *[0] * wide)[index]
+        refile(cluster, row)
+    return cluster
+
+
+def _domains(rows: Sequence[NodeRow]) -> list[int]:
+    """By level and row; a domain lies in one domain of the next level, whatever its number says."""
+    keys: list[list[tuple[object, ...]]] = [
+        [
+            (row.pod, row.rack, at if row.nvlink is None else (row.nvlink,))
+            for at, row in enumerate(rows)
+        ],
+        [(row.pod, row.rack) for row in rows],
+        [(row.pod,) for row in rows],
+    ]
+    numbers = [{key: at for at, key in enumerate(dict.fromkeys(level))} for level in keys]
+    return [numbers[at][key] for at, level in enumerate(keys) for key in level]
+
+
+def _filled(values: Sequence[int]) -> Any:
+    made = column(len(values), "int")
+    for at, value in enumerate(values):
+        made[at] = value
+    return made
+
+
+@compiled
+def bucket_of(cluster: Cluster, node: int) -> int:
+    """0: has no GPUs; 1: none free; 2 to STEPS: only parts, by the largest; STEPS + n: n whole."""
+    if not cluster.usable[node] or cluster.alone[node]:
+        return NOWHERE
+    if cluster.free_whole[node]:
+        return int(STEPS + cluster.free_whole[node])
+    if not cluster.gpus[node]:
+        return 0
+    largest = 0
+    for at in range(node * cluster.max_gpus, node * cluster.max_gpus + cluster.gpus[node]):
+        largest = max(largest, cluster.free_gpu[at])
+    return step_of(largest)
+
+
+@compiled
+def step_of(millis: int) -> int:
+    return 2 + (millis - 1) * PARTS // WHOLE if millis > 0 else 1
+
+
+@compiled
+def refile(cluster: Cluster, node: int) -> None:
+    """Put a node into the bucket that it now belongs to. Call it after a change of `usable`."""
+    old, new = cluster.bucket[node], bucket_of(cluster, node)
+    if old == new:
+        return
+    cluster.bucket[node] = new
+    _add(cluster, old, node, -1)
+    _add(cluster, new, node, 1)
+    rack = cluster.domain[RACK * cluster.nodes + node]
+    idle = STEPS + cluster.gpus[node]
+    cluster.rack_whole[rack] += (new == idle) * 1 - (old == idle) * 1
+
+
+@compiled
+def prefer(cluster: Cluster, group: int, node: int, likes: bool) -> None:
+    """The class would rather have this node (it has the job's data), or no longer."""
+    at = group * cluster.nodes + node
+    cluster.likes[group] += likes * 1 - cluster.preferred[at] * 1
+    cluster.preferred[at] = likes
+
+
+@compiled
+def _add(cluster: Cluster, bucket: int, node: int, change: int) -> None:
+    if bucket == NOWHERE:
+        return
+    start = bucket * (cluster.blocks + 1)
+    cluster.count[start + node // BLOCK] += change
+    cluster.count[start + cluster.blocks] += change
+
+
+@compiled
+def take(
+    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+) -> None:
+    """Take `millis` of each GPU in `mask`. An exclusive taker leaves nothing for anybody else."""
+    lower(cluster, node, mask, millis, cpu, memory, alone)
+    refile(cluster, node)
+
+
+@compiled
+def give(
+    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+) -> None:
+    """The inverse of `take`."""
+    lift(cluster, node, mask, millis, cpu, memory, alone)
+    refile(cluster, node)
+
+
+@compiled
+def lower(
+    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+) -> None:
+    """`take`, but for the buckets: for a look at what would be, undone before anybody places."""
+    _change(cluster, node, mask, -millis)
+    cluster.free_cpu[node] -= cpu
+    cluster.free_memory[node] -= memory
+    cluster.seats[node] += 1
+    if alone:
+        cluster.alone[node] = True
+
+
+@compiled
+def lift(
+    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+) -> None:
+    """The inverse of `lower`."""
+    _change(cluster, node, mask, millis)
+    cluster.free_cpu[node] += cpu
+    cluster.free_memory[node] += memory
+    cluster.seats[node] -= 1
+    if alone:
+        cluster.alone[node] = False
+
+
+@compiled
+def _change(cluster: Cluster, node: int, mask: int, millis: int) -> None:
+    start = node * cluster.max_gpus
+    for index in range(cluster.gpus[node]):
+        if mask >> index & 1:
+            old = cluster.free_gpu[start + index]
+            cluster.free_gpu[start + index] = old + millis
+            cluster.free_millis[node] += millis
+            cluster.free_whole[node] += (old + millis == WHOLE) * 1 - (old == WHOLE) * 1
+
+
+@compiled
+def share_millis(asked: int, slices: int) -> int:
+    """What a share really takes of a GPU cut into equal slices, in thousandths; 0: no shares.
+
+    As many slices as hold it; half a thousandth of rounding by the asker is forgiven (3/7 as 429).
+    """
+    if slices <= 1:
+        return 0
+    wanted = (asked * slices + WHOLE - 1 - slices // 2) // WHOLE
+    return max(1, wanted) * WHOLE // slices

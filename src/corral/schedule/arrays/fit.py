@@ -1,0 +1,138 @@
+"""One node: does an ask fit on it, on which of its GPUs, and what would that waste?"""
+
+from typing import Final, NamedTuple
+
+from corral.schedule.arrays.cluster import RACK, STEPS, WHOLE, Cluster, share_millis, step_of
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.arrays.fragmentation import LEVEL, Demand, stranded
+
+PREFER, REQUIRE, SPREAD = 0, 1, 2
+PREFERENCE: Final = 0.5  # GPUs of waste that a node with the job's data is worth
+TIE: Final = 1e-9  # a thousandth of a GPU in a tie: the fuller node first
+ROUNDING: Final = 8  # millis that a share may be rounded to a slice by
+
+
+class Ask(NamedTuple):
+    """What a gang asks for: `nodes` times the rest; whole GPUs, or one share in thousandths.
+
+    `group`: its class in the cluster's masks. `alone`: on nodes with nobody else. `topology`:
+    PREFER the smallest domain, REQUIRE one of `level` (NVLINK, RACK, POD), SPREAD over racks.
+    """
+
+    nodes: int = 1
+    gpus: int = 0
+    share: int = 0
+    cpu: int = 0
+    memory: int = 0
+    group: int = 0
+    alone: bool = False
+    topology: int = PREFER
+    level: int = RACK
+
+
+@compiled
+def first_bucket(ask: Ask) -> int:
+    """No node in a lower bucket can hold it."""
+    if ask.gpus:
+        return STEPS + ask.gpus
+    return max(2, step_of(ask.share - ROUNDING)) if ask.share else 0
+
+
+@compiled
+def fits(cluster: Cluster, ask: Ask, node: int) -> bool:
+    """The node is in a bucket, so it is usable and nobody has it alone."""
+    if cluster.free_cpu[node] < ask.cpu or cluster.free_memory[node] < ask.memory:
+        return False
+    if ask.gpus > cluster.free_whole[node] or (ask.alone and cluster.seats[node]):
+        return False
+    if not cluster.eligible[ask.group * cluster.nodes + node]:
+        return False
+    return ask.share == 0 or _holds(cluster, ask, node)
+
+
+@compiled
+def _holds(cluster: Cluster, ask: Ask, node: int) -> bool:
+    millis = share_millis(ask.share, cluster.slices[node])
+    if millis == 0:
+        return False
+    start, holding = node * cluster.max_gpus, 0
+    for at in range(start, start + cluster.gpus[node]):
+        holding += 1 * (cluster.free_gpu[at] >= millis)
+    return holding > 0
+
+
+@compiled
+def share_gpu(cluster: Cluster, demand: Demand, millis: int, node: int) -> int:
+    """Where the share wastes least, then the fullest, then the first GPU; -1: none holds it."""
+    best, least, start = -1, 2.0, node * cluster.max_gpus
+    for index in range(cluster.gpus[node]):
+        free = cluster.free_gpu[start + index]
+        if free >= millis:
+            waste = share_waste(demand, millis, free) + free * TIE
+            if waste < least:
+                best, least = index, waste
+    return best
+
+
+@compiled
+def share_waste(demand: Demand, millis: int, free: int) -> float:
+    """GPUs of waste that taking `millis` of a GPU's `free` ones adds."""
+    after = demand.part_waste[(free - millis) // LEVEL]
+    return float(after - demand.part_waste[free // LEVEL])
+
+
+@compiled
+def cost(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> float:
+    """GPUs of waste that the ask adds on a node where it fits; the least is the best."""
+    millis, waste = ask.gpus * WHOLE, 0.0
+    if ask.share:
+        millis = share_millis(ask.share, cluster.slices[node])
+        index = share_gpu(cluster, demand, millis, node)
+        free = cluster.free_gpu[node * cluster.max_gpus + index]
+        waste = share_waste(demand, millis, free) + (millis - ask.share) / WHOLE
+    free = cluster.free_millis[node]
+    cpu, memory = cluster.free_cpu[node], cluster.free_memory[node]
+    before = stranded(demand, free, cpu, memory)
+    after = stranded(demand, free - millis, cpu - ask.cpu, memory - ask.memory)
+    waste += (after - before) / WHOLE + cluster.suspicion[node]
+    if ask.alone:
+        waste += (free - millis) / WHOLE
+    if cluster.preferred[ask.group * cluster.nodes + node]:
+        waste -= PREFERENCE
+    if not millis:
+        waste += TIE * WHOLE * cluster.gpus[node]
+    rack = cluster.domain[RACK * cluster.nodes + node]
+    return float(waste + TIE * (free + cluster.rack_whole[rack]))
+
+
+@compiled
+def mask_of(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> int:
+    """The GPUs to take, as bits: a share's one, or whole ones of as few groups as can be."""
+    if ask.share:
+        millis = share_millis(ask.share, cluster.slices[node])
+        return 1 << share_gpu(cluster, demand, millis, node)
+    mask, left = 0, ask.gpus
+    while left > 0:
+        group = _group_for(cluster, node, mask, left)
+        for index in range(cluster.gpus[node]):
+            at = node * cluster.max_gpus + index
+            is_free = cluster.free_gpu[at] == WHOLE and not mask >> index & 1
+            if is_free and left > 0 and cluster.gpu_group[at] == group:
+                mask |= 1 << index
+                left -= 1
+    return mask
+
+
+@compiled
+def _group_for(cluster: Cluster, node: int, mask: int, wanted: int) -> int:
+    """The group with the fewest free GPUs that are enough; else that with the most."""
+    best, most, start = -1, 0, node * cluster.max_gpus
+    for index in range(cluster.gpus[node]):
+        group, free = cluster.gpu_group[start + index], 0
+        for other in range(cluster.gpus[node]):
+            is_free = cluster.free_gpu[start + other] == WHOLE and not mask >> other & 1
+            free += (is_free and cluster.gpu_group[start + other] == group) * 1
+        better = free < most if most >= wanted else free > most
+        if best < 0 or (better and (free >= wanted or most < wanted)):
+            best, most = group, free
+    return best

@@ -1,0 +1,192 @@
+"""What a placement would waste: free GPUs that nobody who usually comes can use afterwards.
+
+FGD (Weng et al., ATC'23) asks of each usual job whether ONE more of it fits. Here two prices are
+learned from the jobs that have arrived, and a placement costs the rise of their sum, in GPUs:
+
+- a part of a GPU is worth the best set of usual shares that fits in it, at the dual prices of
+  packing all arrived shares on the fewest GPUs (cutting stock); the rest of it is waste;
+- GPUs are stranded beyond what a node's free CPU and memory carry at the arrived mean per GPU.
+
+A third, for whole GPUs that jobs of several GPUs leave over, made both worse (benchmarks, B3).
+"""
+
+from math import sqrt
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.arrays.cluster import WHOLE
+from corral.schedule.arrays.compiled import column, compiled
+
+LEVEL: Final = 10  # thousandths of a GPU in one step of the price tables
+LEVELS: Final = WHOLE // LEVEL
+ROUNDS: Final = 200  # of price learning; more of them changed no result
+UNKNOWN: Final = -1.0
+FADE_AFTER: Final = 1 << 15  # arrivals after which all that is remembered counts half
+
+GPUS, CPU, MEMORY, ARRIVED, LEARN_AT, CPU_PER_GPU, MEMORY_PER_GPU = range(7)
+
+
+class Demand(NamedTuple):
+    """What has arrived so far, and the prices learned from it.
+
+    `sums`: by the names above, of jobs with GPUs (millis, millis, MiB, jobs). `shares`: arrivals
+    by size in LEVELs; `price`: a share's dual price in GPUs. `part_waste`: GPUs wasted by a free
+    part of so many LEVELs. The rest is room to work in.
+    """
+
+    sums: Any
+    shares: Any
+    price: Any
+    part_waste: Any
+    sizes: Any
+    weights: Any
+    trial: Any
+    value: Any
+    choice: Any
+    used: Any
+
+
+def new_demand() -> Demand:
+    """Nothing has arrived yet: a part is wasted whole, nothing else costs anything."""
+    demand = Demand(
+        sums=column(7, "float"),
+        shares=column(LEVELS + 1, "float"),
+        price=column(LEVELS + 1, "float", UNKNOWN),
+        part_waste=column(LEVELS + 1, "float"),
+        sizes=column(LEVELS + 1, "int"),
+        weights=column(LEVELS + 1, "float"),
+        trial=column(LEVELS + 1, "float"),
+        value=column(LEVELS + 1, "float"),
+        choice=column(LEVELS + 1, "int"),
+        used=column(LEVELS + 1, "int"),
+    )
+    for level in range(1, LEVELS):
+        demand.part_waste[level] = level / LEVELS
+    return demand
+
+
+@compiled
+def arrive(demand: Demand, gpus: int, share: int, cpu: int, memory: int, nodes: int) -> None:
+    """Learn from a job that was submitted, placed or not: its ask by node, and its nodes."""
+    millis = gpus * WHOLE + share
+    if not millis:
+        return
+    sums = demand.sums
+    sums[GPUS] += millis * nodes
+    sums[CPU] += cpu * nodes
+    sums[MEMORY] += memory * nodes
+    sums[ARRIVED] += 1
+    if share:
+        demand.shares[min(LEVELS, -(-share // LEVEL))] += nodes
+    sums[CPU_PER_GPU] = sums[CPU] * WHOLE / sums[GPUS]
+    sums[MEMORY_PER_GPU] = sums[MEMORY] * WHOLE / sums[GPUS]
+    if sums[ARRIVED] >= sums[LEARN_AT]:
+        sums[LEARN_AT] = sums[ARRIVED] + min(1000, 1 + sums[ARRIVED] // 2)
+        _learn(demand)
+    if sums[ARRIVED] >= FADE_AFTER:
+        _fade(demand)
+
+
+@compiled
+def _fade(demand: Demand) -> None:
+    for at in (GPUS, CPU, MEMORY, ARRIVED, LEARN_AT):
+        demand.sums[at] /= 2
+    for level in range(LEVELS + 1):
+        demand.shares[level] /= 2
+
+
+@compiled
+def _learn(demand: Demand) -> None:
+    kinds, weight = _gather(demand)
+    if not kinds:
+        return
+    _learn_prices(demand, kinds, weight)
+    _best_fills(demand, kinds, demand.price)
+    for level in range(1, LEVELS):
+        demand.part_waste[level] = level / LEVELS - demand.value[level]
+
+
+@compiled
+def _gather(demand: Demand) -> tuple[int, float]:
+    """The sizes that have arrived, their part of all GPUs in shares, and a first guess of prices.
+
+    Gives their number and how many GPUs one share takes on average."""
+    kinds, arrived, levels = 0, 0.0, 0.0
+    for level in range(1, LEVELS + 1):
+        if demand.shares[level]:
+            demand.sizes[kinds] = level
+            demand.weights[kinds] = demand.shares[level]
+            known = demand.price[level]
+            demand.trial[level] = level / LEVELS if known == UNKNOWN else known
+            arrived += demand.shares[level]
+            levels += demand.shares[level] * level
+            kinds += 1
+    for kind in range(kinds):
+        demand.weights[kind] /= arrived
+    return kinds, levels / LEVELS / max(arrived, 1.0)
+
+
+@compiled
+def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
+    """Subgradient steps on the dual of cutting stock, from the last prices; the best are kept.
+
+    A price rises while the best fill of one GPU uses less of its size than arrives.
+    """
+    best = -1.0
+    for turn in range(ROUNDS):
+        _best_fills(demand, kinds, demand.trial)
+        most = demand.value[LEVELS]
+        worth = 0.0
+        for kind in range(kinds):
+            worth += demand.weights[kind] * demand.trial[demand.sizes[kind]] / most
+        if worth > best:
+            best = worth
+            for kind in range(kinds):
+                size = demand.sizes[kind]
+                demand.price[size] = demand.trial[size] / most
+        _count_fill(demand, kinds)
+        pace = 0.05 / sqrt(turn + 1.0)
+        for kind in range(kinds):
+            size = demand.sizes[kind]
+            lack = demand.weights[kind] / mean - demand.used[kind]
+            price = demand.trial[size] / most + pace * lack * size / LEVELS
+            demand.trial[size] = min(1.0, max(0.0, price))
+
+
+@compiled
+def _best_fills(demand: Demand, kinds: int, prices: Any) -> None:
+    """`value`: what the best fill of each level is worth; `choice`: its last kind, or -1."""
+    for level in range(LEVELS + 1):
+        demand.value[level] = demand.value[level - 1] if level else 0.0
+        demand.choice[level] = -1
+        for kind in range(kinds):
+            size = demand.sizes[kind]
+            if size <= level:
+                worth = demand.value[level - size] + prices[size]
+                if worth > demand.value[level] + 1e-12:
+                    demand.value[level] = worth
+                    demand.choice[level] = kind
+
+
+@compiled
+def _count_fill(demand: Demand, kinds: int) -> None:
+    for kind in range(kinds):
+        demand.used[kind] = 0
+    left = LEVELS
+    while left > 0:
+        kind = demand.choice[left]
+        if kind < 0:
+            left -= 1
+        else:
+            demand.used[kind] += 1
+            left -= demand.sizes[kind]
+
+
+@compiled
+def stranded(demand: Demand, millis: int, cpu: int, memory: int) -> float:
+    """GPU millis of `millis` free ones that this much free CPU and memory does not carry."""
+    worst = 0.0
+    if demand.sums[CPU_PER_GPU] > 0:
+        worst = max(worst, millis - cpu * WHOLE / demand.sums[CPU_PER_GPU])
+    if demand.sums[MEMORY_PER_GPU] > 0:
+        worst = max(worst, millis - memory * WHOLE / demand.sums[MEMORY_PER_GPU])
+    return worst

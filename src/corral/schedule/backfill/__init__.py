@@ -1,0 +1,1 @@
+"""When capacity becomes free, and which starts are promised meanwhile."""

@@ -1,0 +1,48 @@
+"""Of those who ask for the same, who was told first starts first: they exchange promises (0050).
+
+What one of them has found is as good for any other of them, so nobody else sees a difference, and
+none of them starts later than it was told.
+"""
+
+from collections.abc import Iterable, Set
+
+from corral.schedule.placement.availability import SAME_SECONDS, Promise
+from corral.schedule.waiting import Waiting
+
+
+def is_alike(one: Waiting, other: Waiting, shunned: Set[str]) -> bool:
+    """Whether each could take just what is promised to the other, for as long, and be charged the
+    same for it. `shunned`: names that some job wants to be apart from."""
+    return _class_of(one, shunned) == _class_of(other, shunned)
+
+
+def _class_of(gang: Waiting, shunned: Set[str]) -> tuple[object, ...]:
+    return (
+        gang.needs,
+        gang.holds_seconds,
+        (gang.queue, gang.user, gang.priority, gang.preemptible, gang.whole_gpus),
+        None if gang.array_limit is None else gang.array,
+        gang.kin if gang.kin in shunned else "",
+    )
+
+
+def told_before(
+    promises: Iterable[tuple[Waiting, Promise]],
+    gang: Waiting,
+    since: float,
+    *,
+    start: float,
+    latest: float,
+    shunned: Set[str],
+) -> list[tuple[Waiting, Promise]]:
+    """Those to whom it goes on when the gang has found something from `start` on: the first takes
+    it, each other what the one before it had, and the gang, which is told of a start since then,
+    and by `latest`, what the last of them had. Each of them would start later without."""
+    found = []
+    for other, theirs in sorted(promises, key=lambda one: one[1].since):
+        is_first = theirs.since < since and other.order < gang.order
+        gains = start + SAME_SECONDS < theirs.start < latest + SAME_SECONDS
+        if is_first and gains and theirs.seats and is_alike(other, gang, shunned):
+            found.append((other, theirs))
+            start = theirs.start
+    return found

@@ -1,0 +1,302 @@
+"""Who is promised a start, by the policies of queues; and what others may do beside promises."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.queue import Policy, Queue
+from corral.domain.resources import Shape
+from corral.domain.time_point import moment_text
+from corral.schedule.backfill.promise_swap import told_before
+from corral.schedule.decision import Held
+from corral.schedule.explain import Idle
+from corral.schedule.job_groups import Groups
+from corral.schedule.placement.availability import SAME_SECONDS, Ahead, Ending, Promise
+from corral.schedule.placement.pass_view import Opened
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.waiting import Reason, Waiting
+
+MOST_PROMISED: Final = 8  # of one conservative queue: so many look ahead in a pass, in their order
+_MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
+
+
+class Promising:
+    """The promises of one pass; it looks ahead only when somebody is to have one, or has.
+
+    `ask` answers with those who hold seats and have a limit.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        standing: Standing,
+        kinds: Sequence[str],
+        ask: Callable[[], Sequence[Ending]],
+        holding: Callable[[Waiting, Sequence[Seat]], Holding],
+        shunned: Set[str],
+        *,
+        now: float,
+    ) -> None:
+        self._opened = opened
+        self._standing = standing
+        self._kinds = kinds
+        self._ask = ask
+        self._holding = holding
+        self._now = now
+        self._shunned = shunned
+        self._told: set[JobId] = set()
+        self._moments = 0
+        self._starts: list[float] = []  # as promised before
+        self._in_vain: Counter[QueueName] = Counter()
+        self._begun: list[Ending] = []
+        self._never_free: set[NodeId] = set()
+
+    def load(self, known: Sequence[Promise], waiting: Groups) -> None:
+        """What earlier passes have promised to those that still wait."""
+        self._starts = sorted(one.start for one in known)
+        for one in sorted(known, key=lambda one: (one.since, one.job)):
+            gang = waiting.get(one.job)
+            if gang is not None:
+                self._look().promise(gang, one)
+                self._told.add(one.job)
+
+    @property
+    def told(self) -> frozenset[JobId]:
+        """Those who are told of a promise."""
+        return frozenset(self._told)
+
+    def promises(self) -> tuple[Promise, ...]:
+        """All that stand, of those who are told."""
+        ahead = self._opened.ahead
+        found = ahead.promises if ahead is not None else []
+        return tuple(one for _, one in found if one.job in self._told)
+
+    # -- what the pass tells -----------------------------------------------------------------------
+
+    def begin(self, gang: Waiting, seats: tuple[Seat, ...]) -> None:
+        """The gang has been placed."""
+        if gang.holds_seconds is None:
+            return
+        ending = Ending(
+            job=gang.job,
+            seats=seats,
+            until=self._now + gang.holds_seconds,
+            holding=self._holding(gang, seats),
+            kin=gang.kin,
+            apart_from=gang.place.apart_from,
+        )
+        self._begun.append(ending)
+        if self._opened.ahead is not None:
+            self._opened.ahead.ends(ending)
+
+    def keep(self, nodes: Iterable[NodeId]) -> None:
+        """What comes free of these nodes is somebody's already."""
+        self._never_free.update(nodes)
+        if self._opened.ahead is not None:
+            self._opened.ahead.never_free(self._never_free)
+
+    # -- what it is told ---------------------------------------------------------------------------
+
+    def turn_to(self, gang: Waiting) -> Promise | None:
+        """Open to the gang what it may use beside the promises of others. Its own, if it has one,
+        is taken back."""
+        ahead = self._opened.ahead
+        if ahead is None:
+            return None
+        own = ahead.take_back(gang.job)
+        self._told.discard(gang.job)
+        self._opened.see(self._stop(gang))
+        return own
+
+    def lets(self, gang: Waiting, shape: Shape) -> bool:
+        """Whether its queue may hold it beside all those who start before it ends."""
+        ahead = self._opened.ahead
+        return ahead is None or ahead.lets(gang, shape, self._now, self._stop(gang))
+
+    def nodes(self) -> set[NodeId]:
+        """Where something is promised."""
+        ahead = self._opened.ahead
+        return set(ahead.nodes()) if ahead is not None else set()
+
+    def of_array(self, gang: Waiting) -> int:
+        """How many others of its array are told of a start."""
+        ahead = self._opened.ahead
+        promises = ahead.promises if ahead is not None else []
+        return sum(
+            one.array == gang.array and one.job in self._told - {gang.job} for one, _ in promises
+        )
+
+    def idle(self) -> list[Idle]:
+        """What nobody uses now of what is promised."""
+        ahead = self._opened.ahead
+        found = []
+        for gang, promise in ahead.promises if ahead is not None else ():
+            millis = sum(self._free_millis(seat) for seat in promise.seats)
+            if millis:
+                found.append(Idle(job=gang.job, gpu_millis=millis, start=promise.start))
+        return sorted(found, key=lambda one: one.start)
+
+    def _free_millis(self, seat: Seat) -> int:
+        room = self._opened.by_id.get(seat.node)
+        free = room.free_gpu_millis if room is not None else []
+        return sum(free[index] for index in seat.gpus if index < len(free))
+
+    def firm(self) -> Iterable[tuple[Waiting, Promise]]:
+        """What nobody has a right to take back."""
+        ahead = self._opened.ahead
+        return ahead.firm() if ahead is not None else ()
+
+    def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
+        """What a gang without room is promised by the policy of its queue. `before`: what it has
+        been told."""
+        queue = self._queue(gang)
+        most = _MOST.get(queue.policy, 0)
+        if not most:
+            return None
+        if before is None and self._in_vain[queue.name] + self._count(queue.name) >= most:
+            return None
+        found = self._earliest(gang)
+        if before is not None and (found is None or found.start > before.start):
+            return self._put_off(gang, before)
+        if found is None:
+            self._in_vain[queue.name] += 1
+            return None
+        since = self._next_moment() if before is None else before.since
+        return self._tell_in_order(gang, found, since, inf if before is None else before.start)
+
+    def _tell_in_order(self, gang: Waiting, found: Promise, since: float, latest: float) -> Promise:
+        """Those who ask for the same and were told before it have what it has found, in order."""
+        for other, theirs in self._told_before(gang, since, found.start, latest):
+            self._look().take_back(other.job)
+            self._tell(other, replace(found, job=other.job), theirs.since)
+            found = replace(theirs, job=gang.job)
+        self._tell(gang, found, since)
+        return found
+
+    def pass_on(self, gang: Waiting, before: Promise | None, held: list[Held]) -> Waiting:
+        """Who begins where the gang has found room: who asks for the same, was told of its start
+        before, and was held in this pass. What that one had been promised goes on in its turn."""
+        likes = self._told_before(gang, before.since, self._now, before.start) if before else []
+        first = next((one for one in held if likes and one.gangs[0].job == likes[0][0].job), None)
+        if first is None or before is None:
+            return gang
+        held.remove(first)
+        other, theirs = likes[0]
+        self.turn_to(other)
+        self._tell_in_order(gang, replace(theirs, job=gang.job), before.since, before.start)
+        return other
+
+    def has_passed_on(self, gang: Waiting) -> Reason | None:
+        """What a gang is told that has found room, if another begins there."""
+        return next((promised(one) for one in self.promises() if one.job == gang.job), None)
+
+    def _told_before(
+        self, gang: Waiting, since: float, start: float, latest: float
+    ) -> list[tuple[Waiting, Promise]]:
+        promises = [one for one in self._look().promises if one[0].job in self._told]
+        shunned = self._shunned
+        return told_before(promises, gang, since, start=start, latest=latest, shunned=shunned)
+
+    def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
+        """Somebody holds its seats for longer than was known. Those who were told after it must not
+        keep it waiting for longer still: they step aside, and are told anew."""
+        ahead = self._look()
+        unheard = any(seat.node not in self._opened.by_id for seat in before.seats)
+        if unheard and self._now < before.start:
+            self._tell(gang, before, before.since)
+            return before
+        mine = _told((gang, before))
+        others = sorted((one for one in ahead.promises if _told(one) > mine), key=_told)
+        for other, _ in others:
+            ahead.take_back(other.job)
+        found = ahead.again(gang, before)
+        if found is not None:
+            self._tell(gang, found, before.since)
+        for other, promise in others:
+            self._tell_anew(other, promise)
+        return found
+
+    def _tell_anew(self, gang: Waiting, before: Promise) -> None:
+        """Of one that stepped aside; who could start now does in the next pass."""
+        found = self._look().again(gang, before)
+        if found is not None:
+            self._look().promise(gang, replace(found, since=before.since))
+        else:
+            self._told.discard(gang.job)
+
+    def _next_moment(self) -> float:
+        """Those of one pass are told a microsecond apart, which tells their order for good."""
+        self._moments += 1
+        return self._now + 1e-6 * self._moments
+
+    def _tell(self, gang: Waiting, promise: Promise, since: float) -> None:
+        self._look().promise(gang, replace(promise, since=since))
+        self._told.add(gang.job)
+
+    def reserve(self, gang: Waiting) -> bool:
+        """Keep the seats that the gang can have first, for this pass; whether there are any."""
+        found = self._earliest(gang)
+        if found is not None:
+            self._look().promise(gang, replace(found, since=self._next_moment()))
+        return found is not None
+
+    def _earliest(self, gang: Waiting) -> Promise | None:
+        found = self._look().earliest(gang)
+        return found if found is not None and found.start > self._now else None
+
+    def _look(self) -> Ahead:
+        if self._opened.ahead is None:
+            ahead = Ahead(
+                self._opened.by_id,
+                [*map(self._as_known, self._ask()), *self._begun],
+                now=self._now,
+                standing=self._standing,
+                kinds=self._kinds,
+                holding=self._holding,
+            )
+            ahead.never_free(self._never_free)
+            ahead.shut(self._opened.is_shut)
+            self._opened.ahead = ahead
+        return self._opened.ahead
+
+    def _as_known(self, one: Ending) -> Ending:
+        """An end that is found a moment after a start that waits for it is that moment still."""
+        place = bisect_left(self._starts, one.until) - 1
+        start = self._starts[place] if place >= 0 else self._now
+        is_same = self._now < start and one.until - start < SAME_SECONDS
+        return replace(one, until=start) if is_same else one
+
+    def _count(self, queue: QueueName) -> int:
+        ahead = self._opened.ahead
+        found = ahead.promises if ahead is not None else []
+        return sum(one.job in self._told and self._queue(g).name == queue for g, one in found)
+
+    def _queue(self, gang: Waiting) -> Queue:
+        """The queue whose line the gang is in: its own, or the first above that has a policy."""
+        path = self._standing.tree.path(gang.queue)
+        return next((queue for queue in path if queue.policy != Policy.DEFAULT), path[-1])
+
+    def _stop(self, gang: Waiting) -> float:
+        return inf if gang.holds_seconds is None else self._now + gang.holds_seconds
+
+
+def _told(one: tuple[Waiting, Promise]) -> float:
+    """Who has been told first goes first."""
+    return one[1].since
+
+
+def promised(promise: Promise) -> Reason:
+    """What the gang is told."""
+    gpus = sum(seat.gpu_millis for seat in promise.seats)
+    who = ", ".join(promise.after)
+    when = f", when {who} reach their limits" if who else ""
+    kept = "GPUs are kept for it" if gpus else "its nodes are kept for it"
+    return Reason(
+        code="Promised",
+        sentence=f"{kept}: it starts at {moment_text(promise.start)} at the latest{when}",
+    )

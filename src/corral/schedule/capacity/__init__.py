@@ -1,0 +1,1 @@
+"""Free capacity of nodes during one scheduling pass."""

@@ -1,0 +1,62 @@
+"""The rooms of all nodes that take work, kept from pass to pass in the order of best fit."""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from corral.domain.ids import NodeId
+from corral.schedule.capacity.node_room import NodeRoom
+
+_FEW = 8  # changes of one in so many are put in their places; of more all are sorted anew
+
+
+def fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
+    """Best fit takes the lowest first; no two are equal."""
+    return room.fullness
+
+
+def _shunned(room: NodeRoom) -> Iterable[str]:
+    return room.shunned.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """It never changes, nor do its rooms: a pass copies those that it changes. `kinds` and
+    `shunned` count on how many nodes there is a type of GPU, or one that must be kept apart from a
+    name."""
+
+    by_id: Mapping[NodeId, NodeRoom] = field(default_factory=dict)
+    rooms: Sequence[NodeRoom] = ()
+    kinds: Counter[str] = field(default_factory=Counter)
+    shunned: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, rooms: Iterable[NodeRoom]) -> "Floor":
+        by_id = {room.id: room for room in rooms}
+        rooms = sorted(by_id.values(), key=fullness)
+        kinds = Counter(chain.from_iterable(room.kinds for room in rooms))
+        return cls(by_id, rooms, kinds, Counter(chain.from_iterable(map(_shunned, rooms))))
+
+    def changed(self, come: Iterable[NodeRoom], gone: Iterable[NodeId]) -> "Floor":
+        """The same with these rooms, in the place of those of the same nodes, and without others
+        that are gone."""
+        by_id, kinds, shunned = dict(self.by_id), self.kinds.copy(), self.shunned.copy()
+        new = {room.id: room for room in come}
+        left = [by_id.pop(node) for node in {*gone, *new} if node in by_id]
+        for room in left:
+            kinds.subtract(room.kinds)
+            shunned.subtract(_shunned(room))
+        for room in new.values():
+            kinds.update(room.kinds)
+            shunned.update(_shunned(room))
+        by_id.update(new)
+        if (len(left) + len(new)) * _FEW > len(by_id):
+            return Floor(by_id, sorted(by_id.values(), key=fullness), +kinds, +shunned)
+        ordered = list(self.rooms)
+        for room in left:
+            del ordered[bisect_left(ordered, room.fullness, key=fullness)]
+        for room in new.values():
+            insort(ordered, room, key=fullness)
+        return Floor(by_id, ordered, +kinds, +shunned)

@@ -1,0 +1,92 @@
+"""A share of the cluster for those who have waited longest, so that nobody waits without end.
+
+The share grows with the longest wait, and is lent in turns: whoever has waited longest runs
+protected for a turn, then somebody else may. What the share cannot pay now is paid later, so a
+gang larger than the share gets its turn too. Jobs are not promoted one and all: then the promoted
+preempt one another, and a long queue turns into first come, first served.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.columns.gpu_pool import Pool
+from corral.schedule.columns.job_groups import AT_RUNNING, AT_WAITING, NONE, WAITING, Jobs, waited
+from corral.schedule.columns.order import Policy
+
+SAVED_SECONDS: Final = 86_400.0  # the share does not save up more than it earns in this time
+CREDIT, SHARE, SEEN, NEXT = 0, 1, 2, 3
+
+
+class Ageing(NamedTuple):
+    """`number`: GPU-seconds of credit, the share (0 to 1), when both were seen, the next look.
+
+    `elder`: the waiting job whose turn it is, or -1.
+    """
+
+    number: Any
+    elder: Any
+
+
+def ageing_of() -> Ageing:
+    """Nobody has waited yet."""
+    return Ageing(number=column(4, "float"), elder=column(1, "int", NONE))
+
+
+@compiled
+def look_for_elder(policy: Policy, jobs: Jobs, pool: Pool, ageing: Ageing, now: float) -> int:
+    """The waiting job whose turn it is, or -1."""
+    if policy.elder_scale_seconds <= 0:
+        return NONE
+    elder = ageing.elder[0]
+    if elder != NONE and jobs.state[elder] == WAITING:
+        return int(elder)
+    ageing.elder[0] = NONE
+    if now < ageing.number[NEXT] or jobs.count[AT_WAITING] == 0:
+        return NONE
+    ageing.number[NEXT] = now + policy.elder_tick_seconds
+    elder = _oldest(policy, jobs, now)
+    ageing.number[SHARE] = 0.0
+    if elder == NONE:
+        return NONE
+    wait = waited(jobs, elder, now)
+    ageing.number[SHARE] = min(policy.elder_most, (wait / policy.elder_scale_seconds) ** 2)
+    if ageing.number[CREDIT] < 0:
+        return NONE
+    ageing.elder[0] = elder
+    return int(elder)
+
+
+@compiled
+def earn(policy: Policy, jobs: Jobs, pool: Pool, ageing: Ageing, now: float) -> None:
+    """Credit comes with the share, and goes with the GPUs of the protected. Call it before ends."""
+    if policy.elder_scale_seconds <= 0:
+        return
+    seconds, spent = now - ageing.number[SEEN], 0.0
+    for place in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[place]
+        protected = min(now, jobs.elder_until[job]) - max(ageing.number[SEEN], jobs.started[job])
+        spent += max(0.0, protected) * jobs.gpus[job]
+    earned = ageing.number[SHARE] * pool.gpus
+    ageing.number[CREDIT] = min(
+        SAVED_SECONDS * earned, ageing.number[CREDIT] + earned * seconds - spent
+    )
+    ageing.number[SEEN] = now
+
+
+@compiled
+def _oldest(policy: Policy, jobs: Jobs, now: float) -> int:
+    oldest, longest = NONE, policy.elder_seconds
+    for place in range(jobs.count[AT_WAITING]):
+        job = jobs.waiting[place]
+        wait = waited(jobs, job, now)
+        if wait > longest or (wait == longest and oldest != NONE and job < oldest):
+            oldest, longest = job, wait
+    return oldest
+
+
+@compiled
+def protect(policy: Policy, jobs: Jobs, ageing: Ageing, job: int, now: float) -> None:
+    """The oldest has started: its turn begins, and the next oldest is looked for at once."""
+    jobs.elder_until[job] = now + policy.elder_turn_seconds
+    ageing.elder[0] = NONE
+    ageing.number[NEXT] = now

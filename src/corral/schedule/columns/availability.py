@@ -1,0 +1,114 @@
+"""The availability profile: how many GPUs are neither held nor promised, from each moment on.
+
+It is kept in step, never made anew: a promise takes GPUs out of it for as long as the job may run,
+an early end puts the rest back. Only a job that outlasts its limit makes it be counted again.
+"""
+
+from typing import Final
+
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.columns.job_groups import AT_RUNNING, AT_WAITING, Jobs
+from corral.schedule.columns.promises import HAS_SLACK, STEPS, Promises
+
+BROUGHT_FORWARD: Final = 100  # jobs, from the head of the line, that an early end is offered to
+
+
+@compiled
+def forget_past(promises: Promises, now: float) -> None:
+    """The first step is the present one; steps alike become one."""
+    steps = promises.count[STEPS]
+    first = 0
+    while first + 1 < steps and promises.at[first + 1] <= now:
+        first += 1
+    kept = 0
+    for step in range(first, steps):
+        if kept > 0 and promises.free[kept - 1] == promises.free[step]:
+            continue
+        promises.at[kept] = promises.at[step]
+        promises.free[kept] = promises.free[step]
+        kept += 1
+    promises.at[0] = now
+    promises.count[STEPS] = kept
+
+
+@compiled
+def add_free(promises: Promises, start: float, stop: float, gpus: int) -> None:
+    """So many more GPUs are free from `start` until `stop`, or fewer where it is below zero."""
+    if start >= stop:
+        return
+    first, last = _step_from(promises, start), _step_from(promises, stop)
+    for step in range(first, last):
+        promises.free[step] += gpus
+
+
+@compiled
+def _step_from(promises: Promises, at: float) -> int:
+    """The step that begins then; made if there is none. Not before the first."""
+    step = promises.count[STEPS]
+    while promises.at[step - 1] > at:
+        step -= 1
+    if promises.at[step - 1] == at:
+        return int(step - 1)
+    for row in range(promises.count[STEPS], step, -1):
+        promises.at[row] = promises.at[row - 1]
+        promises.free[row] = promises.free[row - 1]
+    promises.at[step] = at
+    promises.free[step] = promises.free[step - 1]
+    promises.count[STEPS] += 1
+    return int(step)
+
+
+@compiled
+def earliest(promises: Promises, gpus: int, seconds: float) -> float:
+    """From when on so many GPUs are free for so long. All GPUs are free in the last step."""
+    start, step = 0, 0
+    while step < promises.count[STEPS]:
+        if step > start and promises.at[step] >= promises.at[start] + seconds:
+            break
+        if promises.free[step] < gpus:
+            start = step + 1
+        step += 1
+    return float(promises.at[start])
+
+
+@compiled
+def promise(promises: Promises, jobs: Jobs, job: int) -> None:
+    """The earliest start that breaks no other promise."""
+    at = earliest(promises, jobs.gpus[job], jobs.limit[job])
+    promises.starts_at[job] = at
+    add_free(promises, at, at + jobs.limit[job], -jobs.gpus[job])
+
+
+@compiled
+def bring_forward(promises: Promises, jobs: Jobs, now: float) -> None:
+    """Offer what an early end left to those who wait, in their order; nobody gets a later start."""
+    if promises.count[HAS_SLACK] == 0:
+        return
+    promises.count[HAS_SLACK] = 0
+    for row in range(min(BROUGHT_FORWARD, jobs.count[AT_WAITING])):
+        job = jobs.waiting[row]
+        if promises.starts_at[job] >= 0:
+            take_back(promises, jobs, job, now)
+            promise(promises, jobs, job)
+
+
+@compiled
+def take_back(promises: Promises, jobs: Jobs, job: int, now: float) -> None:
+    """The job keeps no GPUs for later."""
+    at = promises.starts_at[job]
+    add_free(promises, max(now, at), at + jobs.limit[job], jobs.gpus[job])
+
+
+@compiled
+def count_again(promises: Promises, jobs: Jobs, gpus: int, now: float) -> None:
+    """Somebody outlasted their limit: promises are made anew from what runs."""
+    promises.at[0] = now
+    promises.free[0] = gpus
+    promises.count[STEPS] = 1
+    for place in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[place]
+        add_free(promises, now, jobs.ends[job], -jobs.gpus[job])
+    for row in range(jobs.count[AT_WAITING]):
+        job = jobs.waiting[row]
+        if promises.starts_at[job] >= 0:
+            promise(promises, jobs, job)

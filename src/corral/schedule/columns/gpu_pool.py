@@ -1,0 +1,165 @@
+"""Whole GPUs on nodes, and who holds them: the small form of the cluster that queueing needs.
+
+A gang of more GPUs than a node has takes whole nodes and, for the rest, a part of one more.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.arrays.compiled import column, compiled
+
+NOBODY: Final = -1
+SPARE, USED = 0, 1
+
+
+class Pool(NamedTuple):
+    """Columns of nodes, of seats (one for each node that a job holds GPUs of) and of jobs.
+
+    `held`: node * wide + place -> seat. `with_free`: GPUs free -> how many nodes have just that.
+    `total`: at SPARE the number of unused seats, at USED the GPUs that are held.
+    """
+
+    nodes: int
+    wide: int
+    gpus: int
+    size: Any
+    free: Any
+    held: Any
+    holders: Any
+    with_free: Any
+    taken: Any
+    out_node: Any
+    out_gpus: Any
+    seat_node: Any
+    seat_gpus: Any
+    seat_job: Any
+    seat_next: Any
+    first_seat: Any
+    spare: Any
+    total: Any
+
+
+def pool_of(sizes: Sequence[int], jobs: int) -> Pool:
+    """All GPUs free. `sizes` are the GPUs of each node, `jobs` how many rows of jobs there are."""
+    nodes, wide, gpus = len(sizes), max([1, *sizes]), sum(sizes)
+    pool = Pool(
+        nodes=nodes,
+        wide=wide,
+        gpus=gpus,
+        size=column(nodes, "int"),
+        free=column(nodes, "int"),
+        held=column(nodes * wide, "int", NOBODY),
+        holders=column(nodes, "int"),
+        with_free=column(wide + 1, "int"),
+        taken=column(nodes, "bool", False),
+        out_node=column(nodes, "int"),
+        out_gpus=column(nodes, "int"),
+        seat_node=column(gpus, "int"),
+        seat_gpus=column(gpus, "int"),
+        seat_job=column(gpus, "int", NOBODY),
+        seat_next=column(gpus, "int", NOBODY),
+        first_seat=column(jobs, "int", NOBODY),
+        spare=column(gpus, "int"),
+        total=column(2, "int"),
+    )
+    for node, size in enumerate(sizes):
+        pool.size[node] = size
+        pool.free[node] = size
+        pool.with_free[size] += 1
+    for seat in range(gpus):
+        pool.spare[seat] = gpus - 1 - seat
+    pool.total[SPARE] = gpus
+    return pool
+
+
+@compiled
+def parts_of(pool: Pool, gpus: int) -> int:
+    """On how many nodes a gang lies."""
+    return -(-gpus // pool.wide)
+
+
+@compiled
+def part_gpus(pool: Pool, gpus: int, part: int) -> int:
+    """The GPUs of a gang's part: whole nodes first, the rest last."""
+    return min(pool.wide, gpus - part * pool.wide)
+
+
+@compiled
+def best_fit(pool: Pool, need: int) -> int:
+    """The untaken node with the fewest free GPUs that are enough, the first of equals; or -1."""
+    best, least = NOBODY, pool.wide + 1
+    for node in range(pool.nodes):
+        free = pool.free[node]
+        if need <= free < least and not pool.taken[node]:
+            best, least = node, free
+            if free == need:
+                break
+    return best
+
+
+@compiled
+def find(pool: Pool, gpus: int) -> int:
+    """Free places of the whole gang into `out_node` and `out_gpus`; how many, 0 for no room."""
+    parts = parts_of(pool, gpus)
+    if parts > 1 and pool.with_free[pool.wide] < gpus // pool.wide:
+        return 0
+    if gpus > pool.gpus - pool.total[USED]:
+        return 0
+    found = 0
+    while found < parts:
+        need = part_gpus(pool, gpus, found)
+        node = best_fit(pool, need)
+        if node == NOBODY:
+            break
+        pool.taken[node] = True
+        pool.out_node[found] = node
+        pool.out_gpus[found] = need
+        found += 1
+    for part in range(found):
+        pool.taken[pool.out_node[part]] = False
+    return parts if found == parts else 0
+
+
+@compiled
+def hold(pool: Pool, job: int, parts: int) -> None:
+    """Give the job the places that were found."""
+    for part in range(parts):
+        node, gpus = pool.out_node[part], pool.out_gpus[part]
+        pool.total[SPARE] -= 1
+        seat = pool.spare[pool.total[SPARE]]
+        pool.seat_node[seat] = node
+        pool.seat_gpus[seat] = gpus
+        pool.seat_job[seat] = job
+        pool.seat_next[seat] = pool.first_seat[job]
+        pool.first_seat[job] = seat
+        pool.held[node * pool.wide + pool.holders[node]] = seat
+        pool.holders[node] += 1
+        _refree(pool, node, -gpus)
+
+
+@compiled
+def release(pool: Pool, job: int) -> None:
+    """Take back all that the job holds."""
+    seat = pool.first_seat[job]
+    while seat != NOBODY:
+        node = pool.seat_node[seat]
+        start = node * pool.wide
+        pool.holders[node] -= 1
+        for place in range(start, start + pool.holders[node]):
+            if pool.held[place] == seat:
+                pool.held[place] = pool.held[start + pool.holders[node]]
+                break
+        _refree(pool, node, pool.seat_gpus[seat])
+        pool.seat_job[seat] = NOBODY
+        pool.spare[pool.total[SPARE]] = seat
+        pool.total[SPARE] += 1
+        seat = pool.seat_next[seat]
+    pool.first_seat[job] = NOBODY
+
+
+@compiled
+def _refree(pool: Pool, node: int, gpus: int) -> None:
+    pool.with_free[pool.free[node]] -= 1
+    pool.free[node] += gpus
+    pool.with_free[pool.free[node]] += 1
+    pool.total[USED] -= gpus

@@ -1,0 +1,181 @@
+"""Jobs as columns, and those that wait in groups of which only the first need be looked at.
+
+The jobs of a group are alike: one class (queue, size) and, where service counts, one level. In each
+group they lie in a skew heap by `turn`, so a pass looks at one job a group however many wait. Under
+backfill there are no groups: `waiting` is one line in the order of turns.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.arrays.compiled import column, compiled
+
+FUTURE, WAITING, RUNNING, ENDED = 0, 1, 2, 3
+NONE: Final = -1
+
+
+class Jobs(NamedTuple):
+    """Columns of jobs in the order of submission; the last four blocks are of other lengths.
+
+    Known at submission: `submitted` (seconds), `gpus`, `klass`, `expected` (seconds of service, 0
+    where nobody says), `limit` (seconds that it may run at most; where nobody says, a guess) and
+    `weight` (the size as the order weighs it). `turn`: order in the group or line. `attained`:
+    seconds of service before the present start. `overhead`: seconds that this start spends on
+    restoring. `ends`: when a running job ends at the latest. `key`: what a running job is worth
+    keeping by, small is better.
+    `elder_until`: until when age protects it. `running`, `waiting`: rows in no order; `place` is a
+    job's in either. `class_gpus`, `class_weight`: by class. `root`, `is_active`, `rank`: by group.
+    """
+
+    submitted: Any
+    gpus: Any
+    klass: Any
+    expected: Any
+    limit: Any
+    weight: Any
+    state: Any
+    turn: Any
+    group: Any
+    level: Any
+    started: Any
+    overhead: Any
+    attained: Any
+    queued: Any
+    preempted: Any
+    ends: Any
+    key: Any
+    elder_until: Any
+    place: Any
+    left: Any
+    right: Any
+    running: Any
+    waiting: Any
+    class_gpus: Any
+    class_weight: Any
+    root: Any
+    is_active: Any
+    rank: Any
+    active: Any
+    count: Any
+
+
+AT_RUNNING, AT_WAITING, AT_ACTIVE = 0, 1, 2  # in `count`
+
+
+def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> Jobs:
+    """Room for so many jobs on so many GPUs, nothing submitted yet."""
+    groups = classes * levels
+    ints = ("gpus", "klass", "state", "level", "preempted", "waiting")
+    floats = ("submitted", "expected", "limit", "weight", "turn", "started", "overhead")
+    links = ("group", "place", "left", "right")
+    return Jobs(
+        **{name: column(jobs, "int") for name in ints},
+        **{name: column(jobs, "float") for name in (*floats, "attained", "ends", "queued", "key")},
+        **{name: column(jobs, "int", NONE) for name in links},
+        elder_until=column(jobs, "float", NONE),
+        running=column(gpus + 1, "int"),
+        class_gpus=column(classes, "int"),
+        class_weight=column(classes, "float"),
+        root=column(groups, "int", NONE),
+        is_active=column(groups, "bool", False),
+        rank=column(groups, "float"),
+        active=column(groups, "int"),
+        count=column(3, "int"),
+    )
+
+
+@compiled
+def push(jobs: Jobs, job: int, group: int) -> None:
+    """The job waits in the group from now on."""
+    jobs.state[job] = WAITING
+    jobs.group[job] = group
+    jobs.left[job] = NONE
+    jobs.right[job] = NONE
+    jobs.root[group] = merge(jobs, jobs.root[group], job)
+    jobs.place[job] = jobs.count[AT_WAITING]
+    jobs.waiting[jobs.count[AT_WAITING]] = job
+    jobs.count[AT_WAITING] += 1
+    if not jobs.is_active[group]:
+        jobs.is_active[group] = True
+        jobs.active[jobs.count[AT_ACTIVE]] = group
+        jobs.count[AT_ACTIVE] += 1
+
+
+@compiled
+def drop(jobs: Jobs, job: int) -> None:
+    """The job waits no longer, wherever in its group it was."""
+    group = jobs.group[job]
+    passed = NONE
+    while jobs.root[group] != job:
+        first = jobs.root[group]
+        _pop(jobs, group, first)
+        jobs.right[first] = passed  # a chain of those that were before it
+        passed = first
+    _pop(jobs, group, job)
+    while passed != NONE:
+        following = jobs.right[passed]
+        jobs.right[passed] = NONE
+        jobs.root[group] = merge(jobs, jobs.root[group], passed)
+        passed = following
+    jobs.count[AT_WAITING] -= 1
+    last = jobs.waiting[jobs.count[AT_WAITING]]
+    jobs.waiting[jobs.place[job]] = last
+    jobs.place[last] = jobs.place[job]
+
+
+@compiled
+def _pop(jobs: Jobs, group: int, first: int) -> None:
+    jobs.root[group] = merge(jobs, jobs.left[first], jobs.right[first])
+    jobs.left[first] = NONE
+    jobs.right[first] = NONE
+
+
+@compiled
+def merge(jobs: Jobs, one: int, other: int) -> int:
+    """Two skew heaps become one; gives its root. Equal turns go by row."""
+    root, above = NONE, NONE
+    while one != NONE and other != NONE:
+        if (jobs.turn[other], other) < (jobs.turn[one], one):
+            one, other = other, one
+        if above == NONE:
+            root = one
+        else:
+            jobs.left[above] = one
+        above = one
+        rest = jobs.right[one]
+        jobs.right[one] = jobs.left[one]
+        one = rest
+    rest = one if one != NONE else other
+    if above == NONE:
+        return rest
+    jobs.left[above] = rest
+    return root
+
+
+@compiled
+def begin_running(jobs: Jobs, job: int) -> None:
+    """Into the list of running jobs."""
+    jobs.state[job] = RUNNING
+    jobs.place[job] = jobs.count[AT_RUNNING]
+    jobs.running[jobs.count[AT_RUNNING]] = job
+    jobs.count[AT_RUNNING] += 1
+
+
+@compiled
+def end_running(jobs: Jobs, job: int) -> None:
+    """Out of the list of running jobs."""
+    jobs.count[AT_RUNNING] -= 1
+    last = jobs.running[jobs.count[AT_RUNNING]]
+    jobs.running[jobs.place[job]] = last
+    jobs.place[last] = jobs.place[job]
+
+
+@compiled
+def served(jobs: Jobs, job: int, now: float) -> float:
+    """Seconds of service of a running job, without what its restarts took."""
+    return float(jobs.attained[job] + max(0.0, now - jobs.started[job] - jobs.overhead[job]))
+
+
+@compiled
+def waited(jobs: Jobs, job: int, now: float) -> float:
+    """Seconds since submission in which a waiting job was not served."""
+    return float(now - jobs.submitted[job] - jobs.attained[job])

@@ -1,0 +1,151 @@
+"""One pass over the queue: who starts, who gives way. The whole state is columns, changed in place.
+
+The same pass serves every event of virtual time.
+"""
+
+from typing import Final
+
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.columns.aging import look_for_elder, protect
+from corral.schedule.columns.backfill import backfill, leave_promises, wait_in_line
+from corral.schedule.columns.gpu_pool import find, release
+from corral.schedule.columns.job_groups import NONE, drop, end_running, push, served
+from corral.schedule.columns.order import (
+    FIFO,
+    KEPT,
+    LEARNED,
+    Policy,
+    backfills,
+    counts_service,
+    first_group,
+    group_of,
+    has_waiting,
+    key_of_waiting,
+    key_running,
+    preempts,
+    rank_groups,
+    turn_of,
+)
+from corral.schedule.columns.prediction import learn_seconds, predicted_seconds
+from corral.schedule.columns.preemption import find_victims
+from corral.schedule.columns.runtime_model import learn_end, level_after, pause
+from corral.schedule.columns.state import PREEMPTED, State, begin, tell
+
+ANY_SIZE: Final = 1 << 40
+ELDEST: Final = -1e17  # the key of whoever has waited longest: better than any
+UNKNOWN_SECONDS: Final = 86_400.0  # how long a job may run of which nobody knows anything
+
+
+@compiled
+def submit(policy: Policy, state: State, job: int, now: float) -> None:
+    """The job waits from now on. Its `gpus`, `klass`, `weight`, `expected` and `limit` are known,
+    the last two as far as anybody says."""
+    jobs = state.jobs
+    jobs.submitted[job] = now
+    jobs.queued[job] = now
+    if policy.predicts:
+        jobs.expected[job] = predicted_seconds(state.kin, job, jobs.limit[job])
+        if jobs.limit[job] <= 0:
+            jobs.limit[job] = jobs.expected[job] if jobs.expected[job] > 0 else UNKNOWN_SECONDS
+    jobs.turn[job] = turn_of(policy, jobs, job)
+    if backfills(policy):
+        wait_in_line(state, job)
+        return
+    push(jobs, job, group_of(policy, jobs.klass[job], 0))
+
+
+@compiled
+def conclude(policy: Policy, state: State, job: int, now: float) -> None:
+    """A running job has ended: its GPUs are free, and its service is known to history."""
+    jobs = state.jobs
+    jobs.attained[job] = served(jobs, job, now)
+    end_running(jobs, job)
+    release(state.pool, job)
+    if policy.predicts:
+        learn_seconds(state.kin, job, jobs.attained[job])
+    if backfills(policy):
+        leave_promises(policy, state, job, now)
+    if policy.rule == LEARNED:
+        level = level_after(state.history, 0, jobs.attained[job])
+        learn_end(state.history, jobs.klass[job], level)
+
+
+@compiled
+def take_turns(policy: Policy, state: State, now: float) -> None:
+    """Start whom the policy prefers and who has room, or gets it; `moves` tells what was done."""
+    jobs = state.jobs
+    if not has_waiting(jobs):
+        return
+    if backfills(policy):
+        backfill(policy, state, now)
+        return
+    rank_groups(policy, jobs, state.history, now)
+    worst = key_running(policy, jobs, state.history, now) if preempts(policy) else KEPT
+    elder = look_for_elder(policy, jobs, state.pool, state.ageing, now)
+    if elder != NONE and _start(policy, state, elder, ELDEST, worst, now):
+        protect(policy, jobs, state.ageing, elder, now)
+        jobs.key[elder] = KEPT
+    too_big = ANY_SIZE
+    while has_waiting(jobs):
+        group = first_group(policy, jobs, too_big)
+        if group == NONE:
+            return
+        job, key = jobs.root[group], key_of_waiting(policy, jobs, group)
+        if _start(policy, state, job, key, worst, now):
+            continue
+        if policy.rule == FIFO:
+            return
+        too_big = jobs.gpus[job]  # whoever goes later and asks for as much has no room either
+
+
+@compiled
+def _start(policy: Policy, state: State, job: int, key: float, worst: float, now: float) -> bool:
+    jobs, pool = state.jobs, state.pool
+    parts = find(pool, jobs.gpus[job])
+    if parts == 0 and preempts(policy):
+        own = key
+        if jobs.preempted[job] > 0 and key >= 0:
+            own += policy.restart_seconds * jobs.weight[job]
+        if own * policy.margin < worst:
+            parts = find_victims(pool, jobs, state.victims, policy, job, own, now)
+            if parts > 0:
+                for at in range(state.victims.count[0]):
+                    _preempt(policy, state, state.victims.job[at], now)
+    if parts == 0:
+        return False
+    drop(jobs, job)
+    if jobs.attained[job] > 0 and counts_service(policy):
+        pause(state.history, jobs.klass[job], jobs.level[job], -1)
+    begin(policy, state, job, parts, now)
+    jobs.key[job] = key
+    return True
+
+
+@compiled
+def _preempt(policy: Policy, state: State, job: int, now: float) -> None:
+    """The job waits again with the service that it has had."""
+    jobs = state.jobs
+    unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)
+    tell(state.moves, PREEMPTED, job, unspent)
+    put_back(policy, state, job, served(jobs, job, now), now)
+
+
+@compiled
+def put_back(policy: Policy, state: State, job: int, attained: float, now: float) -> None:
+    """A running job waits again, in its old turn, with as much service as is not lost."""
+    jobs = state.jobs
+    jobs.attained[job] = attained
+    jobs.preempted[job] += 1
+    jobs.queued[job] = now
+    end_running(jobs, job)
+    release(state.pool, job)
+    jobs.turn[job] = turn_of(policy, jobs, job)
+    if backfills(policy):
+        leave_promises(policy, state, job, now)
+        wait_in_line(state, job)
+        return
+    if counts_service(policy):
+        jobs.level[job] = level_after(state.history, 0, attained)
+        if attained > 0:
+            pause(state.history, jobs.klass[job], jobs.level[job], 1)
+    push(jobs, job, group_of(policy, jobs.klass[job], jobs.level[job]))

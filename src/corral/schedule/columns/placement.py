@@ -1,0 +1,105 @@
+"""An ask and the cluster -> its seats, all of them or none. Nothing is taken yet.
+
+The seats lie in `out_node` and `out_mask` of the cluster; `take_all` takes them.
+"""
+
+from typing import Final
+
+from corral.schedule.arrays.cluster import BLOCK, WHOLE, Cluster, share_millis, take
+from corral.schedule.arrays.compiled import compiled
+from corral.schedule.arrays.fit import Ask, cost, first_bucket, fits, mask_of
+from corral.schedule.arrays.fragmentation import Demand
+from corral.schedule.columns.topology import choose
+
+ENOUGH: Final = 256  # nodes that fit are weighed, the fullest first; 2,048 packed no better
+
+
+@compiled
+def place(cluster: Cluster, demand: Demand, ask: Ask) -> int:
+    """The number of seats found: that of the ask's nodes, or 0 when there is no place for it."""
+    if ask.nodes == 1:
+        node = _best(cluster, demand, ask)
+        if node < 0:
+            return 0
+        cluster.out_node[0] = node
+    elif not _gang(cluster, ask):
+        return 0
+    for seat in range(ask.nodes):
+        cluster.out_mask[seat] = mask_of(cluster, demand, ask, cluster.out_node[seat])
+    return ask.nodes
+
+
+@compiled
+def take_all(cluster: Cluster, ask: Ask) -> None:
+    """Take the seats that `place` has just found."""
+    for seat in range(ask.nodes):
+        node = cluster.out_node[seat]
+        millis = WHOLE if ask.gpus else share_millis(ask.share, cluster.slices[node])
+        take(cluster, node, cluster.out_mask[seat], millis, ask.cpu, ask.memory, ask.alone)
+
+
+@compiled
+def _best(cluster: Cluster, demand: Demand, ask: Ask) -> int:
+    """The node where it wastes least, the first of equals; -1: it fits nowhere."""
+    best, least, weighed, width = -1, 1e300, 0, cluster.blocks + 1
+    start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
+    for bucket in range(first_bucket(ask), cluster.buckets):
+        if not cluster.count[bucket * width + cluster.blocks]:
+            continue
+        for block in range(cluster.blocks):
+            enough = weighed >= ENOUGH
+            if not cluster.count[bucket * width + block] or (enough and not likes):
+                continue
+            for node in range(block * BLOCK, min(cluster.nodes, (block + 1) * BLOCK)):
+                if enough and not cluster.preferred[start + node]:
+                    continue
+                if cluster.bucket[node] == bucket and fits(cluster, ask, node):
+                    waste = cost(cluster, demand, ask, node)
+                    weighed += 1 * (cluster.suspicion[node] == 0)
+                    if waste < least:
+                        best, least = node, waste
+    return best
+
+
+@compiled
+def _gang(cluster: Cluster, ask: Ask) -> bool:
+    """Seats on nodes that nobody suspects; with the suspected ones only where it must be."""
+    open_nodes, width = 0, cluster.blocks + 1
+    for bucket in range(first_bucket(ask), cluster.buckets):
+        open_nodes += cluster.count[bucket * width + cluster.blocks]
+    if open_nodes < ask.nodes:
+        return False
+    clean, found = _find(cluster, ask)
+    if clean >= ask.nodes and choose(cluster, ask, clean):
+        return True
+    return clean < found and choose(cluster, ask, found)
+
+
+@compiled
+def _find(cluster: Cluster, ask: Ask) -> tuple[int, int]:
+    """Rows that fit into `found`: preferred ones, others, then suspected; the fullest first.
+
+    Gives how many are not suspected, and how many there are.
+    """
+    found, width = 0, cluster.blocks + 1
+    for bucket in range(first_bucket(ask), cluster.buckets):
+        if not cluster.count[bucket * width + cluster.blocks]:
+            continue
+        for block in range(cluster.blocks):
+            if not cluster.count[bucket * width + block]:
+                continue
+            for node in range(block * BLOCK, min(cluster.nodes, (block + 1) * BLOCK)):
+                if cluster.bucket[node] == bucket and fits(cluster, ask, node):
+                    cluster.ordered[found] = node
+                    found += 1
+    start = ask.group * cluster.nodes
+    kept, clean = 0, 0
+    for rank in range(3):
+        for at in range(found):
+            node = cluster.ordered[at]
+            likes = 1 - 1 * cluster.preferred[start + node]
+            if (2 if cluster.suspicion[node] > 0 else likes) == rank:
+                cluster.found[kept] = node
+                kept += 1
+        clean = kept if rank == 1 else clean
+    return clean, found

@@ -1,0 +1,59 @@
+"""How long a job will run, guessed from its kin: ended jobs of the same user, name and size.
+
+Each group of kin keeps a mean that forgets (`kin`). The nearest kin that has ended speaks for a
+job; nobody runs longer than the limit that the user gave.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.prediction import similar_jobs as formulas
+from corral.schedule.prediction.similar_jobs import CIRCLES
+
+_mean_after = compiled(formulas.mean_after)
+
+
+class Kin(NamedTuple):
+    """`group`: job * CIRCLES + circle -> a row of `mean` (seconds) and `ended` (jobs), or -1."""
+
+    group: Any
+    mean: Any
+    ended: Any
+
+
+def kin_of(jobs: int, groups: int) -> Kin:
+    """Room for so many groups; without groups nothing is predicted."""
+    return Kin(
+        group=column(jobs * CIRCLES if groups else 0, "int"),
+        mean=column(groups, "float"),
+        ended=column(groups, "int"),
+    )
+
+
+def enter_kin(kin: Kin, groups: Sequence[Sequence[int]]) -> None:
+    """Tell each job's groups, from the nearest circle to the widest."""
+    for job, circles in enumerate(groups):
+        for circle, group in enumerate(circles):
+            kin.group[job * CIRCLES + circle] = group
+
+
+@compiled
+def predicted_seconds(kin: Kin, job: int, limit: float) -> float:
+    """What the nearest kin took, at most the limit; the limit (0 for none) when nobody ended."""
+    for circle in range(CIRCLES):
+        group = kin.group[job * CIRCLES + circle]
+        if group >= 0 and kin.ended[group] > 0:
+            seconds = kin.mean[group]
+            return float(min(seconds, limit) if limit > 0 else seconds)
+    return limit
+
+
+@compiled
+def learn_seconds(kin: Kin, job: int, seconds: float) -> None:
+    """The job has ended after so many seconds of service."""
+    for circle in range(CIRCLES):
+        group = kin.group[job * CIRCLES + circle]
+        if group >= 0:
+            kin.ended[group] += 1
+            kin.mean[group] = _mean_after(kin.mean[group], kin.ended[group], circle, seconds)

@@ -1,0 +1,162 @@
+"""Who must give way: the cheapest running jobs of worse keys, if a place for the gang comes of it.
+
+A preemptor buys its place. It must be better by the margin and by what the victim's restart costs
+(two jobs in either order: going first pays only then), and it must have waited as long as all the
+restarts cost, shared out over its own GPUs (rent before you buy): many gangs find room by then.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.columns.gpu_pool import Pool, part_gpus, parts_of
+from corral.schedule.columns.job_groups import NONE, Jobs
+from corral.schedule.columns.order import Policy
+
+NEVER: Final = 1e300
+
+
+class Victims(NamedTuple):
+    """`job`: the victims of the gang so far. `chosen`: marks of jobs. `picked`: those of a node.
+
+    `count`: at 0 how many `job` has, at 1 how many `picked`. `cost`: of the picked.
+    """
+
+    job: Any
+    chosen: Any
+    picked: Any
+    best: Any
+    count: Any
+    cost: Any
+
+
+def victims_of(pool: Pool, jobs: int) -> Victims:
+    """Room for as many victims as there are GPUs."""
+    return Victims(
+        job=column(pool.gpus, "int"),
+        chosen=column(jobs, "bool", False),
+        picked=column(pool.wide, "int"),
+        best=column(pool.wide, "int"),
+        count=column(3, "int"),
+        cost=column(1, "float"),
+    )
+
+
+@compiled
+def find_victims(
+    pool: Pool, jobs: Jobs, victims: Victims, policy: Policy, job: int, key: float, now: float
+) -> int:
+    """Places that the gang gets if the victims give way, as `find` tells them; 0 for none.
+
+    `key` is the gang's own, with what its restart costs; below zero, for the oldest, it needs
+    no price.
+    """
+    gpus = jobs.gpus[job]
+    parts, found = parts_of(pool, gpus), 0
+    victims.count[0] = 0
+    while found < parts:
+        need = part_gpus(pool, gpus, found)
+        node = _cheapest_node(pool, jobs, victims, policy, need, key)
+        if node == NONE:
+            break
+        for at in range(victims.count[2]):
+            victim = victims.best[at]
+            victims.chosen[victim] = True
+            victims.job[victims.count[0]] = victim
+            victims.count[0] += 1
+        pool.taken[node] = True
+        pool.out_node[found] = node
+        pool.out_gpus[found] = need
+        found += 1
+    for part in range(found):
+        pool.taken[pool.out_node[part]] = False
+    given_up = 0
+    for at in range(victims.count[0]):
+        victims.chosen[victims.job[at]] = False
+        given_up += jobs.gpus[victims.job[at]]
+    if found < parts:
+        return 0
+    price = policy.price * policy.restart_seconds * given_up / gpus
+    return 0 if key >= 0 and now - jobs.queued[job] < price else parts
+
+
+@compiled
+def _cheapest_node(
+    pool: Pool, jobs: Jobs, victims: Victims, policy: Policy, need: int, key: float
+) -> int:
+    """The node where `need` GPUs cost least; its victims are in `best`, count[2] of them."""
+    chosen, least, most_free = NONE, NEVER, 0
+    for node in range(pool.nodes):
+        if pool.taken[node] or pool.size[node] < need:
+            continue
+        have = _will_be_free(pool, victims, node)
+        if not _pick(pool, jobs, victims, policy, node, need - have, key, least):
+            continue
+        cost = victims.cost[0]
+        if cost < least or (cost == least and have < most_free):
+            chosen, least, most_free = node, cost, pool.free[node]
+            victims.count[2] = victims.count[1]
+            for at in range(victims.count[1]):
+                victims.best[at] = victims.picked[at]
+    return chosen
+
+
+@compiled
+def _will_be_free(pool: Pool, victims: Victims, node: int) -> int:
+    """Free GPUs of the node once the victims chosen so far are gone."""
+    free = pool.free[node]
+    for place in range(node * pool.wide, node * pool.wide + pool.holders[node]):
+        seat = pool.held[place]
+        if victims.chosen[pool.seat_job[seat]]:
+            free += pool.seat_gpus[seat]
+    return int(free)
+
+
+@compiled
+def _pick(
+    pool: Pool,
+    jobs: Jobs,
+    victims: Victims,
+    policy: Policy,
+    node: int,
+    need: int,
+    key: float,
+    below: float,
+) -> bool:
+    """Victims on the node that hold `need` GPUs, the worst first, into `picked`.
+
+    The cost of a victim is its GPUs over its key: the service that it was about to get done.
+    """
+    victims.count[1] = 0
+    victims.cost[0] = 0.0
+    while need > 0:
+        seat = _worst_seat(pool, jobs, victims, node)
+        if seat == NONE:
+            return False
+        victim = pool.seat_job[seat]
+        worth = jobs.key[victim]
+        bar = policy.restart_seconds * jobs.weight[victim]
+        if worth < 0 or key * policy.margin + bar >= worth:
+            return False
+        victims.picked[victims.count[1]] = victim
+        victims.count[1] += 1
+        victims.cost[0] += jobs.gpus[victim] / worth
+        if victims.cost[0] >= below:
+            return False
+        need -= pool.seat_gpus[seat]
+    return True
+
+
+@compiled
+def _worst_seat(pool: Pool, jobs: Jobs, victims: Victims, node: int) -> int:
+    worst, largest, last = NONE, -1.0, NONE
+    for place in range(node * pool.wide, node * pool.wide + pool.holders[node]):
+        seat = pool.held[place]
+        job = pool.seat_job[seat]
+        if victims.chosen[job] or (jobs.key[job], job) <= (largest, last):
+            continue
+        is_picked = False
+        for at in range(victims.count[1]):
+            is_picked = is_picked or victims.picked[at] == job
+        if not is_picked:
+            worst, largest, last = seat, jobs.key[job], job
+    return worst

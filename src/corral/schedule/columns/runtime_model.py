@@ -1,0 +1,141 @@
+"""What ended jobs teach about running ones: the chance to end soon, by class and attained service.
+
+A level is a range of attained service. Of the jobs that reached a level, some ended in it: that
+share is the hazard. A class with few jobs leans on the long record of its own, that one on the
+record of all, and that one on a guess; jobs that still run count as having reached their level.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.arrays import hazard
+from corral.schedule.arrays.compiled import column, compiled
+from corral.schedule.arrays.hazard import LEVELS, RECENT_JOBS, edges
+
+RELEARN: Final = 0.02  # the ranks are made anew when so much more has ended, and at least
+RELEARN_JOBS: Final = 50  # so many
+
+_overall_hazard = compiled(hazard.overall_hazard)
+_class_hazard = compiled(hazard.class_hazard)
+_gittins_rank = compiled(hazard.gittins_rank)
+
+
+class History(NamedTuple):
+    """Columns at class * LEVELS + level, but for `edge` `hazard`, `overall` and `count`.
+
+    `paused`: preempted jobs that reached the level and wait now. `live`: those and the running.
+    `rank` is the Gittins rank in seconds: the least expected service for each end, over all
+    lengths of the next stretch; small is soon.
+    """
+
+    classes: int
+    edge: Any
+    ended: Any
+    reached: Any
+    recent_ended: Any
+    recent_reached: Any
+    paused: Any
+    live: Any
+    rank: Any
+    hazard: Any
+    overall: Any
+    count: Any
+
+
+def history_of(classes: int) -> History:
+    """Nothing has ended yet."""
+    rows = classes * LEVELS
+    history = History(
+        classes=classes,
+        edge=column(LEVELS + 1, "float"),
+        ended=column(rows, "float"),
+        reached=column(rows, "float"),
+        recent_ended=column(rows, "float"),
+        recent_reached=column(rows, "float"),
+        paused=column(rows, "float"),
+        live=column(rows, "float"),
+        rank=column(rows, "float"),
+        hazard=column(LEVELS, "float"),
+        overall=column(LEVELS, "float"),
+        count=column(2, "int"),
+    )
+    for level, edge in enumerate(edges()):
+        history.edge[level] = edge
+    history.count[1] = RELEARN_JOBS  # the first ranks come from the guess alone
+    return history
+
+
+@compiled
+def level_after(history: History, level: int, attained: float) -> int:
+    """The level of an attained service that began at `level` or below it."""
+    while level < LEVELS - 1 and attained >= history.edge[level + 1]:
+        level += 1
+    return level
+
+
+@compiled
+def learn_end(history: History, klass: int, level: int) -> None:
+    """A job of the class ended in the level."""
+    start, keep = klass * LEVELS, 1 - 1 / RECENT_JOBS
+    for row in range(start, start + LEVELS):
+        history.recent_ended[row] *= keep
+        history.recent_reached[row] *= keep
+    history.ended[start + level] += 1
+    history.recent_ended[start + level] += 1
+    for row in range(start, start + level + 1):
+        history.reached[row] += 1
+        history.recent_reached[row] += 1
+    history.count[0] += 1
+    history.count[1] += 1
+
+
+@compiled
+def pause(history: History, klass: int, level: int, jobs: int) -> None:
+    """So many jobs of the class (1, or -1 for one that goes on) wait at the level."""
+    for row in range(klass * LEVELS, klass * LEVELS + level):
+        history.paused[row] += jobs
+
+
+@compiled
+def is_due(history: History) -> bool:
+    """Whether enough has ended since the ranks were made."""
+    return bool(history.count[1] >= max(RELEARN_JOBS, RELEARN * history.count[0]))
+
+
+@compiled
+def relearn(history: History) -> None:
+    """Make the ranks anew. The caller has filled `live`."""
+    history.count[1] = 0
+    _overall(history)
+    for klass in range(history.classes):
+        start = klass * LEVELS
+        for level in range(LEVELS):
+            history.hazard[level] = hazard_of(history, klass, level)
+        for level in range(LEVELS):
+            history.rank[start + level] = _gittins_rank(history.hazard, history.edge, level)
+
+
+@compiled
+def hazard_of(history: History, klass: int, level: int) -> float:
+    """The chance that a job of the class which has reached the level ends in it."""
+    row = klass * LEVELS + level
+    return float(
+        _class_hazard(
+            history.ended[row],
+            history.reached[row],
+            history.recent_ended[row],
+            history.recent_reached[row],
+            history.live[row],
+            history.overall[level],
+        )
+    )
+
+
+@compiled
+def _overall(history: History) -> None:
+    for level in range(LEVELS):
+        ended, reached = 0.0, 0.0
+        for klass in range(history.classes):
+            row = klass * LEVELS + level
+            ended += history.ended[row]
+            reached += history.reached[row] + history.live[row]
+        history.overall[level] = _overall_hazard(ended, reached, level)

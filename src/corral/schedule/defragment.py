@@ -1,0 +1,305 @@
+"""Which running gangs to relocate so that a waiting one fits: the cheapest that were found, if all
+of them fit elsewhere now, the budget allows it, and the gang has waited for as long as that costs.
+
+The live twin of `defragment`. A relocation is a stop at a checkpoint and a start elsewhere. One
+gang at a time is helped, so that each is judged by what the one before has really cost.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId
+from corral.domain.resources import Shape
+from corral.domain.time_point import moment_text
+from corral.domain.units import MILLIS_PER_GPU, duration_text
+from corral.domain.usage import PreemptWhy
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.decision import Preempted, Reserved, Way
+from corral.schedule.placement.gang_placement import find_seats, groups
+from corral.schedule.preemption.victim_search import Candidate, Cost, Found, Search, on_nodes
+from corral.schedule.preemption.victims import Rooms
+from corral.schedule.quota.balances import Standing
+from corral.schedule.running import Running
+from corral.schedule.waiting import Reason, Waiting
+
+_HOUR_SECONDS: Final = 3600.0
+MOST_GANGS: Final = 4  # so many a pass are looked at, the first of the line
+MOST_DOMAINS: Final = 16  # so many sets of nodes are tried for each
+MOST_TRIES: Final = 4  # searches in each, every one without those who had no place before
+MOST_MOVED: Final = 8  # gangs at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movable:
+    """A running gang that may be relocated, as it would be placed, and what that may cost."""
+
+    running: Running
+    gang: Waiting
+    shape: Shape
+    cost_gpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movables:
+    """All that may be relocated now, and what it may cost. Nobody: somebody is on the way."""
+
+    gangs: Sequence[Movable] = ()
+    budget_gpu_seconds: float = 0.0
+    left_gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relocated(Preempted):
+    """One that stops to start on these seats at once."""
+
+    to: tuple[Seat, ...]
+    shape: Shape
+    gang: Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A gang's seats, and where those go who had them."""
+
+    seats: tuple[Seat, ...]
+    moved: tuple[tuple[Movable, tuple[Seat, ...]], ...]
+
+    @property
+    def cost_gpu_seconds(self) -> float:
+        return sum(one.cost_gpu_seconds for one, _ in self.moved)
+
+    @property
+    def least_gpu_seconds(self) -> float:
+        """What it costs when all have just saved."""
+        return self.cost_gpu_seconds - sum(one.running.lost_gpu_seconds for one, _ in self.moved)
+
+
+class Relocating:
+    """The choice of one pass, at `now` (wall clock). `ask` is asked when a gang has to wait."""
+
+    def __init__(
+        self,
+        ask: Callable[[], Movables] | None,
+        standing: Standing,
+        kinds: Sequence[str],
+        types: Mapping[NodeId, Sequence[str]],
+        *,
+        now: float,
+    ) -> None:
+        self._ask = ask
+        self._standing = standing
+        self._kinds = kinds
+        self._types = types
+        self._now = now
+        self._told: Movables | None = None
+        self._candidates: list[Candidate] = []
+        self._looked_at: set[tuple[object, ...]] = set()
+        self._is_done = False
+        self._notes: dict[JobId, str] = {}
+
+    def choose(
+        self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms, stopped: Set[JobId]
+    ) -> Way | None:
+        """Who is relocated for the gang so that it has one of these shapes, which its queue may
+        hold; None: nobody. `rooms`: with what is kept or promised left out; not changed. `stopped`:
+        who gives way to others since this pass."""
+        alike = (gang.priority, gang.likeness)
+        if self._ask is None or self._is_done or gang.preemptible or alike in self._looked_at:
+            return None
+        if len(self._looked_at) >= MOST_GANGS:
+            return None
+        self._looked_at.add(alike)
+        for shape in shapes:
+            move = self._cheapest(gang, shape, rooms(), stopped) if shape.gpu_millis else None
+            if move is not None:
+                return self._bought(gang, shape, move)
+        return None
+
+    def told(self, gang: Waiting, reason: Reason) -> Reason:
+        """The reason, and why nobody is relocated who could be."""
+        note = self._notes.get(gang.job)
+        return replace(reason, sentence=f"{reason.sentence}; {note}") if note else reason
+
+    def _all(self) -> Movables:
+        if self._told is None:
+            self._told = self._ask() if self._ask is not None else Movables()
+        return self._told
+
+    def _bought(self, gang: Waiting, shape: Shape, move: _Move) -> Way | None:
+        told, cost = self._all(), move.cost_gpu_seconds
+        names = ", ".join(_name_of(one.running) for one, _ in move.moved)
+        if cost > told.left_gpu_seconds:
+            left, budget = told.left_gpu_seconds, told.budget_gpu_seconds
+            self._notes[gang.job] = (
+                f"to move {names} would make room, but costs more than is left of what "
+                f"relocations may cost: {max(0.0, left) / _HOUR_SECONDS:.3g} of "
+                f"{budget / _HOUR_SECONDS:g} GPU-hours in 24 hours"
+            )
+            return None
+        wait_seconds = cost * MILLIS_PER_GPU / shape.gpu_millis
+        if max(0.0, self._now - gang.since) < wait_seconds:
+            self._notes[gang.job] = (
+                f"to move {names} would make room, which is done once it has waited for as long "
+                f"as that costs, now {duration_text(wait_seconds)}: {self._when(gang, shape, move)}"
+            )
+            return None
+        self._is_done = True
+        victims = tuple(one.running.job for one, _ in move.moved)
+        return Way(
+            reserved=Reserved(job=gang.job, shape=shape, seats=move.seats, victims=victims),
+            preempted=tuple(
+                Relocated(
+                    job=one.running.job,
+                    by=gang.job,
+                    why=PreemptWhy.ROOM,
+                    lost_gpu_seconds=one.running.lost_gpu_seconds,
+                    to=to,
+                    shape=one.shape,
+                    gang=one.gang,
+                )
+                for one, to in move.moved
+            ),
+        )
+
+    def _when(self, gang: Waiting, shape: Shape, move: _Move) -> str:
+        """Until they save, what it costs grows as the gang waits: only the earliest moment stays
+        where it is."""
+        earliest = gang.since + move.least_gpu_seconds * MILLIS_PER_GPU / shape.gpu_millis
+        if earliest > self._now:
+            return f"at {moment_text(earliest)} at the earliest, if just saved then"
+        return f"after the next save of {'each' if len(move.moved) > 1 else 'it'}"
+
+    # -- the search --------------------------------------------------------------------------------
+
+    def _cheapest(
+        self, gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], stopped: Set[JobId]
+    ) -> _Move | None:
+        if sum(sum(room.free_gpu_millis) for room in rooms) < shape.gpu_millis:
+            return None  # by count alone there is no room for all
+        able = self._able(gang, rooms, stopped)
+        if not able:
+            return None
+        found: list[_Move] = []
+        for place, group in enumerate(groups(rooms, gang, shape)):
+            if place >= MOST_DOMAINS:
+                break
+            move = self._in(group, gang, shape, dict(able), rooms)
+            if move is not None:
+                found.append(move)
+        return min(found, key=lambda one: one.cost_gpu_seconds, default=None)
+
+    def _able(
+        self, gang: Waiting, rooms: Sequence[NodeRoom], stopped: Set[JobId]
+    ) -> dict[JobId, Movable]:
+        """Those who fit elsewhere as things are, and have no higher priority."""
+        fits: dict[tuple[object, ...], bool] = {}
+        found = {}
+        ordered = sorted(rooms, key=lambda room: room.fullness)
+        for one in self._all().gangs:
+            if one.running.priority > gang.priority or one.running.job in stopped:
+                continue
+            key = (one.shape, one.gang.likeness, one.gang.kin)
+            if key not in fits:
+                fits[key] = bool(find_seats(ordered, one.gang, one.shape))
+            if fits[key]:
+                found[one.running.job] = one
+        return found
+
+    def _in(
+        self,
+        group: Sequence[NodeRoom],
+        gang: Waiting,
+        shape: Shape,
+        able: dict[JobId, Movable],
+        rooms: Sequence[NodeRoom],
+    ) -> _Move | None:
+        """The cheapest way within these nodes: who has no place to go stays, and it tries anew."""
+        for _ in range(MOST_TRIES):
+            found = self._search(gang, shape, able, group)
+            if found is None or not 0 < len(found.victims) <= MOST_MOVED:
+                return None
+            moved = [able[one.running.job] for one, _ in found.victims]
+            settled, lost = _settled(gang, found.seats, moved, rooms)
+            if lost is None:
+                return _Move(found.seats, settled)
+            del able[lost]
+        return None
+
+    def _search(
+        self, gang: Waiting, shape: Shape, able: Mapping[JobId, Movable], group: Sequence[NodeRoom]
+    ) -> Found | None:
+        search = Search(
+            standing=self._standing,
+            gang=gang,
+            shape=shape,
+            asked=self._standing.asked_by(gang, shape, self._kinds),
+            by_node=on_nodes(map(self._candidate, able.values())),
+            right=lambda _: PreemptWhy.ROOM,
+        )
+        return search.run(group)
+
+    def _candidate(self, one: Movable) -> Candidate:
+        running = one.running
+        cost = Cost(0, one.cost_gpu_seconds, running.priority, 0.0, -running.started)
+        return Candidate.of(running, self._types, cost)
+
+
+def _name_of(one: Running) -> str:
+    """For example: train (j3); one of an array goes by the array's name."""
+    return f"{one.kin} ({one.job})" if one.kin else str(one.job)
+
+
+Settled = tuple[tuple[Movable, tuple[Seat, ...]], ...]
+
+
+def _settled(
+    gang: Waiting, seats: Sequence[Seat], moved: Sequence[Movable], rooms: Sequence[NodeRoom]
+) -> tuple[Settled, JobId | None]:
+    """Where those who leave go once the gang has its seats, the largest first; or who finds no
+    place."""
+    pretended = _Pretended(rooms)
+    for one in moved:
+        for seat in one.running.seats:
+            pretended.give(seat, one.running)
+    for seat in seats:
+        pretended.take(seat, gang)
+    found = []
+    for one in sorted(moved, key=lambda one: (-one.running.gpu_millis, one.running.job)):
+        to = find_seats(pretended.ordered(), one.gang, one.shape)
+        if not to or set(to) == set(one.running.seats):
+            return (), one.running.job
+        for seat in to:
+            pretended.take(seat, one.gang)
+        found.append((one, to))
+    return tuple(found), None
+
+
+class _Pretended:
+    """Rooms to pretend with; those that were given stay as they are."""
+
+    def __init__(self, rooms: Sequence[NodeRoom]) -> None:
+        self._rooms = {room.id: room for room in rooms}
+        self._own: set[NodeId] = set()
+
+    def ordered(self) -> list[NodeRoom]:
+        """In the order of best fit."""
+        return sorted(self._rooms.values(), key=lambda room: room.fullness)
+
+    def give(self, seat: Seat, running: Running) -> None:
+        for room in self._copy(seat.node):
+            room.give(seat, kin=running.kin, apart_from=running.apart_from)
+
+    def take(self, seat: Seat, gang: Waiting) -> None:
+        for room in self._copy(seat.node):
+            room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+
+    def _copy(self, node: NodeId) -> Iterator[NodeRoom]:
+        """The node, if it is one of those that were given."""
+        if node not in self._rooms:
+            return
+        if node not in self._own:
+            self._rooms[node] = self._rooms[node].copy()
+            self._own.add(node)
+        yield self._rooms[node]

@@ -1,0 +1,96 @@
+"""Waiting gangs, those that are alike together: what the first of a group is refused, all are.
+
+A head keeps them from pass to pass, so that a pass costs what changes and not what waits.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import count
+from math import ceil, log
+
+from corral.domain.ids import JobId
+from corral.schedule.prediction.runtime_model import level_of
+from corral.schedule.waiting import Waiting
+
+Order = tuple[tuple[int, int], int]  # the gang's own, and which of equals was put first
+
+
+class Groups:
+    """Each group is a list in the order of age. No group is empty."""
+
+    def __init__(self, waiting: Iterable[Waiting] = ()) -> None:
+        self._numbers = count()
+        self._gangs: dict[JobId, Waiting] = {}
+        self._orders: dict[JobId, Order] = {}
+        self._groups: dict[tuple[object, ...], list[Waiting]] = {}
+        self._apart: Counter[str] = Counter()
+        self._shunned: Set[str] = frozenset()
+        for gang in waiting:
+            self.put(gang)
+
+    def __len__(self) -> int:
+        return len(self._gangs)
+
+    def __iter__(self) -> Iterator[Sequence[Waiting]]:
+        return iter(self._groups.values())
+
+    def runs(self, alone: Set[JobId]) -> Iterator[Sequence[Waiting]]:
+        """The groups; those of `alone` are each tried for itself."""
+        for gangs in self:
+            if alone and any(gang.job in alone for gang in gangs):
+                yield from ([gang] for gang in gangs if gang.job in alone)
+                gangs = [gang for gang in gangs if gang.job not in alone]
+            if gangs:
+                yield gangs
+
+    def put(self, gang: Waiting) -> None:
+        """It waits from now on; whatever was known of the job before is forgotten."""
+        self.drop(gang.job)
+        self._gangs[gang.job] = gang
+        self._orders[gang.job] = (gang.order, next(self._numbers))
+        self._apart.update(gang.place.apart_from)
+        insort(self._groups.setdefault(self._kind(gang), []), gang, key=self._order)
+
+    def drop(self, job: JobId) -> None:
+        """It waits no longer, if it did."""
+        gang = self._gangs.pop(job, None)
+        if gang is None:
+            return
+        self._apart.subtract(gang.place.apart_from)
+        kind = self._kind(gang)
+        group = self._groups[kind]
+        del group[bisect_left(group, self._orders[job], key=self._order)]
+        del self._orders[job]
+        if not group:
+            del self._groups[kind]
+
+    def get(self, job: JobId) -> Waiting | None:
+        return self._gangs.get(job)
+
+    def apart_from(self) -> Set[str]:
+        """Names of others that some gang wants to be apart from."""
+        return {name for name, gangs in self._apart.items() if gangs > 0}
+
+    def tell_apart(self, shunned: Set[str]) -> None:
+        """Gangs of these names are like no others: some job wants to be apart from them."""
+        if shunned == self._shunned:
+            return
+        self._shunned = frozenset(shunned)
+        self._groups = {}
+        for gang in sorted(self._gangs.values(), key=self._order):
+            self._groups.setdefault(self._kind(gang), []).append(gang)
+
+    def _order(self, gang: Waiting) -> Order:
+        return self._orders[gang.job]
+
+    def _kind(self, gang: Waiting) -> tuple[object, ...]:
+        kin = gang.kin if gang.kin in self._shunned else ""
+        return (gang.likeness, gang.queue, gang.user, gang.priority, gang.preemptible,
+                gang.array, gang.array_limit, kin, level_of(gang.served_seconds), gang.stem,
+                gang.limit_seconds, _length(gang.holds_seconds))  # fmt: skip
+
+
+def _length(seconds: float | None) -> int:
+    """In steps of a tenth: what is kept for others is open only to those who end before."""
+    return 0 if seconds is None else 1 + ceil(log(1.0 + seconds, 1.1))

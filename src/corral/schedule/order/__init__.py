@@ -1,0 +1,1 @@
+"""The order in which waiting gangs are tried."""

@@ -1,0 +1,62 @@
+"""By what gangs of one priority go in one line, by the policy of the queue whose line it is."""
+
+from typing import Final
+
+from corral.domain.ids import JobId, QueueName
+from corral.domain.queue import Policy, QueueTree
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule.prediction.runtime_model import Class, Learned
+from corral.schedule.waiting import Waiting
+
+SIZE_POWER: Final = 0.35  # how a key grows with the GPUs asked for: 0 is time, 1 is GPU time
+UNKNOWN_SECONDS: Final = 86_400.0  # how long a job may run of which nobody knows anything
+
+
+def weight_of(gpu_millis: int) -> float:
+    """The size of a gang as the order weighs it. One without GPUs takes next to nothing."""
+    return float((max(1, gpu_millis) / MILLIS_PER_GPU) ** SIZE_POWER)
+
+
+def class_of(gang: Waiting) -> Class:
+    shape = gang.shapes[0]
+    return Class(gang.queue, shape.nodes * shape.resources.gpu_millis)
+
+
+class Keys:
+    """Small goes first. `learned` None: nothing is known of anybody, and age alone counts."""
+
+    def __init__(self, tree: QueueTree, learned: Learned | None) -> None:
+        self._tree = tree
+        self._learned = learned
+        self._of_waiting: dict[JobId, float] = {}
+
+    @property
+    def is_taught(self) -> bool:
+        return self._learned is not None
+
+    def policy(self, queue: QueueName) -> Policy:
+        return self._tree.policy_of(queue)
+
+    def of_waiting(self, gang: Waiting) -> float:
+        """Of one line: the same for all gangs of a group."""
+        if gang.job not in self._of_waiting:
+            self._of_waiting[gang.job] = self._of(gang)
+        return self._of_waiting[gang.job]
+
+    def _of(self, gang: Waiting) -> float:
+        policy = self.policy(gang.queue)
+        if self._learned is None or policy.goes_by_age:
+            return 0.0
+        asked = class_of(gang)
+        if policy == Policy.SJF:
+            expected = self._learned.expected_seconds(
+                gang.user, gang.stem, asked, gang.limit_seconds
+            )
+            return UNKNOWN_SECONDS if expected is None else expected
+        return self.of_service(asked, gang.served_seconds)
+
+    def of_service(self, asked: Class, served_seconds: float) -> float:
+        """The rank of a class at so much attained service, as its size weighs."""
+        if self._learned is None:
+            return 0.0
+        return self._learned.rank_seconds(asked, served_seconds) * weight_of(asked.gpu_millis)

@@ -1,0 +1,227 @@
+"""Who is tried next: each queue and user has a line of its own, and the lines take turns."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.queue import Policy
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule.order.aging import ELDER_SECONDS, ELDEST, lent_to
+from corral.schedule.order.priority_key import Keys, class_of
+from corral.schedule.quota.balances import Leaf, Standing
+from corral.schedule.waiting import Waiting
+
+Beyond = tuple[bool, ...]
+Shares = tuple[float, ...]
+Key = tuple[bool, Beyond, int, Shares, tuple[int, int], int]  # from one level of the tree down
+
+
+LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """What of a group this pass has not come to yet. `rank`: its key by the queue's policy.
+
+    `has_elder`: the first of it is the elder of the line.
+    """
+
+    gangs: Sequence[Waiting]
+    rank: float
+    at: int = 0
+    has_elder: bool = False
+
+    def key(self, number: int) -> LineKey:
+        first = self.gangs[self.at]
+        rank = ELDEST if self.has_elder and self.at == 0 else self.rank
+        return (first.preemptible, -first.priority, rank, first.order, number)
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A queue, or a line of groups: one of a user, or of a queue that has one for all.
+
+    `heap` holds those below it that still have gangs, the one whose turn it is first; `runs` the
+    groups of a line in the same way. `by_service`: it stands below a queue that goes so.
+    """
+
+    depth: int
+    by_service: bool = False
+    queue: QueueName | None = None  # None: above all queues, or the line of a user
+    runs: list[tuple[LineKey, _Run]] = field(default_factory=list)
+    leaf: Leaf | None = None
+    heap: list[tuple[Key, "_Node"]] = field(default_factory=list)
+
+
+def in_order(line: "Line") -> Iterator[Waiting]:
+    """All of them, as they would be tried if none found a place."""
+    while (gang := line.next()) is not None:
+        yield gang
+
+
+class Line:
+    """Waiting gangs in the order of: queues with GPUs of their own left, then priority, then fair
+    share, then the key of the queue's policy, then age. Preemptible ones come after all others.
+    Below a queue that goes by service keys stand in the place of shares.
+
+    What a gang takes changes the shares of its own queue and of those above it, and of no other. So
+    after each gang only its own way up the tree is put in order again.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[Sequence[Waiting]],
+        standing: Standing,
+        keys: Keys | None = None,
+        now: float = 0.0,
+        lent: Callable[[], float] = float,
+    ) -> None:
+        """Each group: gangs of one user, queue, priority and key, in the order of age. `now`: wall
+        clock. `lent`: GPUs that elders hold in their turn; it is asked only where somebody is old.
+        """
+        self.elders: set[JobId] = set()
+        self._now = now
+        self._standing = standing
+        self._keys = keys or Keys(standing.tree, None)
+        self._top = _Node(depth=0)
+        self._way: list[_Node] = []  # from the top to the line that the last gang came from
+        self._deepest = max((depth + 1 for depth, _ in standing.tree.walk()), default=1)
+        self._fill(groups, lent)
+        self._order(self._top)
+
+    def next(self) -> Waiting | None:
+        """The next gang, once; None after the last."""
+        self._put_right()
+        node = self._top
+        self._way = [node]
+        while node.heap:
+            node = node.heap[0][1]
+            self._way.append(node)
+        if not node.runs:
+            return None
+        run = node.runs[0][1]
+        run.at += 1
+        return run.gangs[run.at - 1]
+
+    def close(self) -> Sequence[Waiting]:
+        """The rest of the group that the last gang was of; none of it is next any more."""
+        run = self._way[-1].runs[0][1]
+        rest, run.at = run.gangs[run.at :], len(run.gangs)
+        return rest
+
+    def shut(self, spared: Set[JobId]) -> Sequence[Waiting]:
+        """Those behind the last gang in its own line, none of which is next any more; but the
+        spared, each a group of its own, stay."""
+        node, behind = self._way[-1], list[tuple[LineKey, Waiting]]()
+        for key, run in node.runs:
+            if run.at < len(run.gangs) and run.gangs[run.at].job not in spared:
+                behind += ((key, gang) for gang in run.gangs[run.at :])
+                run.at = len(run.gangs)
+        node.runs = [(key, run) for key, run in node.runs if run.at < len(run.gangs)]
+        heapify(node.runs)
+        return [gang for _, gang in sorted(behind, key=lambda one: one[0])]
+
+    def _put_right(self) -> None:
+        """Order the way of the last gang anew, from its end up."""
+        if self._way and self._way[-1].runs:
+            runs = self._way[-1].runs
+            key, run = runs[0]
+            if run.at < len(run.gangs):
+                heapreplace(runs, (run.key(key[-1]), run))
+            else:
+                heappop(runs)
+        for node in reversed(self._way[:-1]):
+            last, below = node.heap[0]
+            if below.runs or below.heap:
+                heapreplace(node.heap, (self._key(below, last[-1]), below))
+            else:
+                heappop(node.heap)
+
+    def _fill(self, groups: Iterable[Sequence[Waiting]], lent: Callable[[], float]) -> None:
+        nodes: dict[object, _Node] = {}
+        lines: dict[tuple[QueueName, UserName], _Node] = {}
+        for number, gangs in enumerate(groups):
+            asker = (gangs[0].queue, gangs[0].user)
+            if asker not in lines:
+                lines[asker] = self._line_of(gangs[0], nodes)
+            run = _Run(gangs, self._keys.of_waiting(gangs[0]))
+            lines[asker].runs.append((run.key(number), run))
+        each = {id(node): node for node in lines.values()}.values()
+        self._find_elders(each, lent)
+        for node in each:
+            heapify(node.runs)
+
+    def _find_elders(self, lines: Iterable[_Node], lent: Callable[[], float]) -> None:
+        """Of the first of each group of a line, the one that has waited longest, if that is long,
+        and as far as something is lent to it. Who has waited longest of all comes first to that."""
+        old = [
+            (waited, node, run)
+            for node in lines
+            for waited, run in [self._oldest(node)]
+            if waited >= ELDER_SECONDS
+        ]
+        taken, gpus = lent() if old else 0.0, self._standing.capacity.gpus
+        for waited, node, run in sorted(old, key=lambda one: (-one[0], one[2].gangs[0].order)):
+            part, gang = lent_to(waited, gpus), run.gangs[0]
+            if taken <= part:
+                taken += min(part, class_of(gang).gpu_millis / MILLIS_PER_GPU)
+                self.elders.add(gang.job)
+                run.has_elder = True
+                node.runs = [(run.key(key[-1]), run) for key, run in node.runs]
+
+    def _oldest(self, line: _Node) -> tuple[float, _Run]:
+        """How long it has waited, and the group that it is the first of."""
+        ages = ((run.gangs[0].waited_by(self._now), run) for _, run in line.runs)
+        return max(ages, key=lambda one: one[0])
+
+    def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
+        """The line of the gang's user in its queue; or of the first queue with one for all."""
+        node = self._top
+        for queue in self._standing.tree.path(gang.queue):
+            node = self._below(node, queue.name, nodes, queue=queue.name)
+            if not queue.policy.goes_by_service and not node.by_service:
+                return node
+        leaf = (gang.queue, gang.user)
+        return self._below(node, leaf, nodes, leaf=leaf)
+
+    def _below(
+        self,
+        above: _Node,
+        name: object,
+        nodes: dict[object, _Node],
+        *,
+        queue: QueueName | None = None,
+        leaf: Leaf | None = None,
+    ) -> _Node:
+        if name not in nodes:
+            rules = above.queue and self._standing.tree.queue(above.queue).policy
+            by_service = above.by_service or rules == Policy.SERVICE
+            nodes[name] = _Node(above.depth + 1, by_service, queue=queue, leaf=leaf)
+            no_key: Key = (False, (), 0, (), (0, 0), len(above.heap))
+            above.heap.append((no_key, nodes[name]))
+        return nodes[name]
+
+    def _order(self, node: _Node) -> None:
+        for _, below in node.heap:
+            self._order(below)
+        node.heap = [(self._key(below, key[-1]), below) for key, below in node.heap]
+        heapify(node.heap)
+
+    def _key(self, node: _Node, number: int) -> Key:
+        """Where the node stands among its likes, by the best gang in it."""
+        if node.heap:
+            yields, beyond, priority, shares, order, _ = node.heap[0][0]
+        else:  # as long as that of the deepest, so that keys of all depths compare
+            yields, priority, rank, order, _ = node.runs[0][0]
+            levels = self._deepest - node.depth + (node.queue is None)
+            beyond = (False,) * levels
+            shares = (0.0,) * (levels + (node.queue is not None))
+        if node.queue is not None:
+            beyond = (self._standing.is_beyond(node.queue), *beyond)
+            share = shares[0] if node.by_service else self._standing.share(node.queue)
+            shares = (share, *shares)
+        elif node.leaf is not None:
+            share = rank if node.by_service else self._standing.user_share(node.leaf)
+            shares = (share, *shares)
+        return yields, beyond, priority, shares, order, number

@@ -1,0 +1,1 @@
+"""Which nodes and GPUs a gang is given."""

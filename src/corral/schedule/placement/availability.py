@@ -1,0 +1,326 @@
+"""What will be free when: the rooms as they are, those who end at their limits, and promises.
+
+A promise is seats and the latest start of a waiting gang. All that is asked of the time before it
+is whether it is kept: a gang may use what is free for as long as it may run, promises counted in.
+
+Source: Lifka 1995 (EASY); Mu'alem and Feitelson 2001 (conservative), here node by node.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId
+from corral.domain.resources import Shape
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.gang_placement import find_seats, may_use
+from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.waiting import Waiting
+
+START_SECONDS: Final = 60.0  # a limit counts from when the gang is up, and so long that may take
+SAME_SECONDS: Final = 1.0  # a start that is put off by less is the same
+OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given so long, then twice as long ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Who holds seats, and until when at the latest (wall clock)."""
+
+    job: JobId
+    seats: tuple[Seat, ...]
+    until: float
+    holding: Holding
+    kin: str = ""
+    apart_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The gang starts on these seats at `start` (wall clock) at the latest, or before, anywhere.
+
+    `after`: whose ends it waits for. `since`: it is told of it since then (wall clock).
+    """
+
+    job: JobId
+    shape: Shape
+    seats: tuple[Seat, ...]
+    start: float
+    after: tuple[JobId, ...] = ()
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """Seats that will be held from a moment on; `stop` is inf where nobody knows."""
+
+    gang: Waiting
+    promise: Promise
+    stop: float
+    holding: Holding
+
+    def holds_at(self, at: float) -> bool:
+        return self.promise.start <= at < self.stop
+
+
+class Ahead:
+    """One pass's look ahead. `rooms` are the pass's own: what it takes is taken here, too.
+
+    `holding`: what seats of a gang hold of its queue.
+    """
+
+    def __init__(
+        self,
+        rooms: Mapping[NodeId, NodeRoom],
+        endings: Iterable[Ending],
+        *,
+        now: float,
+        standing: Standing,
+        kinds: Sequence[str],
+        holding: Callable[[Waiting, Sequence[Seat]], Holding],
+    ) -> None:
+        self.now = now
+        self.version = 0  # rises with each change of what is promised
+        self._shut: set[NodeId] = set()
+        self._rooms = rooms
+        self._standing = standing
+        self._kinds = kinds
+        self._holding = holding
+        self._endings: list[Ending] = []
+        self._on: dict[NodeId, list[tuple[float, Ending, Seat]]] = defaultdict(list)
+        self._stays: dict[JobId, _Stay] = {}
+        self._promised: dict[NodeId, list[tuple[_Stay, Seat]]] = defaultdict(list)
+        for one in endings:
+            self.ends(one)
+
+    def ends(self, one: Ending) -> None:
+        """These seats come free by then."""
+        if one.until == inf:
+            return
+        until = _latest(one.until, self.now)
+        self._endings.append(one)
+        for seat in one.seats:
+            self._on[seat.node].append((until, one, seat))
+
+    def never_free(self, nodes: Iterable[NodeId]) -> None:
+        """Whoever leaves these nodes leaves them to somebody who is known already."""
+        for node in nodes:
+            self._on.pop(node, None)
+
+    def shut(self, nodes: Iterable[NodeId]) -> None:
+        """Nothing may be promised there any more."""
+        self._shut.update(nodes)
+
+    # -- promises --------------------------------------------------------------------------------
+
+    @property
+    def promises(self) -> list[tuple[Waiting, Promise]]:
+        return [(stay.gang, stay.promise) for stay in self._stays.values()]
+
+    def starts(self) -> list[float]:
+        return sorted({stay.promise.start for stay in self._stays.values()})
+
+    def nodes(self, *, before: float = inf) -> Iterator[NodeId]:
+        """On which something is promised to begin by then."""
+        for node, stays in self._promised.items():
+            if node in self._rooms and any(stay.promise.start < before for stay, _ in stays):
+                yield node
+
+    def firm(self) -> Iterator[tuple[Waiting, Promise]]:
+        """Promises of what is the queue's own: nobody has a right to take that back."""
+        for stay in self._stays.values():
+            asked = self._standing.asked_by(stay.gang, stay.promise.shape, self._kinds)
+            if self._standing.is_own(stay.gang.queue, asked):
+                yield stay.gang, stay.promise
+
+    def promise(self, gang: Waiting, promise: Promise) -> None:
+        holding = self._holding(gang, promise.seats)
+        stay = _Stay(gang, promise, _end(promise.start, gang.holds_seconds), holding)
+        self._stays[gang.job] = stay
+        self.version += 1
+        for seat in promise.seats:
+            self._promised[seat.node].append((stay, seat))
+
+    def take_back(self, job: JobId) -> Promise | None:
+        stay = self._stays.pop(job, None)
+        if stay is None:
+            return None
+        self.version += 1
+        for seat in stay.promise.seats:
+            self._promised[seat.node].remove((stay, seat))
+        return stay.promise
+
+    # -- what is free when -----------------------------------------------------------------------
+
+    def least(self, node: NodeId, start: float, stop: float) -> NodeRoom:
+        """What of the node is free all the time between."""
+        least = self._at(node, start)
+        for at in sorted({stay.promise.start for stay, _ in self._promised.get(node, ())}):
+            if start < at < stop:
+                least.narrow(self._at(node, at))
+        return least
+
+    def _at(self, node: NodeId, at: float) -> NodeRoom:
+        room = self._rooms[node].copy()
+        for until, one, seat in self._on.get(node, ()):
+            if self.now < until <= at:
+                room.give(seat, kin=one.kin, apart_from=one.apart_from)
+        for stay, seat in self._promised.get(node, ()):
+            if stay.holds_at(at):
+                gang = stay.gang
+                room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+        return room
+
+    def lets(self, gang: Waiting, shape: Shape, start: float, stop: float) -> bool:
+        """Whether its queue may hold so much then, and all those promised a start meanwhile."""
+        if not self._standing.has_bounds:
+            return True
+        asked = self._standing.asked_by(gang, shape, self._kinds)
+        points = {at for at in self.starts() if start < at < stop} | {start}
+        return all(self._lets_at(gang, asked, at) for at in points)
+
+    def _lets_at(self, gang: Waiting, asked: tuple[tuple[str, int], ...], at: float) -> bool:
+        with self._as_of(at):
+            refused = self._standing.refusal(
+                gang.queue, gang.user, asked, preemptible=gang.preemptible
+            )
+        return refused is None
+
+    @contextmanager
+    def _as_of(self, at: float) -> Iterator[None]:
+        """Pretend that queues hold what they will hold then."""
+        gone = [one for one in self._endings if _latest(one.until, self.now) <= at]
+        come = [stay for stay in self._stays.values() if stay.holds_at(at)]
+        for one in gone:
+            self._standing.give(one.holding)
+        for stay in come:
+            self._standing.take(stay.holding)
+        try:
+            yield
+        finally:
+            for stay in come:
+                self._standing.give(stay.holding)
+            for one in gone:
+                self._standing.take(one.holding)
+
+    # -- the earliest start ----------------------------------------------------------------------
+
+    def earliest(self, gang: Waiting) -> Promise | None:
+        """The first moment from which on some form of the gang has room for all of its time, all
+        promises kept; None: nobody knows one."""
+        found = (
+            self._earliest(gang, form)
+            for shape in gang.shapes
+            for form in self._standing.forms(shape, self._kinds)
+        )
+        return min(
+            (one for one in found if one is not None), key=lambda one: one.start, default=None
+        )
+
+    def again(self, gang: Waiting, before: Promise) -> Promise | None:
+        """The same, on the nodes that it was promised before where these are as good: so a plan
+        that is put off by a moment stays the same plan."""
+        found = self.earliest(gang)
+        nodes = {seat.node for seat in before.seats}
+        same = self._earliest(gang, before.shape, nodes) if found is not None else None
+        if same is None or found is None or same.start >= found.start + SAME_SECONDS:
+            return found
+        return same
+
+    def _earliest(
+        self, gang: Waiting, shape: Shape, on: Set[NodeId] | None = None
+    ) -> Promise | None:
+        """`on`: nodes that will do; None: any."""
+        changes = self._changes()
+        able: dict[NodeId, NodeRoom] = {}
+        steps = sorted(changes)
+        seen = self.now
+        for place, at in enumerate(steps):
+            stop = _end(at, gang.holds_seconds)
+            some = changes[at] | self._begin_on(seen, stop) if place else self._worth_a_look(shape)
+            seen = stop
+            for node in some:
+                is_open = node in self._rooms and node not in self._shut
+                if is_open and (on is None or node in on):
+                    self._look(able, gang, shape, node, at, stop)
+            if len(able) < shape.nodes:
+                continue
+            seats = find_seats(sorted(able.values(), key=self._idleness), gang, shape)
+            if seats and self.lets(gang, shape, at, stop):
+                after = self._after(seats, at)
+                return Promise(job=gang.job, shape=shape, seats=seats, start=at, after=after)
+        return None
+
+    def _worth_a_look(self, shape: Shape) -> Iterable[NodeId]:
+        """Nodes that may have room now; of most that are full nothing needs to be asked."""
+        asked = shape.resources
+        least = 0 if asked.is_share else asked.gpus
+        for node, room in self._rooms.items():
+            has_room = room.whole >= least and room.free_millis >= asked.gpu_millis
+            if has_room or node in self._on or node in self._promised:
+                yield node
+
+    def _begin_on(self, start: float, stop: float) -> set[NodeId]:
+        """Nodes of which less is free from some moment between on."""
+        stays = (stay for stay in self._stays.values() if start <= stay.promise.start < stop)
+        return {seat.node for stay in stays for seat in stay.promise.seats}
+
+    def _changes(self) -> dict[float, set[NodeId]]:
+        """When something comes free, and on which nodes; or of what queues may hold alone, since
+        who leaves nodes that are somebody's already gives back what its queue held."""
+        found: dict[float, set[NodeId]] = {self.now: set()}
+        if self._standing.has_bounds:
+            found |= {_latest(one.until, self.now): set() for one in self._endings}
+        for node, ends in self._on.items():
+            for until, _, _ in ends:
+                found.setdefault(until, set()).add(node)
+        for stay in self._stays.values():
+            if stay.stop != inf:
+                found.setdefault(stay.stop, set()).update(s.node for s in stay.promise.seats)
+        return found
+
+    def _look(
+        self, able: dict[NodeId, NodeRoom], gang: Waiting, shape: Shape, node: NodeId,
+        at: float, stop: float,
+    ) -> None:  # fmt: skip
+        room = self._rooms[node]
+        if self._on.get(node) or self._promised.get(node):
+            now, room = room, self.least(node, at, stop)
+            room.last = frozenset(i for i, free in enumerate(now.free_gpu_millis) if free)
+        fits = may_use(room, gang) and room.seat(shape.resources, exclusive=gang.place.exclusive)
+        if fits:
+            able[node] = room
+        else:
+            able.pop(node, None)
+
+    def _idleness(self, room: NodeRoom) -> tuple[object, ...]:
+        """What is idle now is promised last: until then, and beside it, others may use it."""
+        return (self._rooms[room.id].whole, room.fullness)
+
+    def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
+        """Whose ends the seats wait for: who is on these GPUs, else on these nodes, else who gives
+        back just then what its queue may hold."""
+        found = dict[JobId, bool]()
+        for mine in seats:
+            for until, one, seat in self._on.get(mine.node, ()):
+                if until <= start:
+                    meets = bool(set(seat.gpus) & set(mine.gpus))
+                    found[one.job] = found.get(one.job, False) or meets
+        on_gpus = [job for job, meets in found.items() if meets]
+        then = [one.job for one in self._endings if _latest(one.until, self.now) == start]
+        return tuple(sorted(on_gpus or found or then))
+
+
+def _end(start: float, seconds: float | None) -> float:
+    return inf if seconds is None else start + seconds
+
+
+def _latest(until: float, now: float) -> float:
+    """Who should have ended ends a little later than now."""
+    more = 0.0
+    while until + more <= now:
+        more = max(OVERTIME_SECONDS, 2 * more)
+    return until + more

@@ -1,0 +1,151 @@
+"""A gang and the rooms -> its seats, all of them or none. Nothing is taken yet."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import NodeId
+from corral.domain.placement_constraints import Mode, Topology
+from corral.domain.resources import Shape
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.node_types import Fleet
+from corral.schedule.placement.topology import in_order
+from corral.schedule.waiting import Waiting
+
+
+def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
+    """Seats for the whole gang in this shape, or none. `rooms` come in the order of best fit."""
+    asked = shape.resources
+    least = 0 if asked.is_share else asked.gpus
+    if shape.nodes == 1 and gang.takes_any:
+        return _first_seat(rooms, gang, shape)
+    able = [room for room in rooms if room.whole >= least and may_use(room, gang)]
+    if len(able) < shape.nodes:
+        return ()
+    if shape.nodes > 1:  # domains are counted, so each of their nodes must really have room
+        exclusive = gang.place.exclusive
+        able = [room for room in able if room.seat(asked, exclusive=exclusive) is not None]
+    for group in _of_one_mark(able, gang, shape):
+        for way in in_order(
+            group,
+            shape.nodes,
+            gang.place.topology,
+            avoid=gang.avoid,
+            likes=gang.likes,
+            of_one_type=asked.gpu_millis > 0,
+        ):
+            if seats := _gather(way, gang, shape):
+                return seats
+    return ()
+
+
+def _first_seat(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
+    """The same for a gang of one node that may be any: the first that has room, suspected ones come
+    last in the order of best fit."""
+    asked, exclusive = shape.resources, gang.place.exclusive
+    least = 0 if asked.is_share else asked.gpus
+    for room in rooms:
+        if room.whole >= least and may_use(room, gang):
+            seat = room.seat(asked, exclusive=exclusive)
+            if seat is not None:
+                return (seat,)
+    return ()
+
+
+def may_use(room: NodeRoom, gang: Waiting) -> bool:
+    """Whether the gang's rules let it onto the node now, be there room or not."""
+    rule = gang.place
+    return (
+        gang.pinned_to in (None, room.id)
+        and (not rule.constraints or rule.admits(room.labels))
+        and not is_apart(room, gang)
+    )
+
+
+def is_apart(room: NodeRoom, gang: Waiting) -> bool:
+    """Whether the gang and a job on the node must not meet; either of the two may have said so."""
+    if room.shunned and room.shunned[gang.kin]:
+        return True
+    return any(room.guests[name] for name in gang.place.apart_from)
+
+
+def _gather(way: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
+    """The first seats that make the gang whole. Its first node holds its rendezvous, and so must
+    have a free port: when none of them has, a later node that has one takes the last one's place.
+    """
+    seats: list[Seat] = []
+    leads: Seat | None = None
+    for room in way:
+        is_last = len(seats) == shape.nodes - 1
+        if is_last and shape.nodes > 1 and leads is None and not room.free_ports:
+            continue
+        seat = room.seat(shape.resources, exclusive=gang.place.exclusive)
+        if seat is None:
+            continue
+        seats.append(seat)
+        leads = seat if leads is None and room.free_ports else leads
+        if len(seats) == shape.nodes:
+            return tuple(sorted(seats, key=lambda one: one is not leads))
+    return ()
+
+
+def _of_one_mark(able: list[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[list[NodeRoom]]:
+    """Nodes that see the gang's shared path alike; all, when it needs none shared."""
+    path = gang.shared_path
+    if path is None or (shape.nodes == 1 and gang.mark is None):
+        yield able
+        return
+    marks = {mark for room in able if (mark := room.mark_of(path))}
+    for mark in sorted(marks) if gang.mark is None else [gang.mark]:
+        yield [room for room in able if room.mark_of(path) == mark]
+
+
+def groups(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[list[NodeRoom]]:
+    """Sets of nodes that the gang could be within, be there room now or not: of one mark, of one
+    domain where it must be, and best of one type of GPU."""
+    able = [
+        room
+        for room in rooms
+        if gang.pinned_to in (None, room.id) and gang.place.admits(room.labels)
+    ]
+    wish = gang.place.topology
+    wish = wish if wish.mode == Mode.REQUIRE else Topology()
+    for group in _of_one_mark(able, gang, shape):
+        yield from in_order(group, shape.nodes, wish, of_one_type=shape.gpu_millis > 0)
+
+
+def nearest_to_free(
+    rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape, fleet: Fleet
+) -> frozenset[NodeId]:
+    """The nodes that the gang is nearest to getting when others end; none: it can never be."""
+    could = (
+        room
+        for room in _emptiest_first(rooms)
+        if fleet.could_seat(room.id, shape.resources)
+        and gang.pinned_to in (None, room.id)
+        and gang.place.admits(room.labels)
+    )
+    if gang.place.topology.mode == Mode.REQUIRE:
+        ways: Iterable[list[NodeRoom]] = in_order(list(could), shape.nodes, gang.place.topology)
+    else:
+        ways = [list(islice(could, shape.nodes))]
+    best: list[NodeRoom] = []
+    for way in ways:
+        chosen = way[: shape.nodes]
+        if len(chosen) == shape.nodes and (not best or _free(chosen) > _free(best)):
+            best = chosen
+    return frozenset(room.id for room in best)
+
+
+def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
+    """Of equals the lowest id. Most are full, and seldom is anybody that far down asked for."""
+    by_free: dict[int, list[NodeRoom]] = defaultdict(list)
+    for room in rooms:
+        by_free[room.free_millis].append(room)
+    for free in sorted(by_free, reverse=True):
+        yield from sorted(by_free[free], key=lambda room: room.id)
+
+
+def _free(rooms: Sequence[NodeRoom]) -> int:
+    return sum(room.free_millis for room in rooms)

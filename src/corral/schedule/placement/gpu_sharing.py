@@ -1,0 +1,73 @@
+"""Where GPUs are shared: a job goes to the node where it spoils least for those that usually come.
+
+The waste of a node is that of `seat.cost` over the columns: a part of a GPU that no usual share
+fits, and GPUs that the node's CPU and memory no longer carry. Where nobody asks for a share, nodes
+are taken by best fit alone.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.resources import Shape
+from corral.schedule.arrays.cluster import WHOLE
+from corral.schedule.arrays.fit import share_waste
+from corral.schedule.arrays.fragmentation import Demand, arrive, new_demand, stranded
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.gang_placement import may_use
+from corral.schedule.waiting import Waiting
+
+ENOUGH: Final = 64  # nodes that fit are weighed, the fullest first
+MIB: Final = 1 << 20
+
+
+class Shares:
+    """What has been asked for, from the first share on."""
+
+    def __init__(self) -> None:
+        self._demand: Demand = new_demand()
+        self.any = False  # whether any share was asked for yet
+
+    def arrive(self, shape: Shape) -> None:
+        """Learn from a job that was submitted."""
+        asked = shape.resources
+        self.any = self.any or asked.is_share
+        if self.any:
+            share = asked.gpu_millis if asked.is_share else 0
+            memory = asked.memory_bytes // MIB
+            arrive(self._demand, asked.gpus, share, asked.cpu_millis, memory, shape.nodes)
+
+    def best(self, rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
+        """The seat of a gang of one node, or none. `rooms` come in the order of best fit."""
+        least = 0 if shape.resources.is_share else shape.resources.gpus
+        rooms = [room for room in rooms if room.whole >= least]
+        able = (room for room in rooms if may_use(room, gang))
+        seats = ((room, self._seat(room, gang, shape)) for room in able)
+        fits = islice(((room, seat) for room, seat in seats if seat is not None), ENOUGH)
+        found = [(self._waste(room, seat, shape), at, seat) for at, (room, seat) in enumerate(fits)]
+        return (min(found)[2],) if found else ()
+
+    def _seat(self, room: NodeRoom, gang: Waiting, shape: Shape) -> Seat | None:
+        exclusive = gang.place.exclusive
+        return room.seat(shape.resources, exclusive=exclusive, waste=self._share_waste)
+
+    def _share_waste(self, taken: int, free: int) -> float:
+        return float(share_waste(self._demand, taken, free))
+
+    def _waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
+        """GPUs that the seat spoils beyond those that it takes; suspected nodes come last."""
+        free, cpu, memory = sum(room.free_gpu_millis), room.free_cpu_millis, room.free_memory_bytes
+        before = stranded(self._demand, free, cpu, memory // MIB)
+        after = stranded(
+            self._demand,
+            free - seat.gpu_millis,
+            cpu - seat.cpu_millis,
+            (memory - seat.memory_bytes) // MIB,
+        )
+        waste = (after - before) / WHOLE + room.suspicion
+        if shape.resources.is_share:
+            rounded = seat.gpu_millis - shape.resources.gpu_millis
+            free_of_gpu = room.free_gpu_millis[seat.gpus[0]]
+            waste += self._share_waste(seat.gpu_millis, free_of_gpu) + rounded / WHOLE
+        return waste

@@ -1,0 +1,109 @@
+"""How near to each other the nodes of a gang must be while it has patience.
+
+The rule of `locality` for live gangs: at first only a rack that holds the gang will do, then a pod,
+then anything; a domain that could not hold it even when idle is not waited for.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from corral.domain.placement_constraints import Level, Mode, Topology
+from corral.domain.queue import QueueTree
+from corral.domain.resources import Shape
+from corral.domain.units import duration_text
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.gang_placement import find_seats
+from corral.schedule.placement.node_types import Fleet
+from corral.schedule.placement.pass_view import Opened
+from corral.schedule.placement.topology import domain_of, largest_domain
+from corral.schedule.waiting import Reason, Waiting
+
+
+def patience_seconds(tree: QueueTree, gang: Waiting) -> list[float]:
+    """So long after it began to wait, nodes will do for the gang that would not before."""
+    if max(shape.nodes for shape in gang.shapes) == 1:
+        return []
+    return [one for one in (tree.rack_patience_seconds, tree.pod_patience_seconds) if one]
+
+
+@dataclass(slots=True)
+class Nearness:
+    """As things stand in one pass, at `now` (wall clock). `rooms`: nodes that take work."""
+
+    rooms: Collection[NodeRoom]
+    fleet: Fleet
+    tree: QueueTree
+    now: float
+    _nearest: dict[tuple[object, ...], Level | None] = field(default_factory=dict)
+
+    def levels(self, gang: Waiting, shapes: Sequence[Shape]) -> tuple[Level | None, ...]:
+        """Of each shape the domain that it may not leave now; None: any nodes will do."""
+        return tuple(self._level(gang, shape) for shape in shapes) if self._is_on() else ()
+
+    def near(self, gang: Waiting, shape: Shape) -> Waiting:
+        """The gang, kept together for as long as it has patience."""
+        level = self._level(gang, shape) if self._is_on() else None
+        if level is None:
+            return gang
+        together = Topology(mode=Mode.REQUIRE, within=level)
+        return replace(gang, place=replace(gang.place, topology=together))
+
+    def why(
+        self,
+        gang: Waiting,
+        shapes: Sequence[Shape],
+        opened: Opened,
+        lets: Callable[[Waiting, Shape], bool],
+    ) -> Reason | None:
+        """It fits, but not near enough; None: it does not fit. `lets`: whether its queue may hold
+        the shape."""
+        for shape in shapes:
+            level = self._level(gang, shape)
+            seats = find_seats(opened.rooms, gang, shape) if level is not None else ()
+            if level is not None and seats and lets(gang, shape):
+                return self._reason(level, [opened.by_id[seat.node] for seat in seats])
+        return None
+
+    def _reason(self, level: Level, nodes: Sequence[NodeRoom]) -> Reason:
+        domains = len({domain_of(room.id, room.labels, level) for room in nodes})
+        up_to = duration_text(self._patience_seconds(level))
+        return Reason(
+            code="Topology",
+            sentence=f"waits up to {up_to} for one {level}: fits now over {domains} {level}s",
+        )
+
+    def _is_on(self) -> bool:
+        return max(self.tree.rack_patience_seconds, self.tree.pod_patience_seconds) > 0
+
+    def _patience_seconds(self, level: Level) -> float:
+        rack, pod = self.tree.rack_patience_seconds, self.tree.pod_patience_seconds
+        return rack if level == Level.RACK else pod
+
+    def _level(self, gang: Waiting, shape: Shape) -> Level | None:
+        if shape.nodes == 1 or gang.place.topology.mode != Mode.PREFER:
+            return None
+        waited = self.now - gang.since
+        if waited >= max(map(self._patience_seconds, (Level.RACK, Level.POD))):
+            return None
+        nearest = self._nearest_of(gang, shape)
+        if nearest == Level.RACK and waited < self._patience_seconds(Level.RACK):
+            return Level.RACK
+        if nearest is not None and waited < self._patience_seconds(Level.POD):
+            return Level.POD
+        return None
+
+    def _nearest_of(self, gang: Waiting, shape: Shape) -> Level | None:
+        """The lowest level of which one domain, all idle, would hold the gang; None: none would."""
+        key = (shape, gang.place, gang.pinned_to)
+        if key not in self._nearest:
+            able = {
+                room.id: room.labels
+                for room in self.rooms
+                if self.fleet.could_seat(room.id, shape.resources)
+                and gang.pinned_to in (None, room.id)
+                and gang.place.admits(room.labels)
+            }
+            levels = (Level.RACK, Level.POD)
+            holding = (one for one in levels if largest_domain(able, one) >= shape.nodes)
+            self._nearest[key] = next(holding, None)
+        return self._nearest[key]

@@ -1,0 +1,174 @@
+"""All known nodes by what they offer: "not now" is told from "never" without a look at each."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Final, TypeVar
+
+from corral.domain.ids import NodeId
+from corral.domain.node import Node
+from corral.domain.placement_constraints import Mode, PlaceRule
+from corral.domain.resources import Inventory, Resources, Shape
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.domain.usage import BYTES_PER_GIB
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.topology import largest_domain
+from corral.schedule.quota.fair_share import Amounts
+
+MOST_KEPT: Final = 300  # answers of one kind, which a head keeps for as long as its nodes last
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Fleet:
+    """Nodes that offer the same are counted together: a thousand nodes are a handful of kinds."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._nodes = list(nodes)
+        self._told: dict[tuple[Resources, PlaceRule], list[Node]] = {}
+        known: dict[tuple[object, ...], Node] = {}
+        kinds: dict[NodeId, tuple[object, ...]] = {}
+        count: Counter[tuple[object, ...]] = Counter()
+        for node in self._nodes:
+            offer = node.inventory
+            kind = (offer.types, offer.cuts, offer.cpu_millis, offer.memory_bytes, offer.gpu_shares)
+            known.setdefault(kind, node)
+            kinds[node.id] = kind
+            count[kind] += 1
+        empty = {kind: NodeRoom(node) for kind, node in known.items()}
+        self._kinds = [(room, count[kind]) for kind, room in empty.items()]
+        self._empty = {node: empty[kind] for node, kind in kinds.items()}
+        self._holds: dict[tuple[NodeId, Resources], bool] = {}
+        self._holding: dict[Resources, int] = {}
+        self._together: dict[tuple[Resources, PlaceRule], int] = {}
+        self.size = count.total()
+
+    def could_seat(self, node: NodeId, asked: Resources) -> bool:
+        """Whether the node could give these resources if nothing else ran."""
+        room = self._empty[node]
+        return _kept(self._holds, (room.id, asked), lambda: room.seat(asked) is not None)
+
+    def holding(self, asked: Resources) -> int:
+        """How many nodes could give these resources if nothing else ran."""
+
+        def find() -> int:
+            return sum(count for room, count in self._kinds if room.seat(asked) is not None)
+
+        return _kept(self._holding, asked, find)
+
+    def nearest(self, shape: Shape) -> Shape | None:
+        """What nodes could give in the place of a gang that none could: as much of it as those
+        with the most of it have. None where they have no GPU of those that it wants."""
+        like = [_at_most(room.node.inventory, shape.resources) for room, _ in self._kinds]
+        asked = shape.resources.gpu_type
+        able = [one for one in like if one is not None and self.holding(one)]
+        if not able:
+            return None
+        most = max(
+            able,
+            key=lambda one: (
+                one.gpu_type == asked,
+                one.gpu_millis,
+                one.cpu_millis,
+                one.memory_bytes,
+            ),
+        )
+        return Shape(nodes=min(shape.nodes, self.holding(most)), resources=most)
+
+    def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
+        """How many nodes could give a part of the gang at once if nothing else ran; where it must
+        lie in one domain, that of the domain with the most of them."""
+        if rule.topology.mode != Mode.REQUIRE or shape.nodes == 1:
+            return (
+                self.holding(shape.resources)
+                if not rule.constraints
+                else len(self._able(shape.resources, rule))
+            )
+
+        def find() -> int:
+            able = {node.id: node.labels for node in self._able(shape.resources, rule)}
+            return largest_domain(able, rule.topology.within)
+
+        return _kept(self._together, (shape.resources, rule), find)
+
+    def _able(self, asked: Resources, rule: PlaceRule) -> list[Node]:
+        """A look at every node, once for each kind of ask."""
+
+        def find() -> list[Node]:
+            admitted = (node for node in self._nodes if rule.admits(node.labels))
+            return [node for node in admitted if self.could_seat(node.id, asked)]
+
+        return _kept(self._told, (asked, rule), find)
+
+    def values_of(self, label: str) -> list[str]:
+        """What nodes have under this label."""
+        return sorted({node.labels[label] for node in self._nodes if label in node.labels})
+
+    @property
+    def label_names(self) -> list[str]:
+        return sorted({label for node in self._nodes for label in node.labels})
+
+    @cached_property
+    def types(self) -> dict[NodeId, tuple[str, ...]]:
+        """Of each node's GPUs by index, also of one that takes no work now."""
+        return {node.id: node.inventory.types for node in self._nodes}
+
+    @property
+    def capacity(self) -> Amounts:
+        """What all nodes together offer."""
+        found = Amounts()
+        for room, count in self._kinds:
+            offer = room.node.inventory
+            one = Amounts(
+                len(offer.gpus),
+                offer.cpu_millis / MILLIS_PER_CPU,
+                offer.memory_bytes / BYTES_PER_GIB,
+            )
+            found = found.plus(one, count)
+        return found
+
+    @property
+    def most_gpus(self) -> int:
+        """GPUs of the largest node."""
+        return max((len(room.types) for room, _ in self._kinds), default=0)
+
+    @property
+    def gives_shares(self) -> bool:
+        return any(room.shares or any(room.free_slices) for room, _ in self._kinds)
+
+    @property
+    def most_parts(self) -> int:
+        """Parts of the most finely cut GPU, where no GPU is whole; else 0."""
+        cuts = [parts for room, _ in self._kinds for parts in room.node.inventory.cuts]
+        return max(cuts, default=0) if all(cuts) else 0
+
+    @property
+    def gpu_types(self) -> list[str]:
+        return sorted({kind for room, _ in self._kinds for kind in room.kinds})
+
+
+def _at_most(offer: Inventory, asked: Resources) -> Resources | None:
+    """The part of this that such a node has, in GPUs of the type that it has the most of where it
+    has none of that which is asked for; None where GPUs are asked for and it has none."""
+    kind = asked.gpu_type
+    if kind is not None and kind not in offer.types:
+        kind = max(sorted(offer.gpu_types), key=offer.types.count, default=None)
+    gpus = len(offer.types) if kind is None else offer.types.count(kind)
+    if asked.gpu_millis and not gpus:
+        return None
+    return Resources(
+        gpu_millis=min(asked.gpu_millis, gpus * MILLIS_PER_GPU),
+        gpu_type=kind,
+        cpu_millis=min(asked.cpu_millis, offer.cpu_millis),
+        memory_bytes=min(asked.memory_bytes, offer.memory_bytes),
+    )
+
+
+def _kept(answers: dict[K, V], key: K, find: Callable[[], V]) -> V:
+    """The answer that was found before, else what is found now."""
+    if key not in answers:
+        if len(answers) >= MOST_KEPT:
+            answers.clear()
+        answers[key] = find()
+    return answers[key]

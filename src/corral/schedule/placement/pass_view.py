@@ -1,0 +1,115 @@
+"""The rooms of one pass in the order of best fit, as the gang that is tried next may use them."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import NodeId
+from corral.schedule.capacity.free_capacity import Floor, fullness
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.placement.availability import Ahead
+from corral.schedule.waiting import Waiting
+
+
+class Opened:
+    """`rooms` are kept in order: sorting them anew for each gang would cost most.
+
+    Who runs beyond a promised start sees of a node only what it may hold until it ends; who has
+    gone by then sees all that is free.
+    """
+
+    def __init__(self, floor: Floor, *, copies: bool = False) -> None:
+        """`copies`: rooms are copied before they are changed; else they change themselves."""
+        self.by_id = dict(floor.by_id)
+        self.rooms = list(floor.rooms)
+        self._lent = set(floor.by_id) if copies else set[NodeId]()  # not yet copied
+        self.ahead: Ahead | None = None
+        self._shown: dict[NodeId, NodeRoom] = {}  # where it is less than all that is free
+        self._stop = 0.0
+        self.is_shut: set[NodeId] = set()
+        self.view = (0, 0)  # gangs of one view see the same
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Of what is open, shown and promised; what is free changes with what queues hold."""
+        promised = self.ahead.version if self.ahead is not None else -1
+        return (len(self.is_shut), promised, *self.view)
+
+    @contextmanager
+    def change(self, node: NodeId) -> Iterator[NodeRoom]:
+        """The node is taken out of the order while what is free on it changes."""
+        was_open = self._lift(node)
+        if node in self._lent:
+            self._lent.remove(node)
+            self.by_id[node] = self.by_id[node].copy()
+        yield self.by_id[node]
+        if self.ahead is not None and node in self._shown:
+            self._shown[node] = self.ahead.least(node, self.ahead.now, self._stop)
+        if was_open:
+            self._lay(node)
+
+    def take(self, gang: Waiting, seats: Sequence[Seat]) -> None:
+        """These are the gang's from now on."""
+        for seat in seats:
+            with self.change(seat.node) as room:
+                room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+
+    def see(self, stop: float) -> None:
+        """From now on it is about a gang that has gone by then."""
+        if self.ahead is None:
+            return
+        starts = self.ahead.starts()
+        view = (bisect_left(starts, stop), self.ahead.version)
+        if view == self.view:
+            return
+        self.view, self._stop = view, stop
+        promised = set(self.ahead.nodes(before=stop))
+        for node in [node for node in self._shown if node not in promised]:
+            was_open = self._lift(node)
+            del self._shown[node]
+            if was_open:
+                self._lay(node)
+        for node in promised:
+            was_open = self._lift(node)
+            self._shown[node] = self.ahead.least(node, self.ahead.now, stop)
+            if was_open:
+                self._lay(node)
+
+    def with_free(self, gpu_millis: int) -> Sequence[NodeRoom]:
+        """In the same order, without those that have less free of all their GPUs together."""
+        if not gpu_millis:
+            return self.rooms
+        found: list[NodeRoom] = []
+        start, count = 0, len(self.rooms)
+        while start < count:  # a stretch of equal suspicion
+            suspicion = self.rooms[start].suspicion
+            end = self._place_of(suspicion + 1, 0, start)
+            least = self._place_of(suspicion, gpu_millis, start)
+            found += self.rooms[least:end]
+            start = end
+        return found
+
+    def _place_of(self, suspicion: int, gpu_millis: int, start: int) -> int:
+        """Where those begin that have so much free, or are more suspected."""
+        lowest = (suspicion, gpu_millis, -1, NodeId(""))
+        return bisect_left(self.rooms, lowest, lo=start, key=fullness)
+
+    def shut(self, nodes: Set[NodeId]) -> None:
+        """Nobody may use them any more in this pass."""
+        self.is_shut |= nodes
+        self.rooms = [room for room in self.rooms if room.id not in nodes]
+        if self.ahead is not None:
+            self.ahead.shut(nodes)
+
+    def _lift(self, node: NodeId) -> bool:
+        """Whether the node was open."""
+        shown = self._shown.get(node, self.by_id[node])
+        place = bisect_left(self.rooms, shown.fullness, key=fullness)
+        is_open = place < len(self.rooms) and self.rooms[place] is shown
+        if is_open:
+            del self.rooms[place]
+        return is_open
+
+    def _lay(self, node: NodeId) -> None:
+        insort(self.rooms, self._shown.get(node, self.by_id[node]), key=fullness)

@@ -1,0 +1,137 @@
+"""Nodes that fit -> in which order a gang should take them: near to each other, or spread.
+
+The same choice as `topology` makes over columns. PREFER and REQUIRE take the smallest domain that
+holds the gang whole: an NVLink domain, a rack, a pod; among equal ones that with the least left
+over. A gang that spans domains uses as few of them as can be. Nodes of one GPU type go first, and
+suspected nodes or those that the gang avoids only where it must be.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.domain.placement_constraints import Labels, Level, Mode, Topology
+from corral.schedule.capacity.node_room import NodeRoom
+
+LEVELS: Final = (Level.NVLINK, Level.RACK, Level.POD)  # the smallest first
+_ANYWHERE: Final = len(LEVELS)
+Domain = tuple[str, ...]
+
+
+def domain_of(id: NodeId, labels: Labels, level: Level) -> Domain:
+    """Which domain of the level a node is in. One that does not say so is in none but its own.
+
+    A rack is one of its pod and an NVLink domain one of its rack: names may come again elsewhere.
+    """
+    at = LEVELS.index(level)
+    if level not in labels:
+        return ("", id)
+    return tuple(labels.get(above, "") for above in LEVELS[at:])
+
+
+def in_order(
+    able: Sequence[NodeRoom],
+    nodes: int,
+    wish: Topology,
+    *,
+    avoid: Sequence[NodeId] = (),
+    likes: frozenset[NodeId] = frozenset(),
+    of_one_type: bool = True,
+) -> Iterator[list[NodeRoom]]:
+    """Ways to place a gang of so many nodes, the best first: rooms in the order to be taken.
+
+    `able`: those with room for a part of it, in the order of best fit. `likes`: of equally near
+    ones these go first. `avoid`: where it failed, the newest last. Of nodes that are not clean
+    those come first on which it has not failed, then those on which it failed longest ago.
+    `of_one_type`: it has GPUs, and would rather not mix them.
+    """
+    if likes:
+        able = sorted(able, key=lambda room: room.id not in likes)
+    failed = {id: place for place, id in enumerate(avoid)}
+    clean = [room for room in able if not room.suspicion and room.id not in failed]
+    if len(clean) < len(able):
+        others = [room for room in able if room.suspicion or room.id in failed]
+        others.sort(key=lambda room: failed.get(room.id, -1))
+        if nodes == 1:
+            yield [*clean, *others]
+            return
+        yield from _by_type(clean, nodes, wish, of_one_type)
+        able = [*clean, *others]
+    yield from _by_type(able, nodes, wish, of_one_type)
+
+
+def _by_type(
+    able: Sequence[NodeRoom], nodes: int, wish: Topology, of_one_type: bool
+) -> Iterator[list[NodeRoom]]:
+    if nodes == 1:
+        yield list(able)
+        return
+    kinds = sorted({kind for room in able for kind in room.kinds}) if of_one_type else []
+    if len(kinds) > 1:
+        groups = [[room for room in able if kind in room.kinds] for kind in kinds]
+        found = [one for group in groups for one in _ways(group, nodes, wish)]
+        yield from (rooms for _, _, rooms in sorted(found, key=lambda one: one[:2]))
+    yield from (rooms for _, _, rooms in _ways(able, nodes, wish))
+
+
+def _ways(
+    able: Sequence[NodeRoom], nodes: int, wish: Topology
+) -> Iterator[tuple[int, int, list[NodeRoom]]]:
+    """(level, left over, rooms) of each domain that holds the gang whole, the smallest first."""
+    if len(able) < nodes:
+        return
+    if wish.mode == Mode.SPREAD:
+        yield _ANYWHERE, len(able) - nodes, _spread(able)
+        return
+    last = LEVELS.index(wish.within) if wish.mode == Mode.REQUIRE else _ANYWHERE
+    for at, level in enumerate(LEVELS[: last + 1]):
+        groups = [
+            group
+            for domain, group in _domains(able, level).items()
+            if len(group) >= nodes and (domain[0] or wish.mode != Mode.REQUIRE)
+        ]
+        for group in sorted(groups, key=len):
+            yield at, len(group) - nodes, _packed(group, nodes, at)
+    if last == _ANYWHERE:
+        yield _ANYWHERE, len(able) - nodes, _packed(able, nodes, _ANYWHERE)
+
+
+def _domains(able: Sequence[NodeRoom], level: Level) -> dict[Domain, list[NodeRoom]]:
+    found: dict[Domain, list[NodeRoom]] = {}
+    for room in able:
+        found.setdefault(domain_of(room.id, room.labels, level), []).append(room)
+    return found
+
+
+def _packed(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
+    """Whole domains, the largest first, until the rest fits into one; then the same inside that."""
+    first: list[NodeRoom] = []
+    left, later = list(able), list[NodeRoom]()
+    for level in reversed(LEVELS[:below]):
+        groups = list(_domains(left, level).values())
+        while max(map(len, groups)) < nodes - len(first):
+            largest = max(groups, key=len)
+            groups.remove(largest)
+            first += largest
+        enough = [group for group in groups if len(group) >= nodes - len(first)]
+        left = min(enough, key=len)
+        later = [room for group in groups if group is not left for room in group] + later
+    return [*first, *left, *later]
+
+
+def _spread(able: Sequence[NodeRoom]) -> list[NodeRoom]:
+    """One node of each rack, then another of each."""
+    racks = list(_domains(able, Level.RACK).values())
+    return [
+        rack[turn] for turn in range(max(map(len, racks))) for rack in racks if turn < len(rack)
+    ]
+
+
+def largest_domain(nodes: Mapping[NodeId, Labels], level: Level) -> int:
+    """So many of these nodes lie in one domain of the level at most; 0: none says where it is."""
+    count: dict[Domain, int] = {}
+    for id, labels in nodes.items():
+        if level in labels:
+            domain = domain_of(id, labels, level)
+            count[domain] = count.get(domain, 0) + 1
+    return max(count.values(), default=0)

@@ -1,0 +1,1 @@
+"""How long jobs run, as ended jobs show."""

@@ -1,0 +1,227 @@
+"""What ended jobs teach a live head: how soon a job ends by the service that it has had, and how
+long its kin ran.
+
+The formulas are those of the traces' columns (`hazard`, `kin`). A table is made of a bounded record
+of ended jobs and never changes: a new head makes the same one of what it loads. Only what is asked
+for is worked out, so a table that nobody asks costs nothing.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from corral.domain.ids import QueueName, UserName
+from corral.schedule.arrays.hazard import (
+    LEVELS,
+    RECENT_JOBS,
+    class_hazard,
+    edges,
+    gittins_rank,
+    overall_hazard,
+)
+from corral.schedule.prediction.similar_jobs import CIRCLES, mean_after
+
+MOST_ENDED: Final = 5_000  # jobs that a head learns from, the newest
+RELEARN: Final = 0.02  # a table is made anew when so much more has ended,
+RELEARN_SECONDS: Final = 10.0  # and not more often than this
+EDGES: Final = tuple(edges())
+CIRCLE_WORDS: Final = (  # of _circles
+    *("of its user, name and size", "of its user and size", "of its queue and size", "of all"),
+)
+
+
+class Class(NamedTuple):
+    """Jobs of one queue that ask for as much, in thousandths of a GPU."""
+
+    queue: QueueName
+    gpu_millis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A job that is over, with the seconds of service that it had. `stem`: its name, numberless."""
+
+    job_class: Class
+    user: UserName
+    stem: str
+    seconds: float
+
+
+class Nearest(NamedTuple):
+    """The nearest kin: what they took, how many have ended, and of what they are alike."""
+
+    mean_seconds: float
+    ended: int
+    alike: str
+
+
+Live = Callable[[], Iterable[tuple[Class, float]]]
+
+
+class _Record(NamedTuple):
+    """By level, of the jobs of one class: see `hazard.class_hazard`."""
+
+    ended: list[float]
+    reached: list[float]
+    recent_ended: list[float]
+    recent_reached: list[float]
+    live: list[float]
+
+
+def level_of(seconds: float) -> int:
+    """The level of so much attained service."""
+    return min(LEVELS, bisect_right(EDGES, max(0.0, seconds))) - 1
+
+
+class Learned:
+    """The table of one moment. `ended`: the oldest first. `live`: the service of those that are not
+    over and have had some."""
+
+    def __init__(
+        self, ended: Iterable[Ended] = (), live: Iterable[tuple[Class, float]] = ()
+    ) -> None:
+        self._ended = tuple(ended)
+        self._live = tuple(live)
+        self._hazards: dict[Class, list[float]] = {}
+        self._ranks: dict[tuple[Class, int], float] = {}
+
+    def rank_seconds(self, job_class: Class, attained_seconds: float) -> float:
+        """The least expected service for each end of a job of the class with so much: small is
+        soon."""
+        level = level_of(attained_seconds)
+        if (job_class, level) not in self._ranks:
+            hazard = self._hazard(job_class)
+            self._ranks[job_class, level] = gittins_rank(hazard, EDGES, level)
+        return self._ranks[job_class, level]
+
+    def expected_seconds(
+        self, user: UserName, stem: str, job_class: Class, limit_seconds: float | None
+    ) -> float | None:
+        """What the nearest kin took, at most the limit; the limit when nobody has ended."""
+        nearest = self.nearest_kin(user, stem, job_class)
+        if nearest is None or limit_seconds is None:
+            return limit_seconds if nearest is None else nearest.mean_seconds
+        return min(nearest.mean_seconds, limit_seconds)
+
+    def nearest_kin(self, user: UserName, stem: str, job_class: Class) -> "Nearest | None":
+        """The smallest circle of kin of whom anybody has ended; None: nobody at all has."""
+        for place, circle in enumerate(_circles(user, stem, job_class)):
+            if circle in self._means:
+                return Nearest(*self._means[circle], CIRCLE_WORDS[place])
+        return None
+
+    # -- by attained service -----------------------------------------------------------------------
+
+    def _hazard(self, job_class: Class) -> list[float]:
+        if job_class not in self._hazards:
+            record = _record(self._levels.get(job_class, []), self._lives.get(job_class, []))
+            rows = zip(*record, self._overall, strict=True)
+            self._hazards[job_class] = [class_hazard(*row) for row in rows]
+        return self._hazards[job_class]
+
+    @cached_property
+    def _levels(self) -> dict[Class, list[int]]:
+        """Where the jobs of each class have ended, the oldest first."""
+        found: dict[Class, list[int]] = defaultdict(list)
+        for one in self._ended:
+            found[one.job_class].append(level_of(one.seconds))
+        return found
+
+    @cached_property
+    def _lives(self) -> dict[Class, list[int]]:
+        """The level of each that is not over."""
+        found: dict[Class, list[int]] = defaultdict(list)
+        for job_class, seconds in self._live:
+            found[job_class].append(level_of(seconds))
+        return found
+
+    @cached_property
+    def _overall(self) -> list[float]:
+        ended, passed = [0.0] * LEVELS, [0.0] * LEVELS
+        for levels in self._levels.values():
+            for level in levels:
+                ended[level] += 1
+        for levels in self._lives.values():
+            for level in levels:
+                passed[level - 1] += level > 0
+        reached, beyond = _sums_from(ended), _sums_from(passed)
+        return [
+            overall_hazard(ended[level], reached[level] + beyond[level], level)
+            for level in range(LEVELS)
+        ]
+
+    # -- by kin ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _means(self) -> dict[tuple[object, ...], tuple[float, int]]:
+        """(mean seconds, ended jobs) of each circle of kin."""
+        found: dict[tuple[object, ...], tuple[float, int]] = {}
+        for one in self._ended:
+            for place, circle in enumerate(_circles(one.user, one.stem, one.job_class)):
+                mean, ended = found.get(circle, (0.0, 0))
+                found[circle] = mean_after(mean, ended + 1, place, one.seconds), ended + 1
+        return found
+
+
+class Lessons:
+    """The record of the newest ended jobs, and the table of it, made anew as more of them end.
+
+    `live` is as for Learned; it is asked only when there is a table to make.
+    """
+
+    def __init__(self, ended: Iterable[Ended] = (), live: Live = tuple) -> None:
+        self._ended = deque(ended, maxlen=MOST_ENDED)
+        self._new = 0
+        self._made_at = float("-inf")
+        self.table = Learned(self._ended, live())
+
+    @property
+    def due_at(self) -> float:
+        """When the table is made anew, should no more end; `inf`: not by those who have."""
+        has_more = self._new > RELEARN * len(self._ended)
+        return self._made_at + RELEARN_SECONDS if has_more else float("inf")
+
+    def learn(self, ended: Iterable[Ended], now: float, live: Live) -> None:
+        """These have ended by now, in seconds of a clock that does not go back."""
+        for one in ended:
+            self._ended.append(one)
+            self._new += 1
+        if now >= self.due_at:
+            self.table = Learned(self._ended, live())
+            self._new, self._made_at = 0, now
+
+
+def _record(ends: Sequence[int], lives: Sequence[int]) -> _Record:
+    ended, recent, passed = [0.0] * LEVELS, [0.0] * LEVELS, [0.0] * LEVELS
+    weight, keep = 1.0, 1 - 1 / RECENT_JOBS
+    for level in reversed(ends):  # the newest counts most
+        ended[level] += 1
+        recent[level] += weight
+        weight *= keep
+    for level in lives:
+        passed[level - 1] += level > 0
+    return _Record(ended, _sums_from(ended), recent, _sums_from(recent), _sums_from(passed))
+
+
+def _sums_from(column: Sequence[float]) -> list[float]:
+    """At each level the sum of it and of all above."""
+    total, sums = 0.0, [0.0] * len(column)
+    for level in range(len(column) - 1, -1, -1):
+        total += column[level]
+        sums[level] = total
+    return sums
+
+
+def _circles(user: UserName, stem: str, job_class: Class) -> tuple[tuple[object, ...], ...]:
+    """From the nearest kin to everybody."""
+    circles = (
+        (user, stem, job_class.gpu_millis),
+        (user, job_class.gpu_millis),
+        job_class,
+        (),
+    )
+    assert len(circles) == CIRCLES
+    return tuple((place, *circle) for place, circle in enumerate(circles))

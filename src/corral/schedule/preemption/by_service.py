@@ -1,0 +1,131 @@
+"""By attained service: a gang may buy the place of a running one of its queue and priority, or of
+one of another queue that borrows, or owes, where both go by service together.
+
+The rule of `preempt` for live gangs. It must be better by the margin and by what the victim's
+restart costs, and it must have waited as long as all the restarts take, shared out over its own
+GPUs: so no more GPU time is ever lost by it than takers have waited for. Nobody takes from a user
+who has had less, where shares count, and nobody from a job within its guard.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.ids import JobId, QueueName
+from corral.domain.queue import Policy, Preempt
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule.order.priority_key import Keys, class_of, weight_of
+from corral.schedule.prediction.runtime_model import Class
+from corral.schedule.quota.balances import Standing
+from corral.schedule.running import Running
+from corral.schedule.waiting import Waiting
+
+MARGIN: Final = 1.25  # a taker's key must be so many times better
+
+
+@dataclass(frozen=True, slots=True)
+class Buying:
+    """As things stand in one pass, at `now` (wall clock)."""
+
+    standing: Standing
+    keys: Keys
+    now: float
+    _buyers: dict[QueueName, bool] = field(default_factory=dict)
+    _offers: dict[JobId, float] = field(default_factory=dict)
+    _worths: dict[JobId, float] = field(default_factory=dict)
+    _parted: dict[tuple[QueueName, QueueName], QueueName | None] = field(default_factory=dict)
+
+    def may_buy(self, gang: Waiting) -> bool:
+        """Whether gangs of its queue give way by service at all."""
+        queue = gang.queue
+        if queue not in self._buyers:
+            orders = self.keys.is_taught and self.keys.policy(queue).goes_by_service
+            self._buyers[queue] = orders and self._rule(queue) != Preempt.NEVER
+        return self._buyers[queue]
+
+    def may_take(self, gang: Waiting, victim: Running) -> bool:
+        """Whether the gang's key is better by enough; not yet whether it has paid."""
+        if victim.priority != gang.priority or not self.is_for_sale(victim):
+            return False
+        is_better = self.offer(gang) * MARGIN < self.worth(victim)
+        may_deal = is_better and self.has_had_less(gang, victim)
+        return may_deal and self.deals(gang.queue, victim.queue)
+
+    def is_for_sale(self, victim: Running) -> bool:
+        """Whether anybody may buy its place now."""
+        if victim.preemptible or not victim.guard_over:
+            return False
+        if not (victim.can_save or self._rule(victim.queue) == Preempt.ANY):
+            return False
+        return victim.protected_until is None or self.now >= victim.protected_until
+
+    def has_paid(self, gang: Waiting, shape: Shape, price_gpu_seconds: float) -> bool:
+        """Whether it has waited as long as those at this price need to get back to where they
+        are."""
+        gpus = shape.nodes * shape.resources.gpu_millis / MILLIS_PER_GPU
+        return max(0.0, self.now - gang.since) * gpus >= price_gpu_seconds
+
+    def sellers(self, queue: QueueName) -> Sequence[QueueName]:
+        """The queues in which a gang of this one may find a place to buy."""
+        return self.standing.tree.sharing_service(queue)
+
+    def delay(self, victim: Running) -> float:
+        """What stopping it costs where service orders: the more it is about to get done with each
+        of its GPU-seconds, the more."""
+        gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
+        return gpus / max(1.0, self.worth(victim))
+
+    def deals(self, queue: QueueName, other: QueueName) -> bool:
+        """Whether places are sold from the other queue to this one. What is another's own is not:
+        only what it borrows, where the ways to both up the tree part, or anything while it owes."""
+        if other == queue:
+            return True
+        if (queue, other) not in self._parted:
+            self._parted[queue, other] = self._part(queue, other)
+        parted = self._parted[queue, other]
+        if parted is None:
+            return False
+        return parted in self.standing.owing or self.standing.borrowed_millis(parted) > 0
+
+    def _part(self, queue: QueueName, other: QueueName) -> QueueName | None:
+        """The first queue on the way to the other that is not on the way to this one."""
+        if other not in self.sellers(queue):
+            return None
+        mine = {one.name for one in self.standing.tree.path(queue)}
+        theirs = (one.name for one in self.standing.tree.path(other))
+        return next((name for name in theirs if name not in mine), None)
+
+    def offer(self, gang: Waiting) -> float:
+        """Its key, with what it takes to get it back to where it was."""
+        if gang.job not in self._offers:
+            back = gang.restart_seconds * weight_of(class_of(gang).gpu_millis)
+            self._offers[gang.job] = self.keys.of_waiting(gang) + back
+        return self._offers[gang.job]
+
+    def worth(self, victim: Running) -> float:
+        """Its key, less what it takes to get it back to where it is."""
+        if victim.job not in self._worths:
+            millis = victim.gpu_millis
+            asked, weight = Class(victim.queue, millis), weight_of(millis)
+            back = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, millis) * weight
+            self._worths[victim.job] = (
+                self.keys.of_service(asked, victim.served_by(self.now)) - back
+            )
+        return self._worths[victim.job]
+
+    def _rule(self, queue: QueueName) -> Preempt:
+        return self.standing.tree.queue(queue).preempt
+
+    def has_had_less(self, gang: Waiting, victim: Running) -> bool:
+        """In the line the gang's user would come before the victim's, or he is the same."""
+        by_service = self.keys.policy(gang.queue) == Policy.SERVICE
+        if by_service or gang.user == victim.user:
+            return True
+        share = self.standing.user_share
+        return share((gang.queue, gang.user)) <= share((victim.queue, victim.user))
+
+
+def price_of(victims: Iterable[Running]) -> float:
+    """What all of them need to get back to where they are, in GPU-seconds."""
+    return sum(one.price_gpu_seconds for one in victims)

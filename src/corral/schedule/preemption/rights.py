@@ -1,0 +1,83 @@
+"""By what right a gang takes from one that runs: its own back, a lower priority, a preemptible."""
+
+from collections.abc import Callable
+
+from corral.domain.ids import QueueName
+from corral.domain.queue import Preempt
+from corral.domain.usage import PreemptWhy
+from corral.schedule.quota.balances import Standing
+from corral.schedule.running import Running
+from corral.schedule.waiting import Waiting
+
+Gpus = tuple[tuple[str, int], ...]
+
+
+class Rights:
+    """Of one pass, as things stand when they are asked for."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def right(self, gang: Waiting, asked: Gpus, victim: Running) -> PreemptWhy | None:
+        """By what right the gang may take from this one, and from all of its queue, priority and
+        kind; None: by none."""
+        if victim.preemptible:
+            return PreemptWhy.PREEMPTIBLE
+        if victim.queue == gang.queue:
+            rule = self._standing.tree.queue(gang.queue).preempt
+            loses_little = rule == Preempt.SAVING and victim.can_save
+            lower = victim.priority < gang.priority
+            may = lower and (rule == Preempt.ANY or loses_little)
+            return PreemptWhy.PRIORITY if may else None
+        return PreemptWhy.RECLAIM if self._reclaims(gang, asked, victim.queue) else None
+
+    def could_ever(self, gang: Waiting, victim: Running) -> bool:
+        """Whether there could be a right however much queues hold, and whatever it asks for."""
+        return victim.queue != gang.queue or self.right(gang, (), victim) is not None
+
+    def _reclaims(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
+        """As `_borrows`, found once for as long as nothing is taken or given."""
+        return self._once("borrows", gang, asked, queue, self._borrows)
+
+    def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
+        """As the standing tells, in the same way."""
+        return self._once("within", gang, asked, level, self._tells)
+
+    def _tells(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
+        return self._standing.is_within(gang.queue, asked, level)
+
+    def _once(
+        self,
+        what: str,
+        gang: Waiting,
+        asked: Gpus,
+        queue: QueueName,
+        find: Callable[[Waiting, Gpus, QueueName], bool],
+    ) -> bool:
+        key = (self._standing.version, what, gang.queue, asked, queue)
+        if key not in self._known:
+            self._known[key] = find(gang, asked, queue)
+        return self._known[key]
+
+    def _borrows(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
+        """Whether what the queue holds is the gang's to take back: where their ways up the tree
+        part, the gang's side is within its own and owes nothing, and the other one is beyond its
+        own, or owes."""
+        standing, mine, theirs = self._standing, self._path(gang.queue), self._path(queue)
+        parts = 0
+        while parts < min(len(mine), len(theirs)) and mine[parts] == theirs[parts]:
+            parts += 1
+        if parts == len(mine) or not any(millis for _, millis in asked):
+            return False
+        if mine[parts] in standing.owing or not self._is_within(gang, asked, mine[parts]):
+            return False
+        if parts == len(theirs):  # it runs in a queue above the gang's, on what that has to share
+            return not standing.is_within(gang.queue, asked, theirs[-1])
+        return standing.gives_back(theirs[parts])
+
+    def _path(self, queue: QueueName) -> tuple[QueueName, ...]:
+        if queue not in self._paths:
+            self._paths[queue] = tuple(one.name for one in self._standing.tree.path(queue))
+        return self._paths[queue]

@@ -1,0 +1,91 @@
+"""Whose places are for sale in one pass: those of the worst keys first."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from corral.domain.ids import QueueName, UserName
+from corral.schedule.preemption.by_service import MARGIN, Buying
+from corral.schedule.running import Running
+from corral.schedule.waiting import Waiting
+
+Buyer = tuple[QueueName, UserName, int]  # its queue, its user and its priority
+
+
+class _Lot(NamedTuple):
+    """A place for sale, so that the worst key is the least. `at`: which of those that run holds
+    it; `queue`: whose it is."""
+
+    minus_worth: float
+    at: int
+    queue: QueueName
+
+
+class _Shelf(NamedTuple):
+    """What one buyer may buy as things stand, if only its key is better. `least`: the price of the
+    cheapest up to each lot, in GPU-seconds."""
+
+    minus_worths: Sequence[float]
+    ats: Sequence[int]
+    least: Sequence[float]
+
+
+class Offered(NamedTuple):
+    """Places that one gang may buy: `at` tells which of those that run hold them, the worst first.
+    `cheapest`: GPU-seconds; None: there are none."""
+
+    at: Sequence[int]
+    cheapest: float | None
+
+
+class Sales:
+    """Those of one line and priority lie together, so that a gang looks only at what it may buy."""
+
+    def __init__(self, buying: Buying, running: Sequence[Running]) -> None:
+        self._buying = buying
+        self._running = running
+        lots: dict[tuple[QueueName, int], list[_Lot]] = defaultdict(list)
+        for at, one in enumerate(running):
+            if buying.is_for_sale(one):
+                lot = _Lot(-buying.worth(one), at, one.queue)
+                lots[self._line(one.queue), one.priority].append(lot)
+        self._lots = {line: sorted(some) for line, some in lots.items()}
+        self._version: tuple[int, ...] = ()
+        self._shelves: dict[Buyer, _Shelf] = {}
+
+    def to(
+        self, gang: Waiting, version: tuple[int, ...], stays: Callable[[Running], bool]
+    ) -> Offered:
+        """What the gang may buy, of those that stay. `version`: as long as it is the same, so is
+        all that is held, and who stays."""
+        if self._version != version:
+            self._version, self._shelves = version, {}
+        buyer = (gang.queue, gang.user, gang.priority)
+        if buyer not in self._shelves:
+            self._shelves[buyer] = self._shelf(gang, stays)
+        shelf = self._shelves[buyer]
+        count = bisect_left(shelf.minus_worths, -(self._buying.offer(gang) * MARGIN))
+        return Offered(shelf.ats[:count], shelf.least[count - 1] if count else None)
+
+    def _shelf(self, gang: Waiting, stays: Callable[[Running], bool]) -> _Shelf:
+        buying, running = self._buying, self._running
+        sellers = {one for one in buying.sellers(gang.queue) if buying.deals(gang.queue, one)}
+        lots = [
+            lot
+            for lot in self._lots.get((self._line(gang.queue), gang.priority), ())
+            if lot.queue in sellers
+            and stays(running[lot.at])
+            and buying.has_had_less(gang, running[lot.at])
+        ]
+        prices = (running[lot.at].price_gpu_seconds for lot in lots)
+        return _Shelf(
+            [lot.minus_worth for lot in lots],
+            [lot.at for lot in lots],
+            list(accumulate(prices, min)),
+        )
+
+    def _line(self, queue: QueueName) -> QueueName:
+        """One queue stands for all that sell to one another."""
+        return next(iter(self._buying.sellers(queue)))

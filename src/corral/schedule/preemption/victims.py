@@ -1,0 +1,347 @@
+"""Who is stopped so that a waiting gang can start: only if it then starts, and least lost first.
+
+A gang takes from those who borrow while it is within its own, from those who may be preempted by
+anybody, and, where its queue lets it, from those of its queue with a lower priority; after all
+that, from those of its own priority by service (`buying`). Where service orders, whoever is about
+to get least done goes first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.queue import Policy
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.usage import PreemptWhy
+from corral.schedule.capacity.node_room import NodeRoom
+from corral.schedule.decision import Preempted, Reserved, Way
+from corral.schedule.preemption.by_service import Buying, price_of
+from corral.schedule.preemption.candidates import Roster
+from corral.schedule.preemption.rights import Gpus, Rights
+from corral.schedule.preemption.service_candidates import Sales
+from corral.schedule.preemption.victim_search import Candidate, Cost, Search, on_nodes
+from corral.schedule.quota.balances import Standing
+from corral.schedule.running import Running
+from corral.schedule.waiting import Waiting
+
+Rooms = Callable[[], Sequence[NodeRoom]]
+Right = Callable[[Waiting, Gpus, Running], PreemptWhy | None]
+
+
+class Ground(NamedTuple):
+    """Where a gang is let in. `rooms`: with what is kept for others taken, and what others still
+    hold of it not given back; they are not changed. `version`: as long as it is the same, so is all
+    that is held and kept."""
+
+    version: tuple[int, ...]
+    rooms: Rooms
+
+
+class _Told(NamedTuple):
+    """All that run, and what each of their queues borrows when it is asked."""
+
+    roster: Roster
+    over_millis: Mapping[QueueName, int]
+
+
+MOST_A_PASS: Final = 8  # so many gangs are let in by one pass, since each search takes its time
+_SETTLED: Final = (True, False)  # first only those past their guard, then all
+
+
+class Victims:
+    """The choice of one pass. Who was chosen once is not chosen again."""
+
+    def __init__(
+        self,
+        running: Callable[[], Roster | Sequence[Running]],
+        standing: Standing,
+        kinds: Sequence[str],
+        types: Mapping[NodeId, Sequence[str]],
+        buying: Buying | None = None,
+        shunned: Set[str] = frozenset(),
+    ) -> None:
+        self._ask = running
+        self._standing = standing
+        self._kinds = kinds
+        self._types = types
+        self._buying = buying
+        self._offers = 0
+        self._shunned = shunned
+        self._rights = Rights(standing)
+        self._told: _Told | None = None
+        self._sales: Sales | None = None
+        self._running: Sequence[Running] = ()  # of whom these sales are
+        self._candidates: dict[JobId, Candidate] = {}
+        self._by_work: dict[JobId, Candidate] = {}
+        self._doomed: set[JobId] = set()
+        self._left: list[Candidate] | None = None
+        self._leaving_nodes: set[NodeId] | None = None
+        self._without: tuple[tuple[int, ...], dict[NodeId, NodeRoom]] | None = None
+        self._failed: set[tuple[object, ...]] = set()
+        self._ever: dict[tuple[QueueName, int], bool] = {}
+        self._in_vain: set[tuple[object, ...]] = set()
+        self._prices: dict[tuple[object, ...], tuple[Shape, float]] = {}
+        self._found = 0
+
+    def doom(self, victims: Sequence[JobId]) -> None:
+        """These give way already."""
+        self._doomed.update(victims)
+        self._left = self._leaving_nodes = self._without = None
+
+    def choose(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+        """Who gives way to the gang so that it has one of these shapes; None: nobody is enough."""
+        if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
+            return None
+        alike = (gang.queue, gang.user, gang.priority, gang.likeness)
+        way = None
+        if alike not in self._failed:
+            way = self._by_right(gang, shapes, ground) if self._might(gang) else None
+            if way is None:
+                self._failed.add(alike)
+        way = way or self._bought(gang, shapes, ground)
+        if way is not None:
+            self._found += 1
+            self.doom(way.reserved.victims)
+        return way
+
+    def _might(self, gang: Waiting) -> bool:
+        """Whether anybody leaves, or is such that a gang of its queue and priority could ever have
+        a right to stop him."""
+        key, roster = (gang.queue, gang.priority), self._all().roster
+        if key not in self._ever:
+            some = map(roster.first, roster.groups)
+            self._ever[key] = any(self._rights.could_ever(gang, one) for one in some)
+        return self._ever[key] or bool(self._leaving())
+
+    def _like(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
+        """The same search for all of whom this is the same."""
+        kin = gang.kin if gang.kin in self._shunned else ""
+        return (
+            ground.version,
+            gang.queue,
+            gang.user,
+            gang.priority,
+            gang.needs,
+            gang.whole_gpus,
+            kin,
+        )
+
+    def _by_right(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+        like = self._like(gang, ground)
+        if like in self._in_vain:
+            return None
+        leaving, way = self._leaving(), None
+        with self._given(leaving):
+            able = self._with_a_right(gang, shapes)
+            if able or leaving:
+                if self._orders_by_service(gang, able):
+                    able = [self._weighed(one) for one in able]
+                way = self._first(gang, shapes, able, leaving, ground, self._rights.right)
+        if way is None:
+            self._in_vain.add(like)
+        return way
+
+    def _orders_by_service(self, gang: Waiting, able: Sequence[Candidate]) -> bool:
+        """Whether the gang and all of these go by service together."""
+        tree = self._standing.tree
+        if self._buying is None or tree.policy_of(gang.queue) != Policy.SERVICE:
+            return False
+        sellers = self._buying.sellers(gang.queue)
+        return all(one.running.queue in sellers for one in able)
+
+    def _weighed(self, one: Candidate) -> Candidate:
+        """The same by what it is about to get done."""
+        assert self._buying is not None
+        job = one.running.job
+        if job not in self._by_work:
+            work = self._buying.delay(one.running)
+            self._by_work[job] = replace(one, cost=one.cost._replace(work=work))
+        return self._by_work[job]
+
+    def _bought(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+        """Places of others in its queue that its key is better than, if it has paid for them."""
+        buying = self._buying
+        if buying is None or self._offers >= MOST_A_PASS or not buying.may_buy(gang):
+            return None
+        offered = self._for_sale(buying).to(gang, ground.version, self._stays)
+        price = offered.cheapest
+        if price is None or not buying.has_paid(gang, shapes[0], price):
+            return None
+        self._offers += 1
+        like = (*self._like(gang, ground), len(offered.at))  # the more, the better its key
+        if like in self._in_vain:
+            return None
+        if like in self._prices and not buying.has_paid(gang, *self._prices[like]):
+            return None
+        able = [self._weighed(self._candidate(self._running[at])) for at in sorted(offered.at)]
+
+        def right(gang: Waiting, _: Gpus, one: Running) -> PreemptWhy | None:
+            return PreemptWhy.SERVICE if buying.may_take(gang, one) else None
+
+        leaving = self._leaving()
+        with self._given(leaving):
+            way = self._first(gang, shapes, able, leaving, ground, right)
+        if way is None or not way.preempted:
+            self._in_vain.add(like)
+            return None
+        victims = [one.running for one in able if one.running.job in way.reserved.victims]
+        self._prices[like] = (way.reserved.shape, price_of(victims))
+        return way if buying.has_paid(gang, *self._prices[like]) else None
+
+    def _for_sale(self, buying: Buying) -> Sales:
+        if self._sales is None:
+            roster = self._all().roster
+            self._running = roster.in_order(roster.groups)
+            self._sales = Sales(buying, self._running)
+        return self._sales
+
+    def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
+        """Whether the gang will start when all who give way or are stopping have gone: some of them
+        still hold a part of its seats, and its queue will let it."""
+        if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
+            return False
+        asked = self._standing.asked_by(gang, reserved.shape, self._kinds)
+        if self._standing.refusal(gang.queue, gang.user, asked) is None:
+            return True
+        with self._given(self._leaving()):
+            return self._standing.refusal(gang.queue, gang.user, asked) is None
+
+    def _nodes_of_leaving(self) -> set[NodeId]:
+        if self._leaving_nodes is None:
+            leaving = self._leaving()
+            self._leaving_nodes = {seat.node for one in leaving for seat in one.running.seats}
+        return self._leaving_nodes
+
+    def _all(self) -> _Told:
+        if self._told is None:
+            told = self._ask()
+            roster = told if isinstance(told, Roster) else Roster.of(told)
+            some = [*map(roster.first, roster.groups), *roster.some(roster.leaving)]
+            queues = {one.queue for one in some}
+            over = {queue: self._standing.borrowed_millis(queue) for queue in queues}
+            self._told = _Told(roster, over)
+        return self._told
+
+    def _leaving(self) -> list[Candidate]:
+        """Those that give way already, or come to their end."""
+        if self._left is None:
+            roster = self._all().roster
+            jobs = dict.fromkeys((*roster.leaving, *sorted(self._doomed)))
+            self._left = [self._candidate(one) for one in roster.some(jobs)]
+        return self._left
+
+    def _candidate(self, one: Running) -> Candidate:
+        if one.job not in self._candidates:
+            over = self._all().over_millis[one.queue] / MILLIS_PER_GPU
+            work = one.cost_gpu_seconds
+            cost = Cost(int(not one.preemptible), work, one.priority, -over, -one.started)
+            self._candidates[one.job] = Candidate.of(one, self._types, cost)
+        return self._candidates[one.job]
+
+    def _leaves(self, one: Running) -> bool:
+        return one.stopping or one.job in self._doomed
+
+    def _stays(self, one: Running) -> bool:
+        return not self._leaves(one)
+
+    @contextmanager
+    def _given(self, leaving: Sequence[Candidate]) -> Iterator[None]:
+        """Pretend that these have gone."""
+        with self._standing.pretending():
+            for one in leaving:
+                self._standing.give(one.holding)
+            try:
+                yield
+            finally:
+                for one in leaving:
+                    self._standing.take(one.holding)
+
+    def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[Candidate]:
+        """Those that at least one of the shapes may take from as things are, of all that stay."""
+        asks = [self._standing.asked_by(gang, shape, self._kinds) for shape in shapes]
+        roster, right = self._all().roster, self._rights.right
+        groups = [
+            group
+            for group in roster.groups
+            if any(right(gang, asked, roster.first(group)) for asked in asks)
+        ]
+        some = roster.in_order(groups)
+        return [self._candidate(one) for one in some if not self._leaves(one)]
+
+    def _first(
+        self,
+        gang: Waiting,
+        shapes: Sequence[Shape],
+        able: list[Candidate],
+        leaving: list[Candidate],
+        ground: Ground,
+        right: Right,
+    ) -> Way | None:
+        pretended = self._rooms_without(leaving, ground)
+        for settled in _SETTLED:
+            some = [one for one in able if one.running.guard_over or not settled]
+            if settled and len(some) in (0, len(able)):
+                continue  # the second round is the same
+            for shape in shapes:
+                way = self._way(gang, shape, some, pretended, right)
+                if way is not None:
+                    return way
+        return None
+
+    def _rooms_without(
+        self, leaving: Sequence[Candidate], ground: Ground
+    ) -> dict[NodeId, NodeRoom]:
+        """The rooms once these have gone."""
+        if self._without is None or self._without[0] != ground.version:
+            pretended = {room.id: room for room in ground.rooms()}
+            for node in {seat.node for one in leaving for seat in one.running.seats}:
+                if node in pretended:
+                    pretended[node] = pretended[node].copy()
+            for one in leaving:
+                _leave(pretended, one)
+            self._without = (ground.version, pretended)
+        return self._without[1]
+
+    def _way(
+        self,
+        gang: Waiting,
+        shape: Shape,
+        able: list[Candidate],
+        rooms: dict[NodeId, NodeRoom],
+        right: Right,
+    ) -> Way | None:
+        asked = self._standing.asked_by(gang, shape, self._kinds)
+        search = Search(
+            standing=self._standing,
+            gang=gang,
+            shape=shape,
+            asked=asked,
+            by_node=on_nodes(able),
+            right=lambda one: right(gang, asked, one.running),
+        )
+        found = search.run(list(rooms.values()))
+        if found is None or not (found.victims or self._standing.is_own(gang.queue, asked)):
+            return None
+        victims = tuple(one.running.job for one, _ in found.victims)
+        return Way(
+            reserved=Reserved(job=gang.job, shape=shape, seats=found.seats, victims=victims),
+            preempted=tuple(
+                Preempted(
+                    job=one.running.job,
+                    by=gang.job,
+                    why=why,
+                    lost_gpu_seconds=one.running.lost_gpu_seconds,
+                )
+                for one, why in found.victims
+            ),
+        )
+
+
+def _leave(rooms: Mapping[NodeId, NodeRoom], one: Candidate) -> None:
+    for seat in one.running.seats:
+        if seat.node in rooms:
+            running = one.running
+            rooms[seat.node].give(seat, kin=running.kin, apart_from=running.apart_from)

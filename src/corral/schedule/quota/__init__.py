@@ -1,0 +1,1 @@
+"""What each queue and user may hold."""

@@ -1,0 +1,315 @@
+"""Where each queue and user stands while a pass is being decided: it can take, and it can tell."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+
+from corral.domain.ids import QueueName, UserName
+from corral.domain.queue import ANY_TYPE, Queue, QueueTree
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule.quota.entitlements import (
+    CLUSTER,
+    FREE,
+    Column,
+    borrowed,
+    change,
+    columns_of,
+    is_within,
+    refused_by,
+)
+from corral.schedule.quota.fair_share import Amounts, accrued_seconds, constant_seconds, dominant
+from corral.schedule.waiting import Waiting
+
+Leaf = tuple[QueueName, UserName]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What a job of a user in a queue holds: thousandths of GPUs by type, and amounts of all."""
+
+    queue: QueueName
+    user: UserName
+    gpu_millis: tuple[tuple[str, int], ...] = ()
+    amounts: Amounts = Amounts()
+    preemptible: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Who lets a job have no more: a queue, the cluster (no queue), or a bound on its user."""
+
+    queue: QueueName | None
+    user: UserName | None = None
+
+
+class Standing:
+    """Quota and fair share of all queues. `past` is what was held, in the unit of what is held.
+
+    What preemptible jobs hold is nobody's own: it counts at the cluster, and as borrowed by each
+    queue above them. `owing`: queues that have nothing of their own until they have paid back.
+    """
+
+    def __init__(
+        self,
+        tree: QueueTree,
+        *,
+        capacity: Amounts,
+        kinds: Iterable[str] = (),
+        past: Mapping[Leaf, Amounts] | None = None,
+        holding: Sequence[Holding] = (),
+        stripped: frozenset[QueueName] = frozenset(),
+        others: Iterable[QueueName] = (),
+        owing: Set[QueueName] = frozenset(),
+    ) -> None:
+        self.tree = tree
+        self.owing = owing
+        self.capacity = capacity
+        self.version = 0  # another one after each change
+        self._changes = 0
+        names = {*others, *(one.queue for one in holding), *(queue for queue, _ in past or ())}
+        self.columns, self.rows = columns_of(
+            tree,
+            kinds={*kinds, *(kind for one in holding for kind, _ in one.gpu_millis)},
+            capacity_millis=round(capacity.gpus * 1000),
+            stripped=stripped,
+            others=names,
+        )
+        self._none: Column = [0] * self.columns.kinds
+        self._past: dict[QueueName | Leaf, Amounts] = {}
+        self._held: dict[QueueName | Leaf, Amounts] = {}
+        self._lent: Counter[QueueName] = Counter()  # thousandths held by preemptible jobs below it
+        self._of_user: Counter[Leaf] = Counter()  # thousandths of GPUs, at each queue of its path
+        self.has_bounds = any(
+            queue.nominal or queue.most_per_user_millis is not None
+            or queue.borrow_limit_millis is not None
+            for queue in tree.queues
+        )  # fmt: skip
+        self._has_types = any(
+            kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
+        )
+        for leaf, amounts in (past or {}).items():
+            self._add(self._past, leaf, amounts, 1.0)
+        for one in holding:
+            self.take(one)
+
+    def with_past(self, past: Mapping[Leaf, Amounts], owing: Set[QueueName]) -> "Standing":
+        """One of its own that begins as this one is, with this past and these who owe instead."""
+        other = copy(self)
+        other.owing = owing
+        held, inner = list(self.columns.held), list(self.columns.inner)
+        other.columns = self.columns._replace(held=held, inner=inner)
+        other._held, other._past = dict(self._held), {}
+        other._lent, other._of_user = self._lent.copy(), self._of_user.copy()
+        for leaf, amounts in past.items():
+            other._add(other._past, leaf, amounts, 1.0)
+        return other
+
+    # -- what changes ----------------------------------------------------------------------------
+
+    def take(self, one: Holding) -> int:
+        """Count it as held. Answers how much of it its queue borrows."""
+        before = self.borrowed_millis(one.queue)
+        self._change(one, 1)
+        return self.borrowed_millis(one.queue) - before
+
+    def give(self, one: Holding) -> None:
+        """Count it as given back."""
+        self._change(one, -1)
+
+    @contextmanager
+    def pretending(self) -> Iterator[None]:
+        """Whoever takes and gives meanwhile undoes all of it: things stand as before."""
+        version = self.version
+        try:
+            yield
+        finally:
+            self.version = version
+
+    def _change(self, one: Holding, sign: int) -> None:
+        self._changes += 1
+        self.version = self._changes
+        asked = self._column(one.gpu_millis)
+        change(self.columns, CLUSTER if one.preemptible else self.row(one.queue), asked, sign)
+        millis = sign * sum(asked)
+        for queue in self.tree.path(one.queue):
+            self._of_user[queue.name, one.user] += millis
+            if one.preemptible:
+                self._lent[queue.name] += millis
+        self._add(self._held, (one.queue, one.user), one.amounts.in_steps(), float(sign))
+
+    def _add(
+        self, book: dict[QueueName | Leaf, Amounts], leaf: Leaf, amounts: Amounts, times: float
+    ) -> None:
+        names: list[QueueName | Leaf] = [queue.name for queue in self.tree.path(leaf[0])]
+        for name in (*names, leaf):
+            book[name] = book.get(name, Amounts()).plus(amounts, times)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let past use decay for so long, and what is held meanwhile become a part of it."""
+        more = accrued_seconds(seconds, self.tree.half_life_seconds)
+        more /= constant_seconds(self.tree.half_life_seconds)
+        for name in {**self._past, **self._held} if more else ():
+            left = Amounts().plus(self._past.get(name, Amounts()), 1.0 - more)
+            self._past[name] = left.plus(self._held.get(name, Amounts()), more)
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    @property
+    def past(self) -> dict[Leaf, Amounts]:
+        """What each user of a queue has had by now, as one would be made from."""
+        return {leaf: past for leaf, past in self._past.items() if isinstance(leaf, tuple)}
+
+    def row(self, queue: QueueName) -> int:
+        return self.rows.row_of[queue]
+
+    def held_millis(self, queue: QueueName) -> int:
+        return self.lasting_millis(queue) + self._lent[queue]
+
+    def lasting_millis(self, queue: QueueName) -> int:
+        """The same without its preemptible jobs."""
+        first = self.row(queue) * self.columns.kinds
+        return sum(self.columns.held[first : first + self.columns.kinds])
+
+    def own_millis(self, queue: QueueName) -> int:
+        """What is its own; nothing where its budget is spent."""
+        return self.columns.total[self.row(queue)]
+
+    def borrowed_millis(self, queue: QueueName) -> int:
+        """What the queue holds beyond its own."""
+        return self.over_millis(queue) + self._lent[queue]
+
+    def over_millis(self, queue: QueueName) -> int:
+        """The same without its preemptible jobs."""
+        return borrowed(self.columns, self.row(queue), self._none, 0)
+
+    def of_user_millis(self, queue: QueueName, user: UserName) -> int:
+        return self._of_user[queue, user]
+
+    def is_own(self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]]) -> bool:
+        """Whether the queue could hold so much more without borrowing."""
+        asked = self._column(gpu_millis)
+        return not borrowed(self.columns, self.row(queue), asked, sum(asked))
+
+    def is_within(
+        self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]], level: QueueName
+    ) -> bool:
+        """Whether `level`, the queue or one above it, has so much more without borrowing."""
+        return is_within(self.columns, self.row(queue), self._column(gpu_millis), self.row(level))
+
+    def refusal(
+        self,
+        queue: QueueName,
+        user: UserName,
+        gpu_millis: Iterable[tuple[str, int]],
+        *,
+        preemptible: bool = False,
+    ) -> Refused | None:
+        """Who lets the user have no more in this queue; None: nobody refuses."""
+        asked = self._column(gpu_millis)
+        millis = sum(asked)
+        if not millis:
+            return None
+        row = self.row(queue)
+        for one in self.tree.path(queue):
+            most = one.most_per_user_millis
+            if most is not None and self._of_user[one.name, user] + millis > most:
+                return Refused(queue=one.name, user=user)
+            if (preemptible or self._lent[one.name]) and self._is_over(one, asked, preemptible):
+                return Refused(queue=one.name)
+        row = CLUSTER if preemptible else row
+        if row == CLUSTER:
+            return Refused(queue=None) if self._nothing_left(millis) else None
+        row = refused_by(self.columns, row, asked)
+        if row == FREE:
+            return None
+        return Refused(queue=None if row == CLUSTER else self.rows.names[row])
+
+    def _is_over(self, queue: Queue, asked: Column, preemptible: bool) -> bool:
+        """Whether with what its preemptible jobs hold the queue would borrow more than it may."""
+        row, lent = self.row(queue.name), self._lent[queue.name]
+        if preemptible:
+            borrows = self.over_millis(queue.name) + sum(asked)
+        else:
+            borrows = borrowed(self.columns, row, asked, sum(asked))
+        return borrows > 0 and borrows + lent > self.columns.borrow_limit[row]
+
+    def _nothing_left(self, millis: int) -> bool:
+        """Whether others keep what a preemptible job would take. A full cluster is no refusal."""
+        columns = self.columns
+        held = sum(columns.held[: columns.kinds])
+        total = columns.total[CLUSTER]
+        return columns.inner[CLUSTER] + millis > total >= held + millis
+
+    def allowed(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> Iterator[Shape]:
+        """The forms of a shape that its queue may hold now: itself, or by type where queues have
+        GPUs of types and the shape takes any; those of its own types come first."""
+        typed = self.forms(shape, kinds)
+        if len(typed) > 1:
+            own = {one: self.is_own(gang.queue, self.asked_by(gang, one, kinds)) for one in typed}
+            for one in sorted(typed, key=lambda one: not own[one]):
+                if self._lets(gang, one, kinds):
+                    yield one
+        elif self._lets(gang, shape, kinds):
+            yield shape
+
+    def forms(self, shape: Shape, kinds: Sequence[str]) -> Sequence[Shape]:
+        """The shape; where queues have GPUs of types and it takes any, once for each type."""
+        asked = shape.resources
+        if asked.gpu_type is not None or not self._has_types or len(kinds) < 2:
+            return (shape,)
+        if not asked.gpu_millis:
+            return (shape,)
+        return [Shape(nodes=shape.nodes, resources=replace(asked, gpu_type=k)) for k in kinds]
+
+    def _lets(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> bool:
+        asked = self.asked_by(gang, shape, kinds)
+        refused = self.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
+        return refused is None
+
+    def millis_of(self, shape: Shape, kinds: Sequence[str]) -> tuple[tuple[str, int], ...]:
+        """GPUs of a shape by type. One that takes any is counted as the first of the types."""
+        kind = shape.resources.gpu_type or (kinds[0] if kinds else ANY_TYPE)
+        return ((kind, shape.gpu_millis),) if shape.gpu_millis else ()
+
+    def asked_by(
+        self, gang: Waiting, shape: Shape, kinds: Sequence[str]
+    ) -> tuple[tuple[str, int], ...]:
+        """The same of a gang, which is charged all GPUs of nodes that are to be exclusively its: of
+        as many as the smallest ones have that would do."""
+        asked = self.millis_of(shape, kinds)
+        whole = shape.nodes * gang.whole_gpus * MILLIS_PER_GPU
+        if whole <= shape.gpu_millis:
+            return asked
+        kind = asked[0][0] if asked else kinds[0] if kinds else ANY_TYPE
+        return ((kind, whole),)
+
+    def share(self, queue: QueueName) -> float:
+        """The queue's dominant share, past and present, over its weight."""
+        return dominant(self._used(queue), self.capacity, self.tree.queue(queue).weight)
+
+    def user_share(self, leaf: Leaf) -> float:
+        """The same of one user in the queue."""
+        return dominant(self._used(leaf), self.capacity, 1.0)
+
+    def _used(self, name: QueueName | Leaf) -> Amounts:
+        return self._past.get(name, Amounts()).plus(self._held.get(name, Amounts()))
+
+    def gives_back(self, queue: QueueName) -> bool:
+        """Whether others may take back of what it holds."""
+        return queue in self.owing or self.over_millis(queue) > 0
+
+    def is_beyond(self, queue: QueueName) -> bool:
+        """Whether the queue has none of its own GPUs left, or owes them."""
+        row = self.row(queue)
+        return queue in self.owing or self.columns.inner[row] >= self.columns.total[row]
+
+    def _column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
+        """By kind; a type that is not known here counts as the first."""
+        asked = [0] * self.columns.kinds
+        for kind, millis in gpu_millis:
+            if asked:
+                asked[self.rows.kind_of.get(kind, 0)] += millis
+        return asked

@@ -1,0 +1,110 @@
+"""What is borrowed is paid back, by queues that share one line by service (decision 0047).
+
+A queue is due what it holds and asks for, at most its own. While it has held more than that, as the
+half-life weighs, it owes: it is due all of its own, and what it leaves of that pays back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import floor, inf, log2
+from typing import Final
+
+from corral.domain.ids import QueueName
+from corral.domain.queue import QueueTree
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.usage import Debt
+from corral.schedule.job_groups import Groups
+from corral.schedule.quota.balances import Standing
+from corral.schedule.quota.fair_share import accrued_seconds, constant_seconds
+
+LEAST: Final = 0.01  # GPUs that count as owed: sums are rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a queue owns, holds, and waits for, with all below it, in thousandths of GPUs. What is
+    preemptible is nobody's own, and not in it."""
+
+    own: int
+    held: int = 0
+    asked: int = 0
+
+    def granted(self, millis: int) -> "Claim":
+        """So much of what it asked for it holds from now on."""
+        return replace(self, held=self.held + millis, asked=self.asked - millis)
+
+
+def gpus_of(debt: Debt, at: float, half_life_seconds: float) -> float:
+    """GPUs that are owed at that moment (wall clock), if it goes on as it does."""
+    gone = accrued_seconds(at - debt.at, half_life_seconds) / constant_seconds(half_life_seconds)
+    return debt.gpus * (1.0 - gone) + debt.rate * gone
+
+
+def owing(debts: Mapping[QueueName, Debt], tree: QueueTree, at: float) -> frozenset[QueueName]:
+    """The queues that owe at that moment (wall clock)."""
+    return frozenset(
+        debt.queue
+        for debt in debts.values()
+        if debt.queue in tree.below_service and gpus_of(debt, at, tree.half_life_seconds) > LEAST
+    )
+
+
+def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
+    """When after that moment it is seen that others owe (wall clock, in whole seconds, as a head
+    looks), if all goes on as it does; inf: never."""
+    below = (debt for debt in debts if debt.queue in tree.below_service)
+    return min((then for debt in below if (then := _changes_at(debt, tree)) > at), default=inf)
+
+
+def claims_of(standing: Standing, waiting: Groups) -> dict[QueueName, Claim]:
+    """Of the queues that may owe."""
+    tree = standing.tree
+    claims = {
+        name: Claim(standing.own_millis(name), standing.lasting_millis(name))
+        for name in tree.below_service
+    }
+    for gangs in waiting if claims else ():
+        if not gangs[0].preemptible:
+            each = sum(millis for _, millis in standing.asked_by(gangs[0], gangs[0].shapes[0], ()))
+            for queue in tree.path(gangs[0].queue):
+                if claim := claims.get(queue.name):
+                    claims[queue.name] = replace(claim, asked=claim.asked + len(gangs) * each)
+    return claims
+
+
+def counted(
+    debts: Mapping[QueueName, Debt],
+    claims: Mapping[QueueName, Claim],
+    at: float,
+    half_life_seconds: float,
+) -> list[Debt]:
+    """The debts that do not go on as they did, as they go on from that moment (wall clock)."""
+    found = []
+    for name in sorted({*claims, *debts}):
+        none = Debt(queue=name, at=at)
+        before, claim = debts.get(name, none), claims.get(name)
+        if claim is None:  # it is below no such queue any more
+            after = none if before.gpus or before.rate else before
+        else:
+            gpus = gpus_of(before, at, half_life_seconds)
+            rate = _rate(claim, owes=gpus > LEAST)
+            after = before if rate == before.rate else replace(none, gpus=gpus, rate=rate)
+        if after is not before:
+            found.append(after)
+    return found
+
+
+def _rate(claim: Claim, *, owes: bool) -> float:
+    """Who has nothing of its own has nothing to pay back with: what it holds is its due."""
+    if not claim.own:
+        return 0.0
+    due = claim.own if owes else min(claim.own, claim.held + claim.asked)
+    return (claim.held - due) / MILLIS_PER_GPU
+
+
+def _changes_at(debt: Debt, tree: QueueTree) -> float:
+    """It nears its rate, and half of what is left is gone after each half-life."""
+    above, goal = debt.gpus - LEAST, debt.rate - LEAST
+    if not goal or (above > 0) == (goal > 0):
+        return inf
+    return floor(debt.at + tree.half_life_seconds * log2(1.0 - above / goal)) + 1.0

@@ -1,0 +1,140 @@
+"""Which forms of a gang its queue may hold now; and why it may hold none, with the numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import NodeId, QueueName, UserName
+from corral.domain.queue import Queue
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, counted_gpus, gpus_text
+from corral.domain.usage import BYTES_PER_GIB
+from corral.schedule.quota.balances import Holding, Refused, Standing
+from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.waiting import Reason, Waiting
+
+Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
+
+
+class Limits:
+    """The bounds of one pass. What is refused stays refused, until something is given back."""
+
+    def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
+        self._standing = standing
+        self._kinds = kinds
+        self._allowed: dict[Alike, tuple[int, tuple[Shape, ...]]] = {}
+        self._reasons: dict[Alike, Reason] = {}
+
+    def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
+        """The forms that its queue may hold now, the first wish first; none: see `reason`."""
+        alike = _alike(gang)
+        version, found = self._allowed.get(alike, (-1, gang.shapes))
+        if found and version != self._standing.version:
+            allowed = (self._standing.allowed(gang, shape, self._kinds) for shape in gang.shapes)
+            found = tuple(shape for forms in allowed for shape in forms)
+            self._allowed[alike] = (self._standing.version, found)
+        return found
+
+    def given_back(self) -> None:
+        """Who was refused may be let now."""
+        self._allowed.clear()
+        self._reasons.clear()
+
+    def reason(self, gang: Waiting) -> Reason:
+        """Why its queue may hold none of its forms."""
+        alike = _alike(gang)
+        if alike not in self._reasons:
+            self._reasons[alike] = self._reason(gang)
+        return self._reasons[alike]
+
+    def beside(self, gang: Waiting) -> Reason:
+        """It may hold what it asks for now, but not beside those who are promised a start."""
+        asks = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
+        return Reason(
+            code="QueueLimit",
+            sentence=f"{asks}; with those who are promised a start before it would be gone that is "
+            f"more than queue {gang.queue} may hold",
+            suggestions=(f"run: corral queue show {gang.queue}",),
+        )
+
+    def _reason(self, gang: Waiting) -> Reason:
+        standing = self._standing
+        shape = min(gang.shapes, key=lambda one: one.gpu_millis)
+        asked = standing.asked_by(gang, shape, self._kinds)
+        refused = standing.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
+        refused = refused or Refused(queue=gang.queue)
+        asks = f"it asks for {counted_gpus(shape.gpu_millis)}"
+        if gang.whole_gpus:
+            asks += (
+                f", and exclusively: {counted_gpus(sum(millis for _, millis in asked))} are charged"
+            )
+        if refused.queue is None:
+            return Reason(
+                code="NothingToBorrow",
+                sentence=f"{asks}, which queue {gang.queue} would have to borrow; what other "
+                "queues do not use they keep for themselves",
+                suggestions=(
+                    f"run: corral queue ls; to give it GPUs of its own: corral queue set "
+                    f"{gang.queue} --gpus N",
+                ),
+            )
+        queue = standing.tree.queue(refused.queue)
+        see = (f"run: corral queue show {queue.name}",)
+        if refused.user is not None:
+            held = standing.of_user_millis(queue.name, refused.user)
+            return Reason(
+                code="UserLimit",
+                sentence=f"{asks}; {refused.user} has {gpus_text(held)} of the "
+                f"{counted_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
+                f"{queue.name}",
+                suggestions=see,
+            )
+        return Reason(code="QueueLimit", sentence=f"{asks}; {self._use(queue)}", suggestions=see)
+
+    def _use(self, queue: Queue) -> str:
+        held = self._standing.held_millis(queue.name)
+        limit = queue.borrow_limit_millis
+        if limit is None:
+            may = "and those above it may borrow no more"
+        else:
+            may = f"and may borrow {gpus_text(limit) if limit else 'none'}"
+        own = counted_gpus(queue.nominal_millis)
+        return f"queue {queue.name} uses {gpus_text(held)} of its {own} {may}"
+
+
+def _alike(gang: Waiting) -> Alike:
+    return gang.queue, gang.user, gang.shapes, gang.preemptible, gang.whole_gpus
+
+
+def holding_of(
+    queue: QueueName,
+    user: UserName,
+    seats: Iterable[Seat],
+    types: Mapping[NodeId, Sequence[str]],
+    *,
+    preemptible: bool = False,
+) -> Holding:
+    """What the seats hold; of a node that is exclusively theirs all GPUs, used or not.
+
+    `types`: of each node's GPUs by index; unknown ones have no type.
+    """
+    millis: Counter[str] = Counter()
+    cpus = gib = 0.0
+    for seat in seats:
+        kinds = types.get(seat.node, ())
+        is_whole = seat.exclusive and len(kinds) > 0
+        for kind in kinds if is_whole else ():
+            millis[kind] += MILLIS_PER_GPU
+        for index in () if is_whole else seat.gpus:
+            kind = kinds[index] if index < len(kinds) else ""
+            millis[kind] += seat.gpu_millis // len(seat.gpus)
+        cpus += seat.cpu_millis / MILLIS_PER_CPU
+        gib += seat.memory_bytes / BYTES_PER_GIB
+    gpus = millis.total() / MILLIS_PER_GPU
+    return Holding(
+        queue=queue,
+        user=user,
+        gpu_millis=tuple(sorted(millis.items())),
+        amounts=Amounts(gpus, cpus, gib),
+        preemptible=preemptible,
+    )

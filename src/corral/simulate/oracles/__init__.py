@@ -1,0 +1,1 @@
+"""Independent checks of what the head decides in a simulated world."""

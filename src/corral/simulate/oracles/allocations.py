@@ -1,0 +1,86 @@
+"""Allocations: held and released once, given up for silence alone, no GPU promised twice."""
+
+from corral.domain.attempt import Allocation, SeatState
+from corral.domain.ids import NodeId
+from corral.domain.job import Disconnect, Job, JobSpec
+from corral.domain.job_states import JobState
+from corral.domain.observed_state import AttemptKey
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import Changes
+from corral.simulate.recorded_state import Books
+
+BOUND_SECONDS = 9.0  # no shorter silence may cost a node its work
+
+
+class Seating:
+    """I3, I7 and I8. The books have the commit's jobs already, and not yet its attempts."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def check(self, allocation: Allocation, job_before: Job | None) -> None:
+        """I8: HELD once, RELEASED once, and only when nothing of it lives there."""
+        before = self._books.take_allocation(allocation)
+        key, node = (allocation.job, allocation.attempt), allocation.seat.node
+        if before == SeatState.RELEASED:
+            self._books.breach("I8", f"{allocation.key} was released and is {allocation.state}")
+        if allocation.state == SeatState.HELD and before is not None:
+            self._books.breach("I8", f"{allocation.key} was {before} and is held again")
+        if allocation.state == SeatState.RELEASED and self._books.evidence.lives(key, node):
+            self._books.breach("I8", f"{allocation.key} is released while its ranks live")
+        if allocation.state == SeatState.UNREACHABLE:
+            if before != allocation.state:
+                self._given_up(key, node)
+            self._whole_gang_silent(key, node, job_before)
+
+    def _given_up(self, key: AttemptKey, node: NodeId) -> None:
+        """I7: after long silence, of this node alone."""
+        spec, silent = self._books.jobs[key[0]].spec, self._books.silent_seconds(node)
+        if silent < _bound_seconds(spec):
+            text = f"{(*key, node)} is given up after {silent:.1f} s of silence"
+            self._books.breach("I7", text)
+        lives = self._books.evidence.lives(key, node)
+        if lives and not self._books.may_overlap(spec, key, node):
+            self._books.breach("I7", f"{(*key, node)} is given up while its ranks live")
+        self._not_all_at_once(node, silent)
+
+    def _not_all_at_once(self, node: NodeId, silent: float) -> None:
+        """I7: many nodes that went silent in one moment are no proof against any of them."""
+        others = [
+            self._books.silent_seconds(other)
+            for other in self._books.nodes
+            if not self._books.evidence.lost_since(other, self._books.now() - silent)
+        ]
+        together = sum(abs(other - silent) < 1.0 for other in others)
+        if together >= max(4, len(self._books.nodes) // 5):
+            text = f"{node} is given up, and {together} nodes went silent with it"
+            self._books.breach("I7", text)
+
+    def _whole_gang_silent(self, key: AttemptKey, node: NodeId, before: Job | None) -> None:
+        """I7: a gang that is heard to step on is alive, also where one of its nodes is silent."""
+        lost = self._books.jobs[key[0]].reason_code == "NodeLost"
+        if not lost or before is None or before.state != JobState.RUNNING:
+            return
+        if self._books.steps_on(key, node, self._books.silent_seconds(node)):
+            self._books.breach("I7", f"{(*key, node)} is given up, and its gang steps on")
+
+    def check_capacity(self, changes: Changes) -> None:
+        """I3 as recorded: no GPU is promised twice. The books have the whole commit."""
+        for node in {one.seat.node for one in changes.allocations if one.state == SeatState.HELD}:
+            used: dict[int, int] = {}
+            for (job, attempt, where), state in self._books.seats.items():
+                if where != node or state == SeatState.RELEASED:
+                    continue
+                seats = self._books.attempts[job, attempt].seats
+                seat = next(seat for seat in seats if seat.node == node)
+                for index in seat.gpus:
+                    used[index] = used.get(index, 0) + seat.gpu_millis // len(seat.gpus)
+            if max(used.values(), default=0) > MILLIS_PER_GPU:
+                self._books.breach("I3", f"GPUs of {node} are promised twice: {used}")
+
+
+def _bound_seconds(spec: JobSpec) -> float:
+    """How long a node must be silent before it may be given up."""
+    if spec.when_silent == Disconnect.REPLACE:
+        return BOUND_SECONDS
+    return float("inf") if spec.self_stop_seconds is None else spec.self_stop_seconds

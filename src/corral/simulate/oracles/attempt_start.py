@@ -1,0 +1,89 @@
+"""How an attempt begins: whole, from the newest save, and after all that came before it."""
+
+from corral.domain.attempt import Attempt, SeatState
+from corral.domain.desired_state import Launch
+from corral.domain.ids import AttemptNumber, NodeId
+from corral.domain.job import Job
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import Changes
+from corral.simulate.recorded_state import Books
+
+
+class Starting:
+    """I2, I3, I7, I8, I9 and I12: when it is placed, and when its ranks come to life."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    # -- each placing ----------------------------------------------------------------------------
+
+    def check(self, attempt: Attempt, changes: Changes) -> None:
+        """The books have the commit's jobs, allocations and saves already."""
+        if not self._books.take_attempt(attempt):
+            return
+        key = (attempt.job, attempt.number)
+        job = self._books.jobs[attempt.job]
+        rows = [one for one in changes.allocations if (one.job, one.attempt) == key]
+        whole = len(rows) == len(attempt.seats) == job.spec.nodes
+        if not whole or any(one.state != SeatState.HELD for one in rows):
+            text = f"{key} was placed on {len(rows)} of {job.spec.nodes} nodes"
+            self._books.breach("I9", text)
+        saves = self._books.saves.get(attempt.job, {}).values()
+        newest = max((save.step for save in saves if not save.quarantined), default=None)
+        if attempt.resume_step != newest:
+            text = f"{key} resumes from {attempt.resume_step}, newest is {newest}"
+            self._books.breach("I12", text)
+        if attempt.number > 1:
+            self._restarted(job, attempt)
+
+    def _restarted(self, job: Job, attempt: Attempt) -> None:
+        """I7: what is still alive of the older attempts must have been given up rightly."""
+        for (number, node), alive in self._books.evidence.alive[job.id].items():
+            older = number < attempt.number
+            if older and not self._books.may_overlap(job.spec, alive.key, node):
+                text = f"{alive.key} lives on {node} and {attempt.number} is placed"
+                self._books.breach("I7", text)
+
+    # -- each start ------------------------------------------------------------------------------
+
+    def ranks_start(self, launch: Launch, node: NodeId, ranks: set[int]) -> None:
+        """I2, I3, I8 and I12, at the moment when ranks come to life."""
+        evidence, key = self._books.evidence, launch.key
+        self._books.stage.tell(f"{node}: {key[0]}.{key[1]} starts ranks {sorted(ranks)}")
+        self._starts_rightly(launch, node)
+        evidence.start(key, node, launch.seat, ranks)
+        used: dict[int, int] = {}
+        for alive in evidence.on_node(node):
+            for index in alive.seat.gpus:
+                share = alive.seat.gpu_millis // len(alive.seat.gpus)
+                used[index] = used.get(index, 0) + share
+        if max(used.values(), default=0) > MILLIS_PER_GPU:
+            self._books.breach("I3", f"GPUs of {node} are used twice: {used} in thousandths")
+
+    def _starts_rightly(self, launch: Launch, node: NodeId) -> None:
+        key = launch.key
+        job = self._books.jobs[key[0]]
+        state = self._books.seats.get((*key, node))
+        if state in (None, SeatState.RELEASED):
+            self._books.breach("I8", f"{key} starts on {node} without a seat ({state})")
+        for (number, where), alive in self._books.evidence.alive[key[0]].items():
+            if number != key[1]:
+                older = (key[0], AttemptNumber(min(number, key[1])))
+                there = where if number < key[1] else node
+                if not self._books.may_overlap(job.spec, older, there):
+                    text = f"{key} starts on {node} while {alive.key} lives on {where}"
+                    self._books.breach("I2", text)
+        self._resumes_rightly(launch)
+
+    def _resumes_rightly(self, launch: Launch) -> None:
+        known = self._books.saves.get(launch.key[0], {})
+        if any((save.attempt, save.step) not in known for save in launch.resume):
+            text = f"{launch.key} is told to resume from an uncommitted save"
+            self._books.breach("I12", text)
+        steps = [save.step for save in launch.resume]
+        placed = self._books.attempts[launch.key].resume_step
+        if steps != sorted(steps, reverse=True) or (steps[0] if steps else None) != placed:
+            good = [s.step for s in launch.resume if not known[s.attempt, s.step].quarantined]
+            if placed in good or steps != sorted(steps, reverse=True):
+                text = f"{launch.key} is told to resume from {steps}, not {placed}"
+                self._books.breach("I12", text)

@@ -1,0 +1,110 @@
+"""Who is charged for an end, held against what truly befell the attempt."""
+
+from corral.domain.attempt import Cause
+from corral.domain.job import Job
+from corral.domain.job_states import FINAL, JobState, StopWhy
+from corral.domain.observed_state import AttemptKey
+from corral.domain.world import Changes
+from corral.simulate.recorded_state import Books
+
+
+class Blame:
+    """I5, I7 and I17: no end without a cause, the true exit code, and the right budget."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._before: dict[str, Job] = {}
+        self._fruitless: dict[str, int] = {}
+        self._furthest: dict[str, int] = {}
+
+    def check(self, changes: Changes) -> None:
+        for job in changes.jobs:
+            before = self._before.get(job.id)
+            self._before[job.id] = job
+            if before is not None and before.attempt:
+                self._job(before, job)
+
+    def _job(self, before: Job, job: Job) -> None:
+        key = (job.id, before.attempt)
+        self._budgets(before, job, key)
+        if before.state == JobState.RECOVERING and job.state in (JobState.QUEUED, JobState.FAILED):
+            self._explained(key)
+        if job.state == JobState.RECOVERING != before.state and not self._cause(key):
+            self._books.breach("I7", f"{key} is ended, and nothing had befallen it")
+        if job.state == JobState.STOPPING and job.why == StopWhy.TIME != before.why:
+            self._time(job, key)
+        if job.state == JobState.FAILED and before.state not in FINAL:
+            self._failed(job, key)
+
+    def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
+        own = self._books.evidence.own[key]
+        if job.user_retries > before.user_retries and not own:
+            why = self._infra(key) or "nothing befell it"
+            self._books.breach("I17", f"the user pays for {key}: {why}")
+        if job.infra_retries > before.infra_retries and not self._infra(key):
+            self._books.breach("I17", f"the cluster pays for {key}: its ranks failed {own}")
+
+        if job.user_retries > job.spec.retry.user or job.infra_retries > job.spec.retry.infra:
+            self._books.breach("I17", f"{job.id} is tried again beyond its budget")
+        if job.user_retries > before.user_retries:
+            self._crash_loop(job, self._books.attempts[key].last_step or -1)
+
+    def _crash_loop(self, job: Job, reached: int) -> None:
+        """I17: the third failure in a row that came no further than before is the last."""
+        further = reached > self._furthest.get(job.id, -1)
+        self._furthest[job.id] = max(reached, self._furthest.get(job.id, -1))
+        self._fruitless[job.id] = 1 if further else self._fruitless.get(job.id, 0) + 1
+        if self._fruitless[job.id] >= 3:
+            self._books.breach("I17", f"{job.id} is tried again after three failures in a row")
+
+    def _explained(self, key: AttemptKey) -> None:
+        """I14: a failed attempt has a cause, a culprit and evidence; the culprit did it."""
+        attempt = self._books.attempts[key]
+        own = self._books.evidence.own[key]
+        if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:
+            self._books.breach("I14", f"{key} failed, and nobody says why: {attempt}")
+        ranks = {f"rank {rank} on " for rank in own}
+        if attempt.cause == Cause.USER and not attempt.culprit.startswith(tuple(ranks)):
+            self._books.breach("I14", f"{key} is blamed on {attempt.culprit}, not on {own}")
+
+    def _failed(self, job: Job, key: AttemptKey) -> None:
+        own = self._books.evidence.own[key]
+        if job.reason_code in ("TimeLimit", "Deadline"):
+            return
+        if job.reason_code == "NodeFail":
+            if job.infra_retries < job.spec.retry.infra:
+                self._books.breach("I17", f"{job.id} failed with retries left: {job.reason}")
+        elif not own:
+            self._books.breach("I17", f"{job.id} failed by {job.reason}; no rank did by itself")
+        elif job.exit_code not in {end.shell_code for end in own.values()}:
+            self._books.breach("I5", f"{job.id} has exit code {job.exit_code}, truly {own}")
+
+    def _time(self, job: Job, key: AttemptKey) -> None:
+        limit = job.spec.max_duration_seconds or 0.0
+        books, evidence = self._books, self._books.evidence
+        since = evidence.up_since.get(key, books.now())
+        if not books.all_heard(seat.node for seat in books.attempts[key].seats):
+            since = evidence.first_up.get(key, since)  # so long can the head be sure of
+        ran = books.now() - since
+        if ran < limit - 3.0:
+            self._books.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")
+
+    def _cause(self, key: AttemptKey) -> str:
+        own = self._books.evidence.own[key]
+        return f"its ranks ended {own}" if own else self._infra(key)
+
+    def _infra(self, key: AttemptKey) -> str:
+        """What the cluster did to the attempt; "" when it did nothing."""
+        evidence, books = self._books.evidence, self._books
+        if evidence.hurt[key]:
+            return evidence.hurt[key][0]
+        if key in evidence.ailing:
+            return evidence.ailing[key]
+        for seat in books.attempts[key].seats:
+            if evidence.lost_since(seat.node, books.placed_at[key]):
+                return f"{seat.node} lost its power"
+            if books.newly_booted(seat.node, books.placed_at[key]):
+                return f"{seat.node} had lost its power, which no head knew yet"
+            if (key, seat.node) in books.cut_off:
+                return f"{seat.node} was silent"
+        return ""

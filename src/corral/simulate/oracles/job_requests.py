@@ -1,0 +1,109 @@
+"""What jobs wished about time and place, held against where they went and when."""
+
+from collections import defaultdict
+
+from corral.domain.attempt import Allocation, Attempt, SeatState
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import FINAL, JobState, StopWhy
+from corral.domain.placement_constraints import Mode
+from corral.domain.world import AllocationKey, Changes
+from corral.simulate.recorded_state import Books
+
+HELD_BACK = (JobState.HELD, JobState.SUSPENDED)
+WAITING = (*HELD_BACK, JobState.QUEUED)
+
+
+class Wished:
+    """Called before the books take the commit in; keeps its own book of who is where."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._on_node: dict[NodeId, dict[AllocationKey, JobId]] = defaultdict(dict)
+
+    def check(self, changes: Changes, decided_wall: float) -> None:
+        """`decided_wall`: the wall clock of the head when it decided this."""
+        before = self._books.jobs
+        jobs = before | {job.id: job for job in changes.jobs}
+        for allocation in changes.allocations:
+            self._hold(allocation)
+        for allocation in changes.allocations:
+            if allocation.state == SeatState.HELD:
+                self._neighbours(allocation, jobs)
+        attempts = {(one.job, one.number): one for one in changes.attempts}
+        for key, attempt in attempts.items():
+            if key not in self._books.attempts:
+                self._placed(jobs[attempt.job], attempt)
+        for job in changes.jobs:
+            self._released(job, before.get(job.id), decided_wall)
+            self._warned(job, before.get(job.id), attempts.get((job.id, job.attempt)))
+            self._too_late(job, before.get(job.id), changes)
+        for job in jobs.values():
+            self._overdue(job, decided_wall)
+
+    def _hold(self, allocation: Allocation) -> None:
+        there = self._on_node[allocation.seat.node]
+        if allocation.state == SeatState.RELEASED:
+            there.pop(allocation.key, None)
+        else:
+            there[allocation.key] = allocation.job
+
+    def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
+        """Nobody shares an exclusive node; who wants to be apart is, by either's wish, from jobs
+        that are not over."""
+        node, key = allocation.seat.node, allocation.key
+        own = jobs[allocation.job].spec
+        for other_key, id in self._on_node[node].items():
+            other = jobs[id].spec if id in jobs else None
+            if other_key == key or other is None:
+                continue
+            if own.place.exclusive or other.place.exclusive:
+                self._books.breach("exclusive", f"{key} and {other_key} share {node}")
+            shuns = other.name in own.place.apart_from or own.name in other.place.apart_from
+            if shuns and not jobs[id].is_final:
+                self._books.breach("apart", f"{key} and {other_key} meet on {node}")
+
+    def _placed(self, job: Job, attempt: Attempt) -> None:
+        rule = job.spec.place
+        labels = [dict(self._books.machines[node].inventory.labels) for node in attempt.nodes]
+        for constraint in rule.constraints:
+            for node, own in zip(attempt.nodes, labels, strict=True):
+                among = own.get(constraint.label) in constraint.values
+                if among == constraint.negated:
+                    self._books.breach("constraint", f"{job.id} is on {node}, not {constraint}")
+        if rule.topology.mode == Mode.REQUIRE and len(labels) > 1:
+            racks = {own.get("rack", "") for own in labels}
+            if len(racks) > 1 or "" in racks:
+                self._books.breach("require", f"{job.id} is on racks {sorted(racks)}")
+
+    def _released(self, job: Job, before: Job | None, decided_wall: float) -> None:
+        """Not before its begin, by the clock of the head that lets it go on: another may be set."""
+        was_held = before is None or before.state in HELD_BACK
+        if was_held and job.state not in (*HELD_BACK, *FINAL) and job.begins_at is not None:
+            early = job.begins_at - decided_wall
+            if early > 0.01:
+                self._books.breach("begin", f"{job.id} goes on {early:.1f} s before its begin")
+
+    def _warned(self, job: Job, before: Job | None, attempt: Attempt | None) -> None:
+        """Nobody's time is up without a word before."""
+        is_up = job.state == JobState.STOPPING and job.why == StopWhy.TIME
+        if not is_up or (before is not None and before.why == StopWhy.TIME):
+            return
+        known = attempt or self._books.attempts[job.id, job.attempt]
+        if known.warned_at is None:
+            self._books.breach("warn", f"{job.id} ends by its time and was never warned")
+
+    def _too_late(self, job: Job, before: Job | None, changes: Changes) -> None:
+        """Who ends by its start_by had one, never ran, and leaves a receipt."""
+        if job.reason_code != "Deadline" or (before is not None and before == job):
+            return
+        receipt = any((one.job, one.kind) == (job.id, "deadline") for one in changes.receipts)
+        early = job.starts_by is None or (job.ended_at or 0.0) < job.starts_by
+        if early or job.started_at is not None or not receipt:
+            self._books.breach("start_by", f"{job.id} is ended as too late: {job.reason}")
+
+    def _overdue(self, job: Job, decided_wall: float) -> None:
+        """No commit leaves a job waiting whose start_by has come."""
+        never_ran = job.state in WAITING and job.started_at is None
+        if never_ran and job.starts_by is not None and job.starts_by < decided_wall - 0.01:
+            self._books.breach("start_by", f"{job.id} is {job.state} after its start_by")

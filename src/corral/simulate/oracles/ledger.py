@@ -1,0 +1,39 @@
+"""What was held must be in the ledger once: the auditor's own sum, held against each commit."""
+
+from collections import defaultdict
+
+from corral.domain.attempt import Allocation
+from corral.domain.observed_state import AttemptKey
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import AllocationKey, Changes
+from corral.simulate.recorded_state import Books
+
+NEAR_SECONDS = 1e-3  # GPU-seconds that are none: sums of floats
+
+
+class LedgerCheck:
+    """Of each allocation: the GPU-seconds from its placing until it is let go or out of reach, by
+    the moments in its rows."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._open: dict[AllocationKey, Allocation] = {}
+
+    def check(self, changes: Changes) -> None:
+        """Each commit brings to the ledger just what it lets go."""
+        held: dict[AttemptKey, float] = defaultdict(float)
+        for row in changes.allocations:
+            if not row.charged:
+                self._open.setdefault(row.key, row)
+            elif (first := self._open.pop(row.key, None)) is not None:
+                gpus = row.seat.gpu_millis / MILLIS_PER_GPU
+                held[row.key[:2]] += gpus * max(0.0, row.since - first.placed_at)
+        told: dict[AttemptKey, float] = defaultdict(float)
+        for account in changes.accounts:
+            if account.job is not None:
+                key = (account.job, account.attempt)
+                told[key] += account.amounts.allocated_gpu_seconds
+        for key in held.keys() | told.keys():
+            if abs(held[key] - told[key]) > NEAR_SECONDS:
+                text = f"{key} held {held[key]:.3f} GPU-seconds, the ledger has {told[key]:.3f}"
+                self._books.breach("ledger", text)

@@ -1,0 +1,43 @@
+"""What health does by itself, held against its bound and against what truly ails the nodes."""
+
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.domain.node import Node
+from corral.domain.world import Changes
+from corral.simulate.recorded_state import Books
+
+BREAKER_SECONDS: Final = 300.0
+BREAKER_SHARE: Final = 0.1
+BY_HEALTH: Final = "health"
+
+
+class Barring:
+    """I16: of all nodes health cordons by itself a tenth within five minutes, or one; and only
+    nodes that have told of something. By the head's wall clock, as its rows are."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._were: dict[NodeId, Node | None] = {}
+        self._barred: list[float] = []
+
+    def before(self, changes: Changes) -> None:
+        """How the nodes stood before the commit."""
+        self._were = {node.id: self._books.nodes.get(node.id) for node in changes.nodes}
+
+    def check(self, changes: Changes, wall: float) -> None:
+        books = self._books
+        for node in changes.nodes:
+            if not _by_health(node) or _by_health(self._were[node.id]):
+                continue
+            self._barred.append(wall)
+            if not books.machines[node.id].disk.signals:
+                books.breach("I16", f"{node.id} is cordoned, and has told of nothing")
+        lately = sum(wall - at < BREAKER_SECONDS for at in self._barred)
+        most = max(1, int(len(books.nodes) * BREAKER_SHARE))
+        if any(at == wall for at in self._barred) and lately > most:
+            books.breach("I16", f"{lately} of {len(books.nodes)} nodes were cordoned by health")
+
+
+def _by_health(node: Node | None) -> bool:
+    return node is not None and node.cordoned and node.cordoned_by == BY_HEALTH

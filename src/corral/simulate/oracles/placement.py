@@ -1,0 +1,123 @@
+"""What a placing keeps to: the order of the queue, limits, cordons, ports, what is waited for."""
+
+from corral.domain.attempt import Allocation, Attempt, SeatState
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import After, Job, On
+from corral.domain.job_states import FINAL, ON_NODES, JobState
+from corral.domain.world import AllocationKey, Changes
+from corral.simulate.oracles.preemption import Giving
+from corral.simulate.recorded_state import Books
+
+OLD_SECONDS = 86_400.0  # who has waited for so long, all waits together, may go by age (0027)
+
+
+class Placing:
+    """Held against the books as they stood before the commit."""
+
+    def __init__(self, books: Books, giving: Giving) -> None:
+        self._books = books
+        self._giving = giving
+        self._ports: dict[NodeId, dict[int, AllocationKey]] = {}
+        self._newly_kept: set[JobId] = set()
+
+    def check(self, changes: Changes) -> None:
+        """Look at every job that this commit places."""
+        jobs = self._books.jobs | {job.id: job for job in changes.jobs}
+        kept = {one.job for one in changes.reservations if one.ended == "placed"}
+        self._newly_kept = {one.job for one in changes.reservations if one.latest_start is None}
+        for allocation in changes.allocations:
+            self._port(allocation)
+        for attempt in changes.attempts:
+            if (attempt.job, attempt.number) in self._books.attempts:
+                continue
+            job = jobs[attempt.job]
+            for node in attempt.nodes:
+                if self._books.nodes[node].cordoned:
+                    self._books.breach("cordon", f"{job.id} is placed on {node}")
+            if attempt.number == 1:
+                self._after(job, jobs)
+            self._array(job, jobs)
+            if job.id not in kept:
+                self._order(job, jobs, attempt)
+
+    def _port(self, allocation: Allocation) -> None:
+        """I3: a port of a node is the rendezvous of one attempt until it is released."""
+        taken = self._ports.setdefault(allocation.seat.node, {})
+        if allocation.port is None:
+            return
+        if allocation.state == SeatState.RELEASED:
+            if taken.get(allocation.port) == allocation.key:
+                del taken[allocation.port]
+        elif taken.setdefault(allocation.port, allocation.key) != allocation.key:
+            other = taken[allocation.port]
+            self._books.breach("I3", f"{allocation.key} has the port {allocation.port} of {other}")
+
+    def _after(self, job: Job, jobs: dict[JobId, Job]) -> None:
+        for after in job.spec.after:
+            if not _is_met(after, jobs[after.job]):
+                state = jobs[after.job].state
+                self._books.breach("after", f"{job.id} is placed, and {after.job} is {state}")
+
+    def _array(self, job: Job, jobs: dict[JobId, Job]) -> None:
+        limit = job.spec.array_limit
+        if job.array is None or limit is None:
+            return
+        active = sum(one.array == job.array and one.state in ON_NODES for one in jobs.values())
+        if active > limit:
+            self._books.breach("array", f"{active} of {job.array} run at once, not {limit}")
+
+    def _order(self, job: Job, jobs: dict[JobId, Job], attempt: Attempt) -> None:
+        """I10: of two that ask for the same, the higher priority, then the elder, then the older,
+        is first."""
+        shunned = {name for one in jobs.values() for name in one.spec.place.apart_from}
+        if job.spec.name in shunned:
+            return
+        for before in self._books.jobs.values():
+            other = jobs[before.id]
+            if other.spec.name in shunned:
+                continue
+            waits = before.state == other.state == JobState.QUEUED
+            # who has seats kept waits for just those
+            waits = waits and other.id not in self._newly_kept
+            waits = waits and not self._giving.is_kept(other.id)
+            waits = waits and not self._goes_by_age(job, other, attempt)
+            if waits and is_alike(other, job) and place_in_line(other) < place_in_line(job):
+                self._books.breach("I10", f"{job.id} is placed before {other.id}, which is alike")
+
+    def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:
+        """Whether it is the elder of the two, and goes first as one. All waits of a job count, by
+        the clocks of the heads that wrote them: one that is set by a day ages those who waited."""
+        if attempt.protected_until is None or job.spec.priority != other.spec.priority:
+            return False
+        return self._waited(job) >= max(OLD_SECONDS, self._waited(other))
+
+    def _waited(self, job: Job) -> float:
+        """Until this commit."""
+        before = self._books.jobs.get(job.id, job)
+        return before.waited_seconds + self._books.decided_wall() - before.since
+
+
+def _is_met(after: After, job: Job) -> bool:
+    if after.on == On.STARTED:
+        return job.started_at is not None or job.state in FINAL
+    if after.on == On.ENDED:
+        return job.state in FINAL
+    return job.state == (JobState.DONE if after.on == On.DONE else JobState.FAILED)
+
+
+def is_alike(one: Job, other: Job) -> bool:
+    """Whether both ask for the same, and could start in just the same places: saves and limits bind
+    a job to some, and one that has gone in time may use what is kept for another."""
+    bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
+    mine, others = one.spec, other.spec
+    same = (one.owner, mine.queue, mine.preemptible) == (
+        other.owner, others.queue, others.preemptible,
+    )  # fmt: skip
+    alike = mine.shapes == others.shapes and mine.place == others.place
+    limits = (mine.max_duration_seconds, mine.grace_seconds)
+    as_long = limits == (others.max_duration_seconds, others.grace_seconds)
+    return same and not bound and alike and as_long
+
+
+def place_in_line(job: Job) -> tuple[int, int, int]:
+    return (-job.spec.priority, job.submitted, job.spec.array_index or 0)

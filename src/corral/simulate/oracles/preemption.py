@@ -1,0 +1,367 @@
+"""Who gives way to whom, held against books of its own: what queues hold, what is kept for whom."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from corral.domain.attempt import Allocation, Attempt, Seat, SeatState
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.job import Job
+from corral.domain.job_states import JobState, StopWhy
+from corral.domain.queue import Policy, Preempt, QueueTree
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.usage import PreemptWhy, Reservation, Victim
+from corral.domain.world import AllocationKey, Changes
+from corral.simulate.oracles.relocation import Moving, awaited
+from corral.simulate.recorded_state import Books
+
+LEAVING = (JobState.STOPPING, JobState.RECOVERING)
+MARGIN_SECONDS = 3.0  # between what happens on a node and what a head knows of it
+STOP_SECONDS = 10.0  # from a KILL to the next attempt's place, in a world without faults
+PATIENT_SECONDS = 50.0  # one of a queue with some of its own left then keeps nodes from others
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Thousandths of GPUs that are held on a node."""
+
+    job: JobId
+    node: NodeId
+    millis: int
+
+
+class Giving:
+    """Quota, rights, guards, what is kept, receipts. Queues of these worlds are not nested."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._tree = QueueTree()
+        self.moving = Moving(books)
+        self._held: dict[AllocationKey, _Held] = {}
+        self._kept: dict[JobId, Reservation] = {}
+        self._taken: dict[JobId, set[JobId]] = {}  # victims that have their receipt, by whom for
+        self._named: dict[JobId, set[JobId]] = {}  # in the other half of receipts, by whose
+        self._entitled: dict[JobId, float] = {}  # since when, in a world without faults
+        self._waits_since: dict[JobId, float] = {}
+
+    def check(self, changes: Changes) -> None:
+        """Look at a commit; the books are as they were before it."""
+        jobs = self._books.jobs | {job.id: job for job in changes.jobs}
+        attempts = self._books.attempts | {(one.job, one.number): one for one in changes.attempts}
+        self._tree = changes.queues or self._tree
+        self.moving.check(changes, self._tree)
+        new = [one for one in changes.attempts if self._is_new(one)]
+        for allocation in changes.allocations:
+            if allocation.state in (SeatState.RELEASED, SeatState.UNREACHABLE):
+                self._held.pop(allocation.key, None)
+        given: Counter[QueueName] = Counter()
+        for attempt in new:
+            if not jobs[attempt.job].spec.preemptible:
+                given[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
+        for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
+            self._reservation(reservation, jobs, changes, given)
+        for job in changes.jobs:
+            before = self._books.jobs.get(job.id, job)
+            self._job(job, attempts.get((job.id, before.attempt)), changes)
+        for attempt in new:
+            self._nobody_slips_in(attempt)
+        self._placed(changes.allocations, new, jobs)
+
+    def is_kept(self, job: JobId) -> bool:
+        return job in self._kept
+
+    def is_kept_on(self, node: NodeId) -> bool:
+        """Whether something of the node is kept for one that has a right to it."""
+        return any(seat.node == node for one in self._kept.values() for seat in one.seats)
+
+    def would_borrow(self, job: Job, jobs: dict[JobId, Job]) -> bool:
+        """Whether its queue has less than it asks for left of its own."""
+        queue = job.spec.queue
+        own_left = self._own(queue) - self._millis(jobs)[queue] - self._kept_millis(job, jobs)
+        return job.spec.preemptible or own_left < job.spec.nodes * job.spec.resources.gpu_millis
+
+    def _is_new(self, attempt: Attempt) -> bool:
+        return (attempt.job, attempt.number) not in self._books.attempts
+
+    # -- quota -----------------------------------------------------------------------------------
+
+    def _millis(
+        self, jobs: dict[JobId, Job], *, staying: bool = False, by: JobId | None = None
+    ) -> Counter[QueueName]:
+        """What each queue holds for jobs that are not preemptible; `staying`: and do not leave, or
+        only might for `by`, for which other seats are kept now."""
+        found: Counter[QueueName] = Counter()
+        kept = (one for one in self._kept.values() if one.job != by)
+        doomed = {victim.job for one in kept for victim in one.victims}
+        for one in self._held.values():
+            job = jobs[one.job]
+            leaves = job.id in doomed or self._leaves(job)
+            if not job.spec.preemptible and not (staying and leaves):
+                found[job.spec.queue] += one.millis
+        return found
+
+    def _charged(self, seats: Iterable[Seat]) -> int:
+        """What its queue holds with these: of a node that nobody else may have, all of it."""
+        nodes = self._books.machines
+        return sum(
+            len(nodes[seat.node].inventory.gpus) * MILLIS_PER_GPU
+            if seat.exclusive
+            else seat.gpu_millis
+            for seat in seats
+        )
+
+    def _leaves(self, job: Job) -> bool:
+        """Whether the job left already before the commit that is looked at."""
+        before = self._books.jobs.get(job.id, job)
+        just_told = job.reason_code == "Preempted" and before.state not in LEAVING
+        return job.state in LEAVING and not just_told
+
+    def _own(self, queue: QueueName) -> int:
+        return self._tree.queue(queue).nominal_millis
+
+    def _placed(
+        self, allocations: tuple[Allocation, ...], new: list[Attempt], jobs: dict[JobId, Job]
+    ) -> None:
+        """What is placed beyond a queue's own is recorded as borrowed, and within its limit."""
+        before = self._millis(jobs)
+        for one in allocations:
+            if one.state == SeatState.HELD:
+                node = one.seat.node
+                self._held[one.key] = _Held(one.job, node, self._charged([one.seat]))
+        after = self._millis(jobs)
+        recorded: Counter[QueueName] = Counter()
+        for attempt in new:
+            recorded[jobs[attempt.job].spec.queue] += attempt.borrowed_gpu_millis
+        freely = Counter[QueueName]()
+        for attempt in new:
+            if jobs[attempt.job].spec.preemptible:
+                freely[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
+        for queue in recorded:
+            own, limit = self._own(queue), self._tree.queue(queue).borrow_limit_millis
+            over = max(0, after[queue] - own)
+            borrows = over - max(0, before[queue] - own) + freely[queue]
+            if recorded[queue] < borrows:  # what is kept for others of the queue counts before
+                text = f"{queue} borrows {borrows} more, and {recorded[queue]} is recorded"
+                self._books.breach("quota", text)
+            if borrows and limit is not None and over > limit:
+                self._books.breach("quota", f"{queue} borrows {over} of {limit}")
+
+    # -- rights ----------------------------------------------------------------------------------
+
+    def _reservation(
+        self, one: Reservation, jobs: dict[JobId, Job], changes: Changes, new: Counter[QueueName]
+    ) -> None:
+        known = self._kept.get(one.job)
+        if one.latest_start is not None:
+            self._kept.pop(one.job, None)
+            if one.ended:  # who had gone for it before is named in its receipt still
+                self._ended(one, changes)
+            return  # a promise takes from nobody: simulate.promised looks at those
+        if known is None or known.since != one.since:
+            self._rights(one, jobs, new)
+        if one.ended:
+            self._kept.pop(one.job, None)
+            self._ended(one, changes)
+        else:
+            self._kept[one.job] = one
+
+    def _rights(self, one: Reservation, jobs: dict[JobId, Job], new: Counter[QueueName]) -> None:
+        """Only those give way from whom it may take; one after the other, as long as it may. `new`:
+        what queues were given in the same commit."""
+        by = jobs[one.job]
+        held = self._millis(jobs, staying=True, by=one.job)
+        own_left = self._own(by.spec.queue) - held[by.spec.queue] - self._kept_millis(by, jobs)
+        held.update(new)
+        for kept in self._kept.values():
+            if kept.job != one.job:  # what is kept for a queue is as good as held by it
+                held[jobs[kept.job].spec.queue] += kept.shape.gpu_millis
+        for victim in sorted(one.victims, key=lambda victim: victim.gpu_millis):
+            job = jobs[victim.job]
+            if self._was_told(one, victim):
+                continue  # it was judged then, by what queues held then
+            if not self._may_take(by, job, victim, held, own_left >= one.shape.gpu_millis):
+                text = f"{victim.job} gives way to {one.job} by {victim.why}, without a right"
+                self._books.breach("right", text)
+            if not job.spec.preemptible and victim.why != PreemptWhy.ROOM:
+                held[job.spec.queue] -= victim.gpu_millis
+
+    def _was_told(self, one: Reservation, victim: Victim) -> bool:
+        """Whether it was told to stop for this job already before the commit that is looked at."""
+        attempt = self._books.attempts.get((victim.job, victim.attempt))
+        return attempt is not None and attempt.gave_way_to == one.job
+
+    def _kept_millis(self, by: Job, jobs: dict[JobId, Job]) -> int:
+        """What is kept for others of the same queue."""
+        return sum(
+            one.shape.gpu_millis
+            for one in self._kept.values()
+            if one.job != by.id and jobs[one.job].spec.queue == by.spec.queue
+        )
+
+    def _may_take(
+        self, by: Job, job: Job, victim: Victim, held: Counter[QueueName], within_own: bool
+    ) -> bool:
+        if by.spec.preemptible:
+            return False
+        match victim.why:
+            case PreemptWhy.PREEMPTIBLE:
+                return job.spec.preemptible
+            case PreemptWhy.PRIORITY:
+                rule = self._tree.queue(by.spec.queue).preempt
+                saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
+                higher = by.spec.priority > job.spec.priority
+                return by.spec.queue == job.spec.queue and higher and (saves or rule == Preempt.ANY)
+            case PreemptWhy.SERVICE:
+                rule, policy = self._rule(by)
+                saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
+                may = policy.goes_by_service and (saves or rule == Preempt.ANY)
+                mine, other = by.spec, job.spec
+                sold = other.queue in self._tree.sharing_service(mine.queue)
+                sold = sold and held[other.queue] > self._own(other.queue)
+                same = mine.priority == other.priority and (mine.queue == other.queue or sold)
+                return may and same and not job.spec.preemptible
+            case PreemptWhy.ROOM:
+                return job.spec.priority <= by.spec.priority
+            case PreemptWhy.RECLAIM:
+                return within_own and held[job.spec.queue] > self._own(job.spec.queue)
+
+    def _rule(self, by: Job) -> tuple[Preempt, Policy]:
+        queue = self._tree.queue(by.spec.queue)
+        return queue.preempt, queue.policy
+
+    # -- each job --------------------------------------------------------------------------------
+
+    def _job(self, job: Job, attempt: Attempt | None, changes: Changes) -> None:
+        before = self._books.jobs.get(job.id)
+        if job.state == JobState.QUEUED != (before and before.state):
+            self._waits_since[job.id] = self._books.now()
+        if before is None:
+            return
+        if (job.submitted, job.spec) != (before.submitted, before.spec):
+            self._books.breach("place", f"{job.id} has lost its place in line")
+        told = job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT
+        if told and before.state != JobState.STOPPING and job.reason_code == "Preempted":
+            self._told(job, before)
+        preempted = before.state == JobState.STOPPING and before.why == StopWhy.PREEMPT
+        goes_on = job.state in (JobState.QUEUED, JobState.STARTING)
+        if preempted and goes_on and attempt and attempt.gave_way_to:
+            self._gave_way(before, job, attempt, changes)
+
+    def _told(self, job: Job, before: Job) -> None:
+        """Nobody is told but for somebody who waits, and not within the guard."""
+        by = [k for k in self._kept.values() if any(v.job == job.id for v in k.victims)]
+        if not by:
+            self._books.breach("right", f"{job.id} is told to give way, and nothing is kept")
+        evidence, now = self._books.evidence, self._books.now()
+        up = evidence.first_up.get((job.id, job.attempt))
+        if before.state == JobState.RUNNING and up is not None:
+            ran, guard = now - up, self._tree.guard_seconds
+            if ran < guard - MARGIN_SECONDS:
+                self._books.breach("guard", f"{job.id} ran {ran:.1f} s of its guard of {guard}")
+
+    def _gave_way(self, before: Job, job: Job, attempt: Attempt, changes: Changes) -> None:
+        """It is no failure of its own, and it has its receipt."""
+        if (job.infra_retries, job.user_retries) != (before.infra_retries, before.user_retries):
+            self._books.breach("I17", f"{job.id} pays for having given way")
+        by = attempt.gave_way_to
+        assert by is not None
+        receipts = [
+            one
+            for one in changes.receipts
+            if (one.job, one.attempt) == (job.id, attempt.number)
+            and one.kind == ("relocation" if attempt.relocated else "preemption")
+        ]
+        if [one.others for one in receipts] != [(by,)]:
+            self._books.breach("receipt", f"{job.id} gave way to {by} without a receipt")
+        if by in self._kept:
+            self._taken.setdefault(by, set()).add(job.id)
+
+    def _ended(self, one: Reservation, changes: Changes) -> None:
+        """Whoever took from others has the other half of their receipts."""
+        taken = self._taken.pop(one.job, set())
+        given = [r for r in changes.receipts if r.kind in ("preemption", "relocation")]
+        taken |= {receipt.job for receipt in given if one.job in receipt.others}
+        others = self._named.setdefault(one.job, set())
+        for receipt in changes.receipts:
+            if (receipt.job, receipt.kind) == (one.job, "taking"):
+                others.update(receipt.others)
+        if one.ended != "placed" or not taken:
+            return
+        if not taken <= others:
+            text = f"{one.job} has no receipt of what it took from {sorted(taken - others)}"
+            self._books.breach("receipt", text)
+
+    def _nobody_slips_in(self, attempt: Attempt) -> None:
+        """Whole GPUs that are kept for one gang are given to no other."""
+        mine = {(seat.node, index) for seat in attempt.seats for index in seat.gpus}
+        for one in self._kept.values():
+            if one.job == attempt.job or one.shape.resources.is_share:
+                continue
+            kept = {(seat.node, index) for seat in one.seats for index in seat.gpus}
+            if mine & kept:
+                text = f"{attempt.job} is placed on {sorted(mine & kept)}, kept for {one.job}"
+                self._books.breach("kept", text)
+        for one in self._kept.values():
+            for job, node, index in awaited(one):
+                if job != attempt.job and (node, index) in mine:
+                    text = f"{attempt.job} is placed on {index} of {node}, where {job} is to go"
+                    self._books.breach("kept", text)
+
+    # -- in time ---------------------------------------------------------------------------------
+
+    def look(self, healed_at: float) -> None:
+        """In a world without faults: what is kept is soon taken, and a right is soon done."""
+        now, jobs = self._books.now(), self._books.jobs
+        open_jobs = (job for job in jobs.values() if not job.is_final)
+        grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)
+        bound = self._tree.guard_seconds + grace + STOP_SECONDS
+        entitled = {job.id for job in self._entitled_now(jobs)}
+        for job in entitled | self._kept.keys():
+            since = self._entitled.setdefault(job, max(now, healed_at))
+            if now - since > bound:
+                what = "has a right to GPUs" if job in entitled else "has GPUs kept for it"
+                self._books.breach("reclaim", f"{job} {what}, and waits for {now - since:.0f} s")
+        for job in self._entitled.keys() - entitled - self._kept.keys():
+            del self._entitled[job]
+
+    def _entitled_now(self, jobs: dict[JobId, Job]) -> Iterator[Job]:
+        """Gangs of one node that could start if just one other gave way, which would have to."""
+        now = self._books.now()
+        waiting = [job for job in jobs.values() if job.state == JobState.QUEUED]
+        held = self._millis(jobs, staying=True)
+        patient = {
+            job.id
+            for job in waiting
+            if now - self._waits_since[job.id] > PATIENT_SECONDS
+            and held[job.spec.queue] < self._own(job.spec.queue)
+        }
+        for job in waiting:
+            queue, asked = job.spec.queue, job.spec.resources.gpu_millis
+            left = self._own(queue) - held[queue] - self._kept_millis(job, jobs)
+            usual = not job.spec.preemptible and job.spec.array_limit is None
+            rule = job.spec.place
+            free = not (rule.exclusive or rule.constraints or rule.apart_from)
+            plain = free and job.spec.nodes == 1 and asked and asked % MILLIS_PER_GPU == 0
+            first = not patient - {job.id}
+            if not (usual and plain and first and asked <= left):
+                continue
+            if self._one_would_do(job, asked, held, jobs):
+                yield job
+
+    def _one_would_do(
+        self, by: Job, asked: int, held: Counter[QueueName], jobs: dict[JobId, Job]
+    ) -> bool:
+        for node in self._books.nodes.values():
+            on_node = [one for one in self._held.values() if one.node == node.id]
+            kept = any(s.node == node.id for one in self._kept.values() for s in one.seats)
+            if not node.takes_work or kept or any(one.millis % MILLIS_PER_GPU for one in on_node):
+                continue
+            free = len(node.inventory.gpus) * MILLIS_PER_GPU - sum(one.millis for one in on_node)
+            for one in on_node:
+                job = jobs[one.job]
+                queue, millis = job.spec.queue, job.spec.nodes * job.spec.resources.gpu_millis
+                lends = queue != by.spec.queue and held[queue] - millis >= self._own(queue)
+                may = job.spec.preemptible or lends
+                if may and job.state == JobState.RUNNING and free + one.millis >= asked:
+                    return True
+        return False

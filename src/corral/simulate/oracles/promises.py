@@ -1,0 +1,304 @@
+"""Promised starts, held against books of its own: who uses their seats, and what puts them off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from corral.domain.attempt import Attempt, Seat, SeatState
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.usage import Reservation
+from corral.domain.world import Changes
+from corral.simulate.oracles.placement import is_alike, place_in_line
+from corral.simulate.oracles.preemption import Giving
+from corral.simulate.recorded_state import Books
+
+UP_SECONDS = 60.0  # no start is taken to be longer than that
+GONE_SECONDS = 10.0  # after its grace, until it is seen gone
+SLACK_SECONDS = 1.0  # a start that is put off by no more is the same
+STAYS = (JobState.STARTING, JobState.RUNNING)
+BY_RIGHT = QueueName("")  # stands for all queues
+TICK_SECONDS = 5.0  # a head that serves looks again within this
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A promise that stands, and how the world was when it was told."""
+
+    row: Reservation
+    latest: float
+    wall_zero: float  # what the clock of the head that told it said at the world's begin
+    trees: int
+    at: float  # virtual
+    given: Counter[QueueName]  # how often each queue had been given something
+
+
+class Promised:
+    """Who runs beyond a promised start has none of its seats; none is put off but for a cause."""
+
+    def __init__(self, books: Books, giving: Giving) -> None:
+        self.books = books
+        self.giving = giving
+        self.told: dict[JobId, _Told] = {}
+        self.trees = 0  # how often the queues were changed
+        self.given: Counter[QueueName] = Counter()
+        self._zeros: list[float] = []  # least and most: near, as long as no head's clock was set
+
+    def check(self, changes: Changes, decided_at: float, decided_wall: float) -> None:
+        """Look at a commit, before the books take it in, but for its nodes."""
+        self.trees += changes.queues is not None
+        before = dict(self.told)
+        zero = decided_wall - decided_at
+        zeros = [*self._zeros, zero]
+        self._zeros = [min(zeros), max(zeros)]
+        for row in changes.reservations:
+            self._take_in(row, zero)
+        late = _Late(self, changes, decided_wall, zero, before)
+        self.given = late.given
+        for known in before.values():
+            self._kept(known, changes, late)
+        for row in changes.reservations:
+            told = self.told.get(row.job)
+            if told is not None and told.row is row:
+                self._comes_free(told, late, zero)
+        for attempt in late.new:
+            self._has_gone_by_then(attempt, late.jobs[attempt.job])
+            if attempt.job in before:
+                self._begins_in_order(before[attempt.job], before, late)
+        self._in_order(late.jobs)
+
+    def _take_in(self, row: Reservation, wall_zero: float) -> None:
+        if row.latest_start is None or row.ended:
+            self.told.pop(row.job, None)
+            return
+        now, given = self.books.now(), self.given
+        self.told[row.job] = _Told(row, row.latest_start, wall_zero, self.trees, now, given)
+
+    # -- each promise ----------------------------------------------------------------------------
+
+    def _kept(self, known: _Told, changes: Changes, late: _Late) -> None:
+        """It stands, or is kept, or is ended or put off with a word and for a cause."""
+        job = late.jobs[known.row.job]
+        row = next((one for one in changes.reservations if one.job == job.id), None)
+        if row is None or row.latest_start is None:
+            return
+        if row.ended == "placed":
+            late.starts_in_time(known, job)
+        elif job.state != JobState.QUEUED:
+            return
+        elif row.ended:
+            late.is_told(known, "promise_ended")
+            late.has_a_cause(known)
+        elif row.latest_start > known.latest + SLACK_SECONDS:
+            late.is_told(known, "promise_moved")
+            late.has_a_cause(known)
+            if row.since != known.row.since:
+                self.books.breach("promise", f"{job.id} has lost its place among the promised")
+
+    def _comes_free(self, known: _Told, late: _Late, wall_zero: float) -> None:
+        """Whoever holds what is promised could have gone by then, if it was up at once."""
+        for attempt in late.holding(_nodes(known.row.seats), ()):
+            job = late.jobs[attempt.job]
+            limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds
+            since = inf if limit is None else self._counts_from(attempt, wall_zero)
+            if since is None:
+                continue
+            until = since + (limit or 0.0) + tail
+            stays = job.state in STAYS and until > known.latest + SLACK_SECONDS
+            if stays and _meet(attempt.seats, known.row.seats):
+                text = f"{known.row.job} is promised what {job.id} may hold for longer"
+                self.books.breach("promise", text)
+
+    def _counts_from(self, attempt: Attempt, wall_zero: float) -> float | None:
+        """The earliest moment from which its limit may count, by the clock of the head that writes
+        now; None: what is written is of another clock, and this head has not heard all its nodes.
+
+        A limit counts from when the gang was up, which a head may come to hear much later: that it
+        is RUNNING since then says no more than when it was heard (0022)."""
+        up = self.books.evidence.up_since.get((attempt.job, attempt.number))
+        truly = inf if up is None else wall_zero + up
+        if _is_near(*self._zeros):
+            return min(truly, attempt.running_at or attempt.placed_at)
+        known = attempt.running_at is not None and up is not None
+        return truly if known and self.books.all_heard(attempt.nodes) else None
+
+    def _has_gone_by_then(self, attempt: Attempt, job: Job) -> None:
+        """Who is placed on what is promised to another ends before it starts, or is stopped."""
+        limit = job.spec.max_duration_seconds
+        for known in self.told.values():
+            if known.row.job == job.id or not _meet(attempt.seats, known.row.seats):
+                continue
+            if limit is None:
+                text = f"{job.id} has no limit, and has seats that are promised to {known.row.job}"
+                self.books.breach("promise", text)
+                continue
+            over = attempt.placed_at + limit + job.spec.grace_seconds - known.latest
+            if over > SLACK_SECONDS:
+                text = f"{job.id} may run {over:.0f} s beyond the start of {known.row.job}"
+                self.books.breach("promise", text)
+
+    def _in_order(self, jobs: dict[JobId, Job]) -> None:
+        """Of two who ask for the same, who is first in line and was told first starts first."""
+        told = sorted(self.told.values(), key=lambda one: one.row.since)
+        for place, later in enumerate(told):
+            job = jobs[later.row.job]
+            for sooner in told[:place]:
+                other = jobs[sooner.row.job]
+                first = is_alike(other, job) and place_in_line(other) < place_in_line(job)
+                if first and sooner.latest > later.latest + SLACK_SECONDS:
+                    text = f"{job.id} is promised a start before {other.id}, which is alike"
+                    self.books.breach("promise", text)
+
+    def _begins_in_order(self, begun: _Told, before: dict[JobId, _Told], late: _Late) -> None:
+        """What it begins on was as good for one that is first in line and was told first (0050)."""
+        job, wall = late.jobs[begun.row.job], late.wall
+        for sooner in before.values():
+            other = late.jobs[sooner.row.job]
+            waits = other.state == JobState.QUEUED and sooner.row.since < begun.row.since
+            first = is_alike(other, job) and place_in_line(other) < place_in_line(job)
+            gains = wall + SLACK_SECONDS < sooner.latest <= begun.latest + SLACK_SECONDS
+            if waits and first and gains and late.is_same_world(sooner):
+                text = f"{job.id} begins before {other.id}, which is alike and was promised first"
+                self.books.breach("promise", text)
+
+    # -- in time ---------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """In a world without faults no promise is simply forgotten."""
+        now, head = self.books.now(), self.books.heads.leading()
+        if head is None or now - head.serving_since < TICK_SECONDS:
+            return
+        wall = head.control.now().wall
+        for known in self.told.values():
+            over = wall - known.latest
+            if over > TICK_SECONDS and _is_near(known.wall_zero, wall - now):
+                self.books.breach("promise", f"{known.row.job} waits {over:.0f} s too long")
+
+
+class _Late:
+    """What one commit says of promises that are not kept."""
+
+    def __init__(
+        self,
+        promised: Promised,
+        changes: Changes,
+        wall: float,
+        wall_zero: float,
+        before: dict[JobId, _Told],
+    ) -> None:
+        self._promised = promised
+        self._books = books = promised.books
+        self._changes = changes
+        self.wall = wall
+        self._wall_zero = wall_zero
+        self._before = before
+        self.jobs = books.jobs | {job.id: job for job in changes.jobs}
+        self.new = [one for one in changes.attempts if (one.job, one.number) not in books.attempts]
+        rights = sum(one.latest_start is None for one in changes.reservations)
+        given = Counter({BY_RIGHT: rights})
+        given.update(self.jobs[one.job].spec.queue for one in self.new)
+        self.given = promised.given + given
+
+    def is_told(self, known: _Told, kind: str) -> None:
+        id = known.row.job
+        if not any(event.job == id and event.kind == kind for event in self._changes.events):
+            self._books.breach("promise", f"{id} has lost its start, and was not told so")
+
+    def starts_in_time(self, known: _Told, job: Job) -> None:
+        over = self.wall - known.latest
+        if over > TICK_SECONDS and self.is_same_world(known):
+            self._books.breach("promise", f"{job.id} starts {over:.0f} s after it was promised")
+
+    def has_a_cause(self, known: _Told) -> None:
+        if self.is_same_world(known) and not any(self._causes(known)):
+            text = f"the start of {known.row.job} is put off without a cause"
+            self._books.breach("promise", text)
+
+    def is_same_world(self, known: _Told) -> bool:
+        """Neither the clock nor the queues were set since, and its nodes are there and known."""
+        nodes = [seat.node for seat in known.row.seats]
+        there = all(self._books.nodes[node].takes_work for node in nodes)
+        same = known.trees == self._promised.trees and _is_near(known.wall_zero, self._wall_zero)
+        return same and there and self._books.all_heard(nodes)
+
+    def _causes(self, known: _Told) -> Iterator[bool]:
+        """Whether somebody outlasts what was known of it; has a right; was told before it."""
+        mine = {seat.node for seat in known.row.seats}
+        for attempt in self.holding(mine, known.row.after):
+            until = self._until(attempt)
+            yield until is not None and (until <= self.wall or until > known.latest)
+            yield any(self._books.was_silent(node, known.at) for node in attempt.nodes)
+        rights = (one for one in self._changes.reservations if one.latest_start is None)
+        yield any(_nodes(one.seats) & mine for one in rights)
+        yield self._may_have_less(known)
+        yield any(self._promised.giving.is_kept_on(node) for node in mine)
+        for other in self._before.values():
+            if other.row.since < known.row.since and self._has_moved(other):
+                yield not self.is_same_world(other) or any(self._causes(other))
+
+    def _may_have_less(self, known: _Told) -> bool:
+        """What it would have borrowed may have been taken by those whose own it is."""
+        job = self.jobs[known.row.job]
+        before, now = Counter(known.given), Counter(self.given)
+        before[job.spec.queue] = now[job.spec.queue] = 0
+        return now != before and self._promised.giving.would_borrow(job, self.jobs)
+
+    def _has_moved(self, known: _Told) -> bool:
+        """To other nodes, or to a later start."""
+        now = self._promised.told.get(known.row.job)
+        if now is None:
+            return True
+        elsewhere = _nodes(now.row.seats) != _nodes(known.row.seats)
+        return elsewhere or now.latest > known.latest + SLACK_SECONDS
+
+    def holding(self, nodes: set[NodeId], after: Iterable[JobId]) -> Iterator[Attempt]:
+        """Who was there before this commit, and is still."""
+        released = {one.key for one in self._changes.allocations if one.state == SeatState.RELEASED}
+        keys = {
+            (job, number)
+            for (job, number, node), state in self._books.seats.items()
+            if state != SeatState.RELEASED and (job, number, node) not in released
+            and (node in nodes or job in after)
+        }  # fmt: skip
+        newest = {(one.job, one.number): one for one in self._changes.attempts}
+        for key in sorted(keys):
+            yield newest.get(key) or self._books.attempts[key]
+
+    def _until(self, attempt: Attempt) -> float | None:
+        """When it should have gone (wall clock); None: nobody ever knew."""
+        job = self.jobs[attempt.job]
+        limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds + GONE_SECONDS
+        if job.state in (JobState.STOPPING, JobState.RECOVERING):
+            return job.since + tail
+        if limit is None:
+            return None
+        if attempt.running_at is None:
+            return attempt.placed_at + UP_SECONDS + limit + tail
+        return attempt.running_at + limit + tail
+
+
+def _is_near(one: float, other: float) -> bool:
+    return abs(one - other) < SLACK_SECONDS
+
+
+def _nodes(seats: Iterable[Seat]) -> set[NodeId]:
+    return {seat.node for seat in seats}
+
+
+def _meet(some: Iterable[Seat], others: Iterable[Seat]) -> bool:
+    """Whether both have GPUs in common, whole ones."""
+    return bool(_whole(some) & _whole(others))
+
+
+def _whole(seats: Iterable[Seat]) -> set[tuple[NodeId, int]]:
+    return {
+        (seat.node, index)
+        for seat in seats
+        for index in seat.gpus
+        if seat.gpu_millis % MILLIS_PER_GPU == 0
+    }

@@ -1,0 +1,80 @@
+"""Who is moved to make room, held against books of its own: the rule, its budget, its pause."""
+
+from corral.domain.attempt import Attempt, Receipt
+from corral.domain.ids import JobId
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.queue import QueueTree
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.usage import PreemptWhy, Reservation
+from corral.domain.world import Changes
+from corral.simulate.recorded_state import Books
+
+HOUR_SECONDS = 3600.0  # worlds last for less than a day: all that was lost counts
+
+
+class Moving:
+    """Receipts of relocations, and who is on the way."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._receipts: list[Receipt] = []
+        self.moves = 0
+
+    def moved(self) -> set[JobId]:
+        """Who has ever been."""
+        return {one.job for one in self._receipts}
+
+    def check(self, changes: Changes, tree: QueueTree) -> None:
+        """Look at a commit; the books are as they were before it."""
+        self._receipts += [one for one in changes.receipts if one.kind == "relocation"]
+        jobs = self._books.jobs | {job.id: job for job in changes.jobs}
+        told = [one for one in changes.attempts if one.relocated and self._is_news(one)]
+        self.moves += len(told)
+        for attempt in told:
+            self._told(jobs[attempt.job], attempt, tree)
+        takers = {one.gave_way_to for one in told}
+        if takers and (len(takers) > 1 or self._on_the_way(changes)):
+            self._books.breach("moved", f"{sorted(map(str, takers))} are helped before others")
+
+    def _is_news(self, attempt: Attempt) -> bool:
+        before = self._books.attempts.get((attempt.job, attempt.number))
+        return before is None or not before.relocated
+
+    def _told(self, job: Job, attempt: Attempt, tree: QueueTree) -> None:
+        rule = tree.relocation
+        if rule is None or job.spec.checkpoint is None or job.spec.place.exclusive:
+            self._books.breach("moved", f"{job.id} is moved, and may not be")
+            return
+        gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
+        spent = sum(one.gpu_seconds_lost + one.restart_gpu_seconds for one in self._receipts)
+        most = rule.gpu_hours * HOUR_SECONDS
+        if spent + gpus * job.spec.grace_seconds > most:
+            text = f"{job.id} is moved; {spent:.1f} of {most:.1f} GPU-seconds are spent"
+            self._books.breach("spent", text)
+        for one in self._receipts:
+            if one.job == job.id and job.since - one.seen_at < rule.pause_seconds:
+                self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
+
+    def _on_the_way(self, changes: Changes) -> list[JobId]:
+        """Who was told before this commit, and is not gone by it."""
+        jobs = self._books.jobs | {job.id: job for job in changes.jobs}
+        leaving = (JobState.STOPPING, JobState.RECOVERING)
+        return [
+            job.id
+            for job in jobs.values()
+            if (attempt := self._books.attempts.get((job.id, job.attempt)))
+            and attempt.relocated
+            and job.state in leaving
+        ]
+
+
+def awaited(kept: Reservation) -> set[tuple[JobId, str, int]]:
+    """GPUs that are to be had only by who is moved to them, while he has still to stop."""
+    return {
+        (victim.job, str(seat.node), index)
+        for victim in kept.victims
+        if victim.why == PreemptWhy.ROOM and victim.gone_at is None
+        for seat in victim.to
+        for index in seat.gpus
+    }

@@ -1,0 +1,60 @@
+"""What may be forgotten: the auditor's own rule, held against each commit that forgets."""
+
+from corral.domain.attempt import SeatState
+from corral.domain.ids import JobId
+from corral.domain.job_states import FINAL
+from corral.domain.world import Changes
+from corral.simulate.recorded_state import Books
+from corral.simulate.world import ALWAYS_SECONDS
+
+
+class Forgetting:
+    """Of jobs that are over: which are gone, and whether each might go."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self.gone: set[JobId] = set()
+
+    def check(self, changes: Changes) -> None:
+        """Call it when the commit's own rows are in the books."""
+        for job in changes.jobs:
+            if job.id in self.gone:
+                self._breach(f"{job.id} was forgotten and is there again")
+        awaited = {
+            after.job
+            for job in self._books.jobs.values()
+            if job.state not in FINAL
+            for after in job.spec.after
+        }
+        self._were_too_many(changes)
+        for id in changes.forgotten:
+            self._was_needed_no_more(id, awaited)
+            self.gone.add(id)
+
+    def _were_too_many(self, changes: Changes) -> None:
+        """Where nothing grows too old, no more may go than are too many."""
+        keep = self._books.stage.retention
+        over = sum(job.state in FINAL for job in self._books.jobs.values()) - len(self.gone)
+        too_many = max(0, over - keep.jobs)
+        if keep.seconds >= ALWAYS_SECONDS and len(changes.forgotten) > too_many:
+            self._breach(f"{changes.forgotten} are forgotten of {over} jobs that are over")
+
+    def _was_needed_no_more(self, id: JobId, awaited: set[JobId]) -> None:
+        job = self._books.jobs[id]
+        if job.state not in FINAL:
+            self._breach(f"{id} is forgotten while it is {job.state}")
+        if id in awaited:
+            self._breach(f"{id} is forgotten, and an unfinished job waits for it")
+        seats = [state for key, state in self._books.seats.items() if key[0] == id]
+        if any(state != SeatState.RELEASED for state in seats):
+            self._breach(f"{id} is forgotten while it holds {seats}")
+        if self._books.evidence.alive[id]:
+            self._breach(f"{id} is forgotten while its ranks live")
+
+    def unfinished(self, ended: int) -> str:
+        """What will still be forgotten, when so many have ended and none is open; "" when nothing
+        will."""
+        return f"{ended} ended jobs are kept" if ended > self._books.stage.retention.jobs else ""
+
+    def _breach(self, text: str) -> None:
+        self._books.breach("forget", text)

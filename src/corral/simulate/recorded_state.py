@@ -1,0 +1,142 @@
+"""The auditor's own books: what each commit made durable, and who was heard when."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from corral.domain.attempt import Allocation, Attempt, Save, SeatState
+from corral.domain.ids import BootId, JobId, NodeId
+from corral.domain.job import Disconnect, Job, JobSpec
+from corral.domain.node import Node
+from corral.domain.observed_state import AttemptKey, Seen
+from corral.domain.world import AllocationKey
+from corral.simulate.head import Head
+from corral.simulate.heads import Heads
+from corral.simulate.machine import Machine
+from corral.simulate.world import Stage
+
+LATE_SECONDS = 4.0  # a node speaks each second
+
+
+class Books:
+    """Rows are taken in one by one; the invariants ask. All times are virtual seconds."""
+
+    def __init__(self, stage: Stage, machines: Mapping[NodeId, Machine], heads: Heads) -> None:
+        self.stage = stage
+        self.evidence = stage.evidence
+        self.machines = machines
+        self.heads = heads
+        self.jobs: dict[JobId, Job] = {}
+        self.attempts: dict[AttemptKey, Attempt] = {}
+        self.placed_at: dict[AttemptKey, float] = {}
+        self.seats: dict[AllocationKey, SeatState] = {}
+        self.cut_off: set[tuple[AttemptKey, NodeId]] = set()  # was UNREACHABLE once
+        self.saves: dict[JobId, dict[tuple[int, int], Save]] = {}
+        self.nodes: dict[NodeId, Node] = {}
+        self.term = 0
+        self.commits = 0
+        self._decided_at = 0.0  # the newest commit
+        self._heard_at: dict[tuple[int, NodeId], list[float]] = defaultdict(list)
+        self._known_at: dict[BootId, float] = {}
+        self._stepped_at: dict[tuple[int, AttemptKey, NodeId], tuple[int, float]] = {}
+
+    def now(self) -> float:
+        return self.stage.now()
+
+    def breach(self, rule: str, text: str) -> None:
+        self.stage.breach(rule, text)
+
+    # -- taking in -------------------------------------------------------------------------------
+
+    def open_commit(self, term: int, nodes: Iterable[Node], decided_at: float) -> None:
+        """What is known of a commit before any of its other rows."""
+        self.commits += 1
+        self.term = max(self.term, term)
+        self._decided_at = decided_at
+        self.nodes.update((node.id, node) for node in nodes)
+
+    def take_save(self, save: Save) -> None:
+        self.saves.setdefault(save.job, {})[save.attempt, save.step] = save
+
+    def take_job(self, job: Job) -> Job | None:
+        """What it was before."""
+        before = self.jobs.get(job.id)
+        self.jobs[job.id] = job
+        return before
+
+    def take_allocation(self, allocation: Allocation) -> SeatState | None:
+        """What it was before."""
+        before = self.seats.get(allocation.key)
+        self.seats[allocation.key] = allocation.state
+        if allocation.state == SeatState.UNREACHABLE:
+            self.cut_off.add(((allocation.job, allocation.attempt), allocation.seat.node))
+        return before
+
+    def take_attempt(self, attempt: Attempt) -> bool:
+        """Whether it is a new one, which was placed just now."""
+        key = (attempt.job, attempt.number)
+        new = key not in self.attempts
+        self.attempts[key] = attempt
+        if new:
+            self.placed_at[key] = self.now()
+        return new
+
+    def heard(self, head: Head, node: NodeId, boot: BootId, seen: Iterable[Seen]) -> None:
+        """A head has taken in a beat."""
+        self._heard_at[head.number, node].append(self.now())
+        self._known_at.setdefault(boot, self.now())
+        for one in seen:
+            where = (head.number, one.key, node)
+            if one.progress and one.progress.step != self._stepped_at.get(where, (-1, 0.0))[0]:
+                self._stepped_at[where] = (one.progress.step, self.now())
+
+    # -- what was heard --------------------------------------------------------------------------
+
+    def decided_wall(self) -> float:
+        """The wall clock of the head that writes now, when it decided this."""
+        return self.heads.here().control.now().wall - (self.now() - self._decided_at)
+
+    def silent_seconds(self, node: NodeId) -> float:
+        """How long the head that writes now had no word of the node when it decided this, without
+        the time during which that head was stopped itself."""
+        head = self.heads.here()
+        heard = self._heard_at[head.number, node]
+        before = bisect_right(heard, self._decided_at)
+        last = max(head.serving_since, heard[before - 1] if before else 0.0)
+        return self._decided_at - last - head.process.stopped_seconds(last, self._decided_at)
+
+    def all_heard(self, nodes: Iterable[NodeId]) -> bool:
+        """Whether the head that writes now has ever heard each of these nodes."""
+        return all(self._heard_at[self.heads.here().number, node] for node in nodes)
+
+    def was_silent(self, node: NodeId, since: float) -> bool:
+        """Whether the head that writes now had no word of the node for long, at some moment since:
+        what it hears next may be old."""
+        heard = [at for at in self._heard_at[self.heads.here().number, node] if at >= since]
+        moments = [since, *heard, self._decided_at]
+        return any(late - soon > LATE_SECONDS for soon, late in pairwise(moments))
+
+    def steps_on(self, key: AttemptKey, node: NodeId, silent: float) -> bool:
+        """Whether the head that writes now hears new steps of the attempt from its other nodes."""
+        since = self._decided_at - min(silent - 3.0, 4.0)
+        others = (seat.node for seat in self.attempts[key].seats if seat.node != node)
+        known = (self._stepped_at.get((self.heads.here().number, key, one)) for one in others)
+        return any(since < at <= self._decided_at for _, at in filter(None, known))
+
+    def newly_booted(self, node: NodeId, since: float) -> bool:
+        """Whether the node's present boot became known to a head only after that moment."""
+        machine = self.machines[node]
+        return machine.boots > 1 and self._known_at.get(machine.boot, self.now()) > since
+
+    # -- what may be -----------------------------------------------------------------------------
+
+    def may_overlap(self, spec: JobSpec, old: AttemptKey, node: NodeId) -> bool:
+        """Whether the older attempt's ranks there are fenced, or should have stopped themselves."""
+        if (old, node) not in self.cut_off:
+            return False
+        if spec.when_silent == Disconnect.REPLACE:
+            return True
+        unable = self.evidence.agent_unable.get(node, -1e9)
+        bound = (spec.self_stop_seconds or 0.0) + spec.grace_seconds + 20.0
+        return spec.self_stop_seconds is not None and self.now() - unable < bound

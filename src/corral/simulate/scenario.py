@@ -1,0 +1,192 @@
+"""One world from one seed: nodes, people, heads and faults, until all has come to its end."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from corral.domain.ids import BootId, NodeId
+from corral.domain.job import Job
+from corral.domain.job_states import FINAL, JobState
+from corral.domain.observed_state import Seen
+from corral.domain.requests import Cancel, Resume, SetNode
+from corral.domain.world import Changes
+from corral.simulate.auditor import Auditor
+from corral.simulate.database import Database
+from corral.simulate.faults import Faults
+from corral.simulate.head import Head
+from corral.simulate.heads import Heads
+from corral.simulate.job_requests import draw_labels
+from corral.simulate.machine import Machine, inventory
+from corral.simulate.node import SimulatedNode
+from corral.simulate.node_faults import Ills
+from corral.simulate.ranks import Gangs
+from corral.simulate.recorded_state import Books
+from corral.simulate.users import People
+from corral.simulate.world import Stage
+
+STUCK_SECONDS = 400.0  # after the last fault, so long without the end of any job is starvation
+LOOK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a world ended. `rule` is the invariant that was broken first, "" when none was."""
+
+    seed: int
+    rule: str
+    text: str
+    digest: str
+    virtual_seconds: float
+    jobs: int
+    attempts: int
+    commits: int
+    lines: tuple[str, ...]
+
+
+def simulate(seed: int, *, verbose: bool = False) -> Outcome:
+    """Run the world of this seed to its end, or to the first breach of an invariant."""
+    with _silent_logs():
+        scene = Scene(seed, verbose=verbose)
+        try:
+            return scene.run()
+        finally:
+            scene.stage.loop.close()
+
+
+class Scene:
+    """Everything there is in one world: its stage, and the parts that play on it."""
+
+    def __init__(self, seed: int, *, verbose: bool) -> None:
+        self.stage = stage = Stage(seed, verbose=verbose)
+        self.nodes: dict[NodeId, SimulatedNode] = {}
+        self._machines: dict[NodeId, Machine] = {}
+        self.database = Database(stage, committed=self._committed, crash=self._crash)
+        self.heads = Heads(stage, self.database, self._machines, self._heard)
+        self.books = Books(stage, self._machines, self.heads)
+        self.auditor = Auditor(self.books, self.database.durable_jobs)
+        self._gangs = Gangs(stage, self.auditor.ranks_start)
+        self.people = People(stage, self.nodes.keys(), self.heads, self.auditor)
+        self.ills = Ills(stage, self.nodes)
+        self.faults = Faults(stage, self.nodes, self.heads, self.database)
+        self._faulty_seconds = stage.chance.uniform(20.0, 45.0)
+        self._healed_at = 0.0
+
+    # -- what the store and the heads tell, which were there before the auditor ------------------
+
+    def _committed(self, term: int, changes: Changes, decided_at: float) -> None:
+        self.auditor.committed(term, changes, decided_at)
+
+    def _crash(self) -> None:
+        self.heads.here().end()
+
+    def _heard(self, head: Head, node: NodeId, boot: BootId, seen: tuple[Seen, ...]) -> None:
+        self.books.heard(head, node, boot, seen)
+
+    # -- its course ------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        stage, wishes = self.stage, self.stage.stream("labels")
+        for number in range(stage.chance.choice([1, 2, 3, 3, 4, 5, 6, 8])):
+            labels = draw_labels(wishes) if stage.wishful else ()
+            self._add_node(NodeId(f"n{number + 1}"), labels)
+        self.heads.start()
+        self.people.plan(stage.chance.randint(5, 14), self._faulty_seconds)
+        self.faults.plan(stage.chance.choice([0, 2, 4, 8, 14]), self._faulty_seconds)
+        self.ills.plan(self._faulty_seconds)
+        stage.loop.later(self._faulty_seconds, self._heal)
+        stage.loop.run_forever()
+        return self._outcome()
+
+    def _add_node(self, id: NodeId, labels: tuple[tuple[str, str], ...]) -> None:
+        stage = self.stage
+        stage.network.join(id)
+        offer = inventory(stage.gpus, shares=stage.shares, labels=labels)
+        self.nodes[id] = SimulatedNode(stage, id, offer, self._gangs, self.heads)
+        self._machines[id] = self.nodes[id].machine
+
+    def _outcome(self) -> Outcome:
+        rule, text = self.stage.broken or ("", "")
+        return Outcome(
+            seed=self.stage.seed,
+            rule=rule,
+            text=text,
+            digest=self.stage.digest(),
+            virtual_seconds=self.stage.now(),
+            jobs=len(self.books.jobs),
+            attempts=len(self.books.attempts),
+            commits=self.books.commits,
+            lines=self.stage.last_lines(),
+        )
+
+    def _heal(self) -> None:
+        self.stage.tell("the faults are over")
+        self.faults.heal_all()
+        self._healed_at = self.stage.now()
+        self._look(len(self.books.jobs), self.stage.now() + STUCK_SECONDS)
+
+    def _look(self, left: int, deadline: float) -> None:
+        """I10: everything comes to its end; then nothing is left anywhere."""
+        self.auditor.look(self._healed_at)
+        self._ask_for_ends()
+        waiting = sum(job.state not in FINAL for job in self.books.jobs.values())
+        if waiting < left:
+            deadline = self.stage.now() + STUCK_SECONDS
+        unfinished = self._unfinished()
+        if not unfinished:
+            self.auditor.still_there()
+            self.stage.loop.stop()
+        elif self.stage.now() > deadline:
+            self.stage.breach("I10", unfinished)
+        else:
+            self.stage.loop.later(LOOK_SECONDS, self._look, waiting, deadline)
+
+    def _ask_for_ends(self) -> None:
+        """What nobody would ever go on with by himself: nodes and jobs that people hold back."""
+        for node in self.books.nodes.values():
+            if node.cordoned:
+                self.people.ask(SetNode(node=node.id, to="uncordon"))
+        for job in self.books.jobs.values():
+            if self._is_hopeless(job):
+                self.people.ask(Cancel(job=job.id))
+            elif job.state == JobState.SUSPENDED:
+                self.people.ask(Resume(job=job.id))
+
+    def _is_hopeless(self, job: Job) -> bool:
+        """Nobody waits for a begin that is an hour away, since the clock was set back; nor for
+        nodes that are not there, which was not known when the job was submitted."""
+        head, held = self.heads.leading(), job.state in (JobState.HELD, JobState.SUSPENDED)
+        if head is None:
+            return False
+        if held and job.begins_at is not None:
+            return job.begins_at > head.control.now().wall + STUCK_SECONDS / 2
+        reason = head.control.reasons.get(job.id)
+        return reason is not None and reason.code in ("BadTopology", "BadConstraints")
+
+    def _unfinished(self) -> str:
+        """What has not come to its end yet; "" when all has."""
+        waiting = [job for job in self.books.jobs.values() if job.state not in FINAL]
+        if waiting:
+            return f"{waiting[0].id} is still {waiting[0].state}: {waiting[0].reason}"
+        if self.people.waiting:
+            return f"{self.people.waiting} calls have no answer"
+        held = [key for key, state in self.books.seats.items() if state != "RELEASED"]
+        if held:
+            return f"{held[0]} is still held"
+        for id, machine in self._machines.items():
+            alive = [one.key for one in self.stage.evidence.on_node(id)]
+            if alive or machine.disk.journals:
+                return f"{id} still has {alive or list(machine.disk.journals)}"
+        return self.auditor.unfinished()
+
+
+@contextmanager
+def _silent_logs() -> Iterator[None]:
+    """A thousand worlds would write a million lines."""
+    corral = logging.getLogger("corral")
+    before = corral.level
+    corral.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        corral.setLevel(before)

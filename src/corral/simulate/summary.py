@@ -1,0 +1,43 @@
+"""What many worlds came to, in numbers and in a few lines of text."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from corral.simulate.scenario import Outcome
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over worlds. `broken` are the worlds in which an invariant was broken."""
+
+    worlds: int = 0
+    jobs: int = 0
+    attempts: int = 0
+    commits: int = 0
+    virtual_seconds: float = 0.0
+    broken: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.worlds += 1
+        self.jobs += outcome.jobs
+        self.attempts += outcome.attempts
+        self.commits += outcome.commits
+        self.virtual_seconds += outcome.virtual_seconds
+        if outcome.rule:
+            self.broken.append(outcome)
+
+    def text(self, seconds: float) -> str:
+        """The worlds that broke, and what was run in these seconds."""
+        lines = [breach_text(outcome) for outcome in self.broken]
+        lines.append(
+            f"{self.worlds} worlds, {self.virtual_seconds / 3600:.1f} simulated hours, "
+            f"{self.jobs} jobs, {self.attempts} attempts, {self.commits} commits "
+            f"in {seconds:.1f} s: {len(self.broken)} broken"
+        )
+        if self.broken:
+            lines.append(str(dict(Counter(outcome.rule for outcome in self.broken))))
+        return "\n".join(lines)
+
+
+def breach_text(outcome: Outcome) -> str:
+    return f"seed {outcome.seed} broke {outcome.rule}: {outcome.text}"

@@ -1,0 +1,282 @@
+"""Those who ask: what they submit, cancel, suspend and drain, and what they were told."""
+
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from corral.domain.errors import Refusal, Trouble
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
+from corral.domain.job import (
+    DEFAULT_QUEUE,
+    After,
+    CheckpointRule,
+    Disconnect,
+    JobSpec,
+    On,
+    Per,
+    Retry,
+)
+from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
+from corral.domain.relocation import RelocationRule
+from corral.domain.requests import Asked, Cancel, Resume, SetNode, SetQueues, Suspend
+from corral.domain.resources import Resources
+from corral.domain.time_point import Warn
+from corral.simulate.auditor import Auditor
+from corral.simulate.head import Head
+from corral.simulate.heads import Heads
+from corral.simulate.job_requests import draw_wishes
+from corral.simulate.rank_behaviour import draw_life, longer
+from corral.simulate.world import Stage
+
+INFRA = [20, 20, 20, 20, 20, 20, 1, 0]  # retries for faults of the cluster
+MORE_JOBS = 12  # where jobs are moved
+PATIENCE_SECONDS = 3.0  # without an answer for so long, a client asks again
+
+
+@dataclass(slots=True)
+class Call:
+    """One try of a client."""
+
+    answered: bool = False
+
+
+Run = Callable[[Head, Call], Coroutine[Any, Any, None]]
+
+
+class People:
+    """Clients with retries. `told` are the jobs whose submission was acknowledged, by key."""
+
+    def __init__(
+        self, stage: Stage, nodes: Collection[NodeId], heads: Heads, auditor: Auditor
+    ) -> None:
+        self._stage = stage
+        self._nodes = nodes
+        self._heads = heads
+        self._auditor = auditor
+        self.chance = stage.stream("people")
+        self._budgets = stage.stream("budgets")
+        self._wishes = stage.stream("wishes")
+        self._shares = stage.stream("queues")
+        self._lines = stage.stream("policy")
+        self._promises = self._lines.random() > 0.8  # whether queues go by limits, or by service
+        self._moves = stage.stream("relocation")
+        self._rule: RelocationRule | None = None
+        self._queues: tuple[Queue, ...] = ()
+        self.told: dict[str, tuple[JobId, ...]] = {}
+        self.waiting = 0  # calls that will still be tried again
+        self._number = 0
+
+    def plan(self, jobs: int, until: float) -> None:
+        """Draw everything that people will ask for before `until`."""
+        if self._shares.random() < 0.6 or self._promises:
+            gpus = self._stage.gpus * len(self._nodes)
+            self._queues = draw_queues(self._shares, gpus)
+            if self._promises:
+                self._queues = draw_lines(self._lines, self._queues)
+            guard_seconds = self._shares.choice([0.0, 2.0, 8.0, 15.0])
+            asked = SetQueues(queues=self._queues, whole=True, guard_seconds=guard_seconds)
+            if not self._promises and min(self._stage.gpus, len(self._nodes)) > 1:
+                self._rule = draw_relocation(self._moves)
+            self.ask(replace(asked, relocation=self._rule))
+        for _ in range(0 if self._rule is None else MORE_JOBS):
+            self._stage.loop.later(self._moves.uniform(0.0, until), self._submit_some)
+        for _ in range(jobs):
+            self._stage.loop.later(self.chance.uniform(0.0, until * 0.7), self._submit_some)
+        for _ in range(self.chance.randint(0, jobs)):
+            self._stage.loop.later(self.chance.uniform(1.0, until), self._interfere)
+        for _ in range(self.chance.choice([0, 0, 0, 1, 2])):
+            self._stage.loop.later(self.chance.uniform(1.0, until), self._tend_a_node)
+
+    # -- what they ask for -----------------------------------------------------------------------
+
+    def _submit_some(self) -> None:
+        self._number += 1
+        name = f"job{self._number}"
+        spec = self._draw_spec(name)
+        if self._stage.wishful:
+            spec = draw_wishes(self._wishes, spec, sorted(self.told))
+        if self._promises and spec.max_duration_seconds is None:
+            spec = replace(spec, max_duration_seconds=self._lines.choice([None, 15.0, 40.0, 90.0]))
+        if self._rule is not None:
+            spec = draw_size(self._moves, spec, self._stage.gpus)
+        if spec.max_duration_seconds is None:
+            spec = replace(spec, warn=Warn())  # it would be refused: there is no end to warn before
+        if self.chance.random() < 0.12:
+            limit = self.chance.choice([None, 1, 2])
+            count = self.chance.randint(2, 4)
+            specs = tuple(_indexed(spec, index, limit) for index in range(count))
+        else:
+            specs = (spec,)
+        for one in specs:
+            life = draw_life(self.chance, saves=one.checkpoint is not None)
+            self._stage.lives[one.name] = life if self._rule is None else longer(life)
+        self.submit(specs, name)
+
+    def _draw_spec(self, name: str) -> JobSpec:
+        chance, stage = self.chance, self._stage
+        gpus = chance.randint(0, stage.gpus)
+        millis = 500 if stage.shares and chance.random() < 0.15 else gpus * 1000
+        saves = chance.random() < 0.5
+        known = [job for jobs in self.told.values() for job in jobs]
+        waits = bool(known) and chance.random() < 0.2
+        return JobSpec(
+            name=name,
+            run="python train.py",
+            nodes=min(chance.choice([1, 1, 1, 2, 2, 3]), len(self._nodes)),
+            resources=Resources(gpu_millis=millis, cpu_millis=1000),
+            priority=chance.choice([-100, 0, 0, 0, 100]),
+            max_duration_seconds=chance.choice([None, None, None, 15.0, 40.0]),
+            per=chance.choice([Per.NODE, Per.GPU]),
+            checkpoint=CheckpointRule(path=f"/shared/{name}") if saves else None,
+            retry=Retry(infra=self._budgets.choice(INFRA), user=chance.choice([0, 1, 2, 4])),
+            disconnect=chance.choice([None, None, Disconnect.WAIT, Disconnect.REPLACE]),
+            self_stop_seconds=chance.choice([None, None, 8.0, 12.0]),
+            grace_seconds=chance.choice([0.5, 2.0, 5.0]),
+            after=(After(job=chance.choice(known), on=chance.choice(list(On))),) if waits else (),
+            **self._draw_share(),
+        )
+
+    def _draw_share(self) -> dict[str, Any]:
+        """Of which queue it is, and whether it gives way to everybody."""
+        if not self._queues:
+            return {}
+        queue = self._shares.choice(self._queues)
+        return {"queue": queue.name, "preemptible": self._shares.random() < 0.15}
+
+    def _interfere(self) -> None:
+        known = [job for jobs in self.told.values() for job in jobs]
+        if not known:
+            return
+        job = self.chance.choice(known)
+        what = self.chance.choice(["cancel", "cancel", "suspend", "resume"])
+        wishes: dict[str, Asked] = {
+            "cancel": Cancel(job=job),
+            "suspend": Suspend(job=job),
+            "resume": Resume(job=job),
+        }
+        self.ask(wishes[what])
+        if what == "suspend":
+            self._stage.loop.later(
+                self.chance.uniform(2.0, 20.0), lambda: self.ask(Resume(job=job))
+            )
+
+    def _tend_a_node(self) -> None:
+        node = self.chance.choice(sorted(self._nodes))
+        self.ask(SetNode(node=node, to=self.chance.choice(["cordon", "drain"])))
+        seconds = self.chance.uniform(2.0, 25.0)
+        self._stage.loop.later(seconds, lambda: self.ask(SetNode(node=node, to="uncordon")))
+
+    # -- how they ask ----------------------------------------------------------------------------
+
+    def ask(self, asked: Asked) -> None:
+        self.waiting += 1
+        if isinstance(asked, Cancel):
+            self._auditor.cancel_asked(asked.job)
+        self._call(lambda head, call: self._asking(head, call, asked))
+
+    def submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
+        self.waiting += 1
+        self._call(lambda head, call: self._submitting(head, call, specs, key))
+
+    def _call(self, run: Run) -> None:
+        """Ask the head that answers now; without an answer in time, ask again."""
+        call = Call()
+        head = self._heads.to_dial()
+        if head is not None:
+            head.process.start(run(head, call))
+        self._stage.loop.later(PATIENCE_SECONDS, self._look, call, run)
+
+    def _look(self, call: Call, run: Run) -> None:
+        if call.answered:
+            self.waiting -= 1
+        else:
+            self._call(run)
+
+    async def _submitting(
+        self, head: Head, call: Call, specs: tuple[JobSpec, ...], key: str
+    ) -> None:
+        try:
+            jobs = await head.control.submit(specs, key=key, by=UserName("ann"))
+        except Refusal as refusal:
+            call.answered = True
+            self._stage.tell(f"{key} is refused: {refusal.message}")
+            return
+        except Trouble:
+            return
+        call.answered = True
+        ids = tuple(job.id for job in jobs)
+        self._stage.tell(f"{key} is acknowledged as {', '.join(ids)}")
+        self._auditor.acknowledged(key, specs, ids)
+        self.told[key] = ids
+
+    async def _asking(self, head: Head, call: Call, asked: Asked) -> None:
+        try:
+            await head.control.ask(asked, by=UserName("ann"))
+        except Refusal as refusal:
+            call.answered = True
+            self._stage.tell(f"{asked} is refused: {refusal.message}")
+            return
+        except Trouble:
+            return
+        call.answered = True
+        self._stage.tell(f"{asked} is granted")
+        if isinstance(asked, Cancel):
+            self._auditor.cancel_acknowledged(asked.job)
+
+
+def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
+    """Two to four queues that own all of the GPUs between them, or a part."""
+    names = ["default", "a", "b", "c"][: chance.randint(2, 4)]
+    left, queues = gpus, []
+    limits = [None, None, None, gpus * 1000, 2000]
+    for name in names:
+        own = chance.randint(0, left) if name != names[-1] or chance.random() < 0.3 else left
+        left -= own
+        queues.append(
+            Queue(
+                name=QueueName(name),
+                nominal=((ANY_TYPE, own * 1000),) if own else (),
+                borrow_limit_millis=None if name == "default" else chance.choice(limits),
+                preempt=chance.choice(list(Preempt)),
+                policy=_policy(chance.choice([Policy.DEFAULT, Policy.FIFO_SKIP]), own),
+            )
+        )
+    return tuple(queues)
+
+
+def draw_relocation(chance: Random) -> RelocationRule | None:
+    """Some let jobs be moved, within much, or within less than most moves cost."""
+    if chance.random() < 0.5:
+        return None
+    return RelocationRule(
+        gpu_hours=chance.choice([0.001, 1.0]), pause_seconds=chance.choice([0.0, 30.0, 90.0])
+    )
+
+
+def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
+    """Small ones, most of which save, and now and then one that wants a node's GPUs all."""
+    spec = replace(spec, queue=DEFAULT_QUEUE, preemptible=False, nodes=1)
+    if chance.random() < 0.3:
+        return replace(spec, resources=Resources(gpu_millis=gpus * 1000, cpu_millis=1000))
+    saves = chance.random() < 0.8
+    rule = CheckpointRule(path=f"/shared/{spec.name}")
+    small = Resources(gpu_millis=max(1, gpus // 2) * 1000, cpu_millis=1000)
+    spec = replace(spec, resources=small, max_duration_seconds=None, grace_seconds=0.5, priority=0)
+    return replace(spec, checkpoint=rule if saves else None)
+
+
+def _policy(drawn: Policy, own: int) -> Policy:
+    """Of the queues that have one line for all, some go by run time."""
+    return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
+
+
+def draw_lines(chance: Random, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
+    """The same, by the policies that promise starts, or by service."""
+    policies = [Policy.BACKFILL, Policy.CONSERVATIVE, Policy.CONSERVATIVE, Policy.SERVICE]
+    return tuple(replace(queue, policy=chance.choice(policies)) for queue in queues)
+
+
+def _indexed(spec: JobSpec, index: int, limit: int | None) -> JobSpec:
+    name = f"{spec.name}-{index}"
+    return replace(spec, name=name, array_index=index, array_limit=limit)

@@ -1,0 +1,85 @@
+"""What every part of a world uses, and what knows none of them: time, chance, what is told."""
+
+import asyncio
+import traceback
+from collections import defaultdict, deque
+from hashlib import blake2b
+from random import Random
+
+from corral.domain.ids import JobId
+from corral.domain.retention import Retention
+from corral.simulate.clock import SimulatedClock
+from corral.simulate.evidence import Evidence
+from corral.simulate.network import Network
+from corral.simulate.rank_behaviour import Life
+from corral.simulate.virtual_loop import VirtualLoop
+
+KEPT_LINES = 60
+ALWAYS_SECONDS = 1e9  # so long that no world lasts until a job is too old
+
+
+class Stage:
+    """Of one seed. All chance comes from named streams of it. `broken` is the first breach of an
+    invariant: its name, and what happened."""
+
+    def __init__(self, seed: int, *, verbose: bool) -> None:
+        self.seed = seed
+        self.broken: tuple[str, str] | None = None
+        self._verbose = verbose
+        self._digest = blake2b(digest_size=8)
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.loop = VirtualLoop(self._uncaught)
+        self.clock = SimulatedClock(self.loop, self.stream("clock"))
+        self.network = Network(self.loop, self.stream("network"))
+        self.evidence = Evidence()
+        self.lives: dict[str, Life] = {}  # by the job's name
+        self.failed: dict[JobId, int] = defaultdict(int)  # how often each has, by itself
+        self.chance = self.stream("scene")
+        self.gpus = self.chance.choice([1, 2, 2, 4, 8])  # of each node
+        self.shares = self.chance.random() < 0.4
+        self.wishful = self.stream("wishful").random() < 0.5
+        self.retention = draw_retention(self.stream("retention"))
+
+    # -- time and chance -------------------------------------------------------------------------
+
+    def stream(self, name: str) -> Random:
+        return Random(f"{self.seed}/{name}")
+
+    def now(self) -> float:
+        return self.loop.time()
+
+    async def nap(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        line = f"{self.now():9.3f}  {text}"
+        self._digest.update(line.encode())
+        self._lines.append(line)
+        if self._verbose:
+            print(line)
+
+    def breach(self, rule: str, text: str) -> None:
+        """The first one ends the world."""
+        if self.broken is None:
+            self.broken = (rule, text)
+            self.tell(f"BREACH {rule}: {text}")
+            self.loop.stop()
+
+    def digest(self) -> str:
+        """Of all that was told."""
+        return self._digest.hexdigest()
+
+    def last_lines(self) -> tuple[str, ...]:
+        return tuple(self._lines)
+
+    def _uncaught(self, error: BaseException) -> None:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        self.breach("bug", f"{error!r} at {where.filename}:{where.lineno}")
+
+
+def draw_retention(chance: Random) -> Retention:
+    """In most worlds nothing is forgotten; in some what is too old, or one too many, or both."""
+    seconds = chance.choice([ALWAYS_SECONDS] * 4 + [5.0, 25.0])
+    return Retention(seconds=seconds, jobs=chance.choice([1000] * 4 + [1, 3]))

@@ -1,0 +1,107 @@
+"""Which head leads, so that others know when to take over; which there are, and what all of them
+hold to."""
+
+from collections.abc import Sequence as Seq
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, select, update
+
+from corral.domain.errors import TermLost
+from corral.domain.leader_election import HeadSeen, Leader
+from corral.domain.users import AuditEntry
+from corral.store.audit import add_entry
+from corral.store.schema import agreed, head, heads
+from corral.store.schema import leader as table
+from corral.store.sql_dialects import Batch, Put, put
+
+_PUT: Final = Put(table, ("id",))
+_PUT_HEAD: Final = Put(heads, ("name",))
+_AGREE: Final = Put(agreed, ("what",), only_new=True)
+_TERM: Final = select(head.c.term).scalar_subquery()
+_LEADER: Final = select(_TERM, table.c.term, table.c.name, table.c.url, table.c.beats)
+
+
+def leader(connection: Connection) -> Leader:
+    term, told, name, url, beats = connection.execute(_LEADER).one()
+    if told < term:  # who leads has not said so yet
+        return Leader(term=term)
+    return Leader(term=term, name=name, url=url, beats=beats, vacant=not name)
+
+
+def begin(connection: Connection) -> None:
+    """The row of a new store: nobody leads."""
+    _write(connection, Leader(term=0))
+
+
+def keep(connection: Connection, term: int, name: str, url: str) -> None:
+    now = leader(connection)
+    if now.term != term:
+        raise TermLost(f"term {now.term} leads now, not term {term}")
+    batch = Batch(connection)
+    batch.put(_PUT, [_row(Leader(term=term, name=name, url=url, beats=now.beats + 1))])
+    batch.put(_PUT_HEAD, [_beat(connection, name, url)])
+    batch.send()
+
+
+def step_down(connection: Connection, term: int) -> None:
+    if leader(connection).term == term:
+        _write(connection, Leader(term=term))
+
+
+def be_there(connection: Connection, name: str, url: str) -> None:
+    """One beat more of the head of that name."""
+    put(connection, _PUT_HEAD, [_beat(connection, name, url)])
+
+
+def _beat(connection: Connection, name: str, url: str) -> dict[str, Any]:
+    beats = connection.execute(select(heads.c.beats).where(heads.c.name == name)).scalar()
+    return dict(name=name, url=url, beats=(beats or 0) + 1)
+
+
+def leave(connection: Connection, name: str) -> None:
+    connection.execute(delete(heads).where(heads.c.name == name))
+
+
+def all_heads(connection: Connection) -> Seq[HeadSeen]:
+    rows = connection.execute(select(heads.c.name, heads.c.url, heads.c.beats).order_by("name"))
+    return [HeadSeen(name=name, url=url, beats=beats) for name, url, beats in rows]
+
+
+def agree(connection: Connection, what: str, said: str) -> str:
+    put(connection, _AGREE, [dict(what=what, said=said)])
+    found: str = connection.execute(select(agreed.c.said).where(agreed.c.what == what)).scalar_one()
+    return found
+
+
+def agreed_on(connection: Connection, what: str) -> str | None:
+    found: str | None = connection.execute(
+        select(agreed.c.said).where(agreed.c.what == what)
+    ).scalar_one_or_none()
+    return found
+
+
+def change_agreed(
+    connection: Connection, what: str, was: str | None, now: str | None, entry: AuditEntry | None
+) -> bool:
+    changed = _change_agreed(connection, what, was, now)
+    if changed and entry is not None:
+        add_entry(connection, entry)
+    return changed
+
+
+def _change_agreed(connection: Connection, what: str, was: str | None, now: str | None) -> bool:
+    if was is None:
+        if now is None:
+            return agreed_on(connection, what) is None
+        return put(connection, _AGREE, [dict(what=what, said=now)]) > 0
+    same = (agreed.c.what == what) & (agreed.c.said == was)
+    change = delete(agreed) if now is None else update(agreed).values(said=now)
+    return connection.execute(change.where(same)).rowcount > 0
+
+
+def _write(connection: Connection, now: Leader) -> None:
+    put(connection, _PUT, [_row(now)])
+
+
+def _row(now: Leader) -> dict[str, Any]:
+    return dict(id=1, term=now.term, name=now.name, url=now.url, beats=now.beats)

@@ -1,0 +1,75 @@
+"""The ledger in the tables: what a commit brings is added to what is there, in its transaction."""
+
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, bindparam, select
+
+from corral.domain.errors import InvariantBroken
+from corral.domain.ids import JobId
+from corral.domain.ledger import Account, summed
+from corral.store import row_codec
+from corral.store.schema import account_days, accounts
+from corral.store.sql_dialects import Batch, Put, texts_of
+
+READ_AT_ONCE: Final = 500
+_PUT: Final = {table: Put(table, ("key",)) for table in (accounts, account_days)}
+_keys: Final = texts_of(bindparam("keys")).table_valued("value")
+_KNOWN: Final = {
+    table: select(table.c.record, table.c.crc).where(table.c.key.in_(select(_keys.c.value)))
+    for table in (accounts, account_days)
+}
+
+
+def check(rows: Iterable[Account]) -> Iterator[tuple[object, str]]:
+    """Yield the rows that no record can hold, each with the reason."""
+    for row in rows:
+        try:
+            _row(row_codec.text_of(row.key), row)
+        except InvariantBroken as error:
+            yield row, error.message
+
+
+def add(connection: Connection, batch: Batch, rows: Iterable[Account], known: Set[JobId]) -> None:
+    """To the days, and to the jobs, of those that are `known`."""
+    rows = list(rows)
+    _add(connection, batch, accounts, (row for row in rows if row.job in known))
+    _add(connection, batch, account_days, (row.of_day for row in rows))
+
+
+def _add(connection: Connection, batch: Batch, table: Table, rows: Iterable[Account]) -> None:
+    new = {row_codec.text_of(key): row for key, row in summed(rows).items()}
+    if not new:
+        return
+    found = connection.execute(_KNOWN[table], {"keys": row_codec.text_of(sorted(new))}).all()
+    for record, crc in found:
+        before = row_codec.ACCOUNT.read(record, crc)
+        text = row_codec.text_of(before.key)
+        new[text] = before.plus(new[text])
+    batch.put(_PUT[table], [_row(text, row) for text, row in new.items()])
+
+
+def _row(key: str, account: Account) -> dict[str, Any]:
+    record, crc = row_codec.ACCOUNT.write(account)
+    row = dict(key=key, day=account.day, record=record, crc=crc)
+    return row if account.job is None else row | {"job": account.job}
+
+
+def of_jobs(connection: Connection, first: int, last: int, job: JobId | None) -> list[Account]:
+    query = _between(accounts, first, last)
+    return _read(connection, query if job is None else query.where(accounts.c.job == job))
+
+
+def days(connection: Connection, first: int, last: int) -> list[Account]:
+    return _read(connection, _between(account_days, first, last))
+
+
+def _between(table: Table, first: int, last: int) -> Any:
+    query = select(table.c.record, table.c.crc)
+    return query.where(table.c.day.between(first, last)).order_by(table.c.key)
+
+
+def _read(connection: Connection, query: Any) -> list[Account]:
+    """Some at a time: while the driver's rows are fetched, no other thread of the head goes on."""
+    parts = connection.execute(query).partitions(READ_AT_ONCE)
+    return [row_codec.ACCOUNT.read(record, crc) for part in parts for record, crc in part]

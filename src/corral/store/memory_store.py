@@ -1,0 +1,378 @@
+"""A store that forgets when its process ends: for simulated worlds, and the model of the others."""
+
+from collections.abc import Sequence as Seq
+from collections.abc import Set
+from dataclasses import replace
+from itertools import islice, takewhile
+from typing import Any
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.errors import TermLost
+from corral.domain.ids import (
+    AttemptNumber,
+    ClusterId,
+    JobId,
+    NodeId,
+    QueueName,
+    Sequence,
+    UserName,
+    sequence_of,
+)
+from corral.domain.imported import Imported
+from corral.domain.job import Job
+from corral.domain.job_summary import ListedJob, listed
+from corral.domain.leader_election import HeadSeen, Leader
+from corral.domain.ledger import Account
+from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.relocation import of_last_day
+from corral.domain.requests import Asked, Wish
+from corral.domain.run_history import Ran, Told, ran_of
+from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.users import THE_HEAD, AuditEntry, Speaker
+from corral.domain.world import AllocationKey, Changes, Event, World
+from corral.ports.store import ALL, Which
+from corral.store.memory_user_storage import MemoryUses
+from corral.store.row_codec import text_of
+from corral.store.store_rules import (
+    KEEP_EVENTS,
+    KEEP_KEYS,
+    NEWEST_NAMES,
+    age,
+    check,
+    is_part,
+    jobs_named_in,
+    key_of,
+)
+from corral.store.users_rules import entry_of
+
+SaveKey = tuple[AttemptNumber, int]  # attempt, step
+AccountKey = tuple[str | int, ...]
+ReceiptKey = tuple[AttemptNumber, str]  # attempt, kind
+
+
+def _add(rows: dict[AccountKey, Account], row: Account) -> None:
+    rows[row.key] = rows[row.key].plus(row) if row.key in rows else row
+
+
+def _key(row: Account) -> str:
+    return text_of(row.key)
+
+
+class MemoryStore(MemoryUses):
+    """Keeps ports.Store's contract but for durability. Several heads may share one."""
+
+    def __init__(
+        self,
+        *,
+        cluster: ClusterId = ClusterId("memory"),  # noqa: B008 (a NewType is its text)
+        keep_events: int = KEEP_EVENTS,
+        keep_keys: int = KEEP_KEYS,
+    ) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._keep_events = keep_events
+        self._keep_keys = keep_keys
+        self._term = 0
+        self._leader = Leader(term=0)
+        self._granted = Sequence(0)
+        self._newest_event = 0
+        self._wishes: dict[Sequence, Wish] = {}
+        self._keys: dict[tuple[UserName, str], Wish] = {}
+        self._jobs: dict[JobId, Job] = {}
+        self._attempts: dict[JobId, dict[AttemptNumber, Attempt]] = {}
+        self._allocations: dict[AllocationKey, Allocation] = {}
+        self._saves: dict[JobId, dict[SaveKey, Save]] = {}
+        self._receipts: dict[JobId, dict[ReceiptKey, Receipt]] = {}
+        self._nodes: dict[NodeId, Node] = {}
+        self._events: dict[int, Event] = {}
+        self._queues = QueueTree()
+        self._uses: dict[tuple[QueueName, UserName], Use] = {}
+        self._spent: dict[QueueName, Spent] = {}
+        self._debts: dict[QueueName, Debt] = {}
+        self._reservations: dict[JobId, Reservation] = {}
+        self._told: dict[JobId, Told] = {}
+        self._accounts: dict[JobId, dict[AccountKey, Account]] = {}
+        self._days: dict[AccountKey, Account] = {}
+        self._imported: dict[str, Imported] = {}
+        self._heads: dict[str, HeadSeen] = {}
+        self._agreed: dict[str, str] = {}
+
+    async def lead(self, *, known: int | None = None) -> World:
+        if known is not None and self._term > known:
+            raise TermLost(f"term {self._term} leads now, not term {known}")
+        self._term += 1
+        world = World(cluster=self._cluster, term=self._term, granted=self._granted)
+        for job in sorted(self._jobs.values(), key=age):
+            if job.is_final:
+                world.ended[job.id], world.ended_at[job.id] = job.state, job.since
+            else:
+                self._load(job, world)
+        world.allocations = dict(self._allocations)
+        world.nodes = dict(self._nodes)
+        world.queues = self._queues
+        world.uses, world.spent = dict(self._uses), dict(self._spent)
+        world.debts = dict(self._debts)
+        world.reservations = {id: one for id, one in self._reservations.items() if not one.ended}
+        every = (one for of_job in self._receipts.values() for one in of_job.values())
+        world.relocations = of_last_day(every)
+        return world
+
+    async def keep_leading(self, term: int, *, name: str, url: str) -> None:
+        if term != self._term:
+            raise TermLost(f"term {self._term} leads now, not term {term}")
+        beats = (await self.leader()).beats + 1
+        self._leader = Leader(term=term, name=name, url=url, beats=beats)
+        await self.be_there(name=name, url=url)
+
+    async def step_down(self, term: int) -> None:
+        if term == self._term:
+            self._leader = Leader(term=term)
+
+    async def leader(self) -> Leader:
+        if self._leader.term < self._term:
+            return Leader(term=self._term)
+        return replace(self._leader, vacant=not self._leader.name)
+
+    async def be_there(self, *, name: str, url: str) -> None:
+        beats = self._heads[name].beats if name in self._heads else 0
+        self._heads[name] = HeadSeen(name=name, url=url, beats=beats + 1)
+
+    async def leave(self, *, name: str) -> None:
+        self._heads.pop(name, None)
+
+    async def heads(self) -> Seq[HeadSeen]:
+        return [self._heads[name] for name in sorted(self._heads)]
+
+    async def agree(self, what: str, said: str) -> str:
+        return self._agreed.setdefault(what, said)
+
+    async def agreed(self, what: str) -> str | None:
+        return self._agreed.get(what)
+
+    async def change_agreed(
+        self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
+    ) -> bool:
+        if self._agreed.get(what) != was:
+            return False
+        self._agreed.pop(what, None)
+        if now is not None:
+            self._agreed[what] = now
+        if entry is not None:
+            self._add_entry(entry)
+        return True
+
+    def _load(self, job: Job, world: World) -> None:
+        world.jobs[job.id] = job
+        attempts = self._attempts.get(job.id)
+        if attempts:
+            world.attempts[job.id] = attempts[max(attempts)]
+        resumable = tuple(save for save in self._saves_of(job.id) if not save.quarantined)
+        if resumable:
+            world.saves[job.id] = resumable
+
+    async def wish(
+        self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
+    ) -> Wish:
+        key = key_of(asked)
+        if key is not None and (by, key) in self._keys:
+            return self._keys[by, key]
+        self._newest_wish = Sequence(self._newest_wish + 1)
+        wish = Wish(sequence=self._newest_wish, by=by, at=at, asked=asked)
+        self._wishes[wish.sequence] = wish
+        if key is not None:
+            self._keys[by, key] = wish
+        self._add_entry(entry_of(wish, speaker))
+        return wish
+
+    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
+        return self._keys.get((by, key))
+
+    async def wishes(self, after: int) -> Seq[Wish]:
+        return [wish for wish in self._wishes.values() if wish.sequence > after]
+
+    async def commit(self, term: int, changes: Changes) -> Seq[Event]:
+        if term != self._term:
+            raise TermLost(f"term {self._term} leads now, not term {term}")
+        named = jobs_named_in(changes)
+        states = {id: self._jobs[id].state for id in named if id in self._jobs}
+        holding = {one.job for one in self._allocations.values()} & set(changes.forgotten)
+        check(changes, states, granted=self._granted, newest=self._newest_wish, holding=holding)
+        self._write(changes)
+        self._forget(set(changes.forgotten))
+        if changes.granted is not None:
+            self._grant(changes.granted)
+        return self._append(changes.events)
+
+    def _write(self, changes: Changes) -> None:
+        self._jobs.update((job.id, job) for job in changes.jobs)
+        self._nodes.update((node.id, node) for node in changes.nodes)
+        for gone in changes.removed:
+            self._nodes.pop(gone, None)
+        for attempt in changes.attempts:
+            self._attempts.setdefault(attempt.job, {})[attempt.number] = attempt
+        for allocation in changes.allocations:
+            if allocation.state == SeatState.RELEASED:
+                self._allocations.pop(allocation.key, None)
+            else:
+                self._allocations[allocation.key] = allocation
+        for save in changes.saves:
+            self._saves.setdefault(save.job, {})[save.attempt, save.step] = save
+        for receipt in changes.receipts:
+            of_job = self._receipts.setdefault(receipt.job, {})
+            of_job[receipt.attempt, receipt.kind] = receipt
+        self._queues = changes.queues or self._queues
+        self._uses.update(((use.queue, use.user), use) for use in changes.uses)
+        self._spent.update((spent.queue, spent) for spent in changes.spent)
+        self._debts.update((debt.queue, debt) for debt in changes.debts)
+        self._reservations.update((one.job, one) for one in changes.reservations)
+        for row in changes.accounts:
+            _add(self._days, row.of_day)
+            if row.job in self._jobs:
+                _add(self._accounts.setdefault(row.job, {}), row)
+
+    def _forget(self, jobs: set[JobId]) -> None:
+        books: tuple[dict[JobId, Any], ...] = (
+            self._jobs,
+            self._attempts,
+            self._saves,
+            self._receipts,
+            self._reservations,
+            self._told,
+            self._accounts,
+        )
+        for job in jobs:
+            for book in books:
+                book.pop(job, None)
+        if jobs:
+            events = self._events.items()
+            self._events = {number: one for number, one in events if one.job not in jobs}
+
+    def _grant(self, granted: Sequence) -> None:
+        for sequence in range(self._granted + 1, granted + 1):
+            del self._wishes[Sequence(sequence)]
+        self._granted = granted
+        for key in list(islice(self._keys, max(0, len(self._keys) - self._keep_keys))):
+            if self._keys[key].sequence <= granted:
+                del self._keys[key]
+
+    def _append(self, events: Seq[Event]) -> list[Event]:
+        first = self._newest_event + 1
+        numbered = [event.numbered(first + i) for i, event in enumerate(events)]
+        self._events.update((event.number, event) for event in numbered)
+        self._newest_event += len(numbered)
+        too_old = self._newest_event - self._keep_events
+        for number in list(takewhile(lambda one: one <= too_old, self._events)):
+            del self._events[number]
+        return numbered
+
+    async def jobs(
+        self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
+    ) -> Seq[ListedJob]:
+        jobs = (job for job in self._jobs.values() if final or not job.is_final)
+        jobs = (job for job in jobs if which.takes(job))
+        if before is not None:
+            last = self._jobs.get(before)
+            place = age(last) if last is not None else (sequence_of(before) or 0, -2, "")
+            jobs = (job for job in jobs if age(job) < place)
+        newest = sorted(jobs, key=age, reverse=True)[: max(0, limit)]
+        return [listed(job) for job in newest]
+
+    async def job(self, id: JobId) -> Job | None:
+        return self._jobs.get(id)
+
+    async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
+        jobs = (job for job in self._jobs.values() if by in (None, job.owner))
+        return max((job for job in jobs if job.spec.name == name), key=age, default=None)
+
+    async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
+        jobs = sorted(self._jobs.values(), key=age)
+        if by_id := [job for job in jobs if job.array == of]:
+            return by_id
+        parts = [job for job in jobs if is_part(job, of) and by in (None, job.owner)]
+        return [job for job in parts if job.array == parts[-1].array]
+
+    async def names(self) -> Seq[str]:
+        newest = await self.jobs(final=True, limit=NEWEST_NAMES)
+        return list(dict.fromkeys(job.spec.name for job in newest))
+
+    async def workdirs(self) -> Set[str]:
+        return {job.spec.workdir for job in self._jobs.values() if job.spec.workdir is not None}
+
+    async def attempts(self, job: JobId) -> Seq[Attempt]:
+        return [attempt for _, attempt in sorted(self._attempts.get(job, {}).items())]
+
+    async def receipts(self, job: JobId) -> Seq[Receipt]:
+        return list(self._receipts.get(job, {}).values())
+
+    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
+        of_jobs = self._accounts.values() if job is None else [self._accounts.get(job, {})]
+        rows = (row for rows in of_jobs for row in rows.values())
+        return sorted((one for one in rows if first <= one.day <= last), key=_key)
+
+    async def days(self, *, first: int, last: int) -> list[Account]:
+        rows = (row for row in self._days.values() if first <= row.day <= last)
+        return sorted(rows, key=_key)
+
+    async def saves(self, job: JobId) -> Seq[Save]:
+        return self._saves_of(job)
+
+    def _saves_of(self, job: JobId) -> list[Save]:
+        saves = self._saves.get(job, {}).values()
+        return sorted(saves, key=lambda save: (save.step, save.attempt))
+
+    async def events(
+        self,
+        *,
+        after: int,
+        job: JobId | None,
+        limit: int,
+        node: NodeId | None = None,
+        newest: bool = False,
+    ) -> Seq[Event]:
+        oldest = next(iter(self._events), self._newest_event + 1)
+        numbers = range(max(after + 1, oldest), self._newest_event + 1)
+        order = reversed(numbers) if newest else numbers
+        found = (self._events[number] for number in order if number in self._events)
+        asked = (one for one in found if job in (None, one.job) and node in (None, one.node))
+        taken = list(islice(asked, max(0, limit)))
+        return taken[::-1] if newest else taken
+
+    async def runs(self, *, limit: int) -> Seq[Ran]:
+        over = sorted((job for job in self._jobs.values() if job.is_final), key=age, reverse=True)
+        found = [
+            ran_of(job, self._attempts.get(job.id, {}).values()) for job in over[: max(0, limit)]
+        ]
+        own = [one for one in found if one is not None]
+        return own + [one.ran for one in await self.imported(limit=limit - len(own))]
+
+    async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
+        new: dict[str, Imported] = {}
+        for row in rows:
+            if row.id not in self._imported:
+                new.setdefault(row.id, row)
+        self._imported |= new
+        await self.record(entry)
+        return len(new)
+
+    async def known_imports(self, ids: Seq[str]) -> int:
+        return len(self._imported.keys() & set(ids))
+
+    async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
+        rows = sorted(self._imported.values(), key=lambda row: (row.ended_at, row.id), reverse=True)
+        if before is not None:
+            last = next((n for n, row in enumerate(rows) if row.id == before), len(rows))
+            rows = rows[last + 1 :]
+        return rows[: max(0, limit)]
+
+    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+        self._told.update((row.job, row) for row in rows if row.job in self._jobs)
+        for job in void:
+            self._told.pop(job, None)
+
+    async def told(self, *, limit: int) -> Seq[Told]:
+        rows = sorted(self._told.values(), key=lambda row: (row.at, row.job))
+        return rows[max(0, len(rows) - max(0, limit)) :]
+
+    async def close(self) -> None:
+        """Nothing to let go of: the next head goes on with what is here."""

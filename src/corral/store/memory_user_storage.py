@@ -1,0 +1,44 @@
+"""Uploads and what is held for one user, of the store in memory."""
+
+from collections.abc import Sequence as Seq
+
+from corral.domain.ids import JobId, UserName
+from corral.domain.job import Job
+from corral.domain.quota import Holdings
+from corral.domain.spec_content import content_of, is_large
+from corral.domain.users import AuditEntry
+from corral.store.memory_users import MemoryPeople
+from corral.store.row_codec import CONTENT
+
+
+class MemoryUses(MemoryPeople):
+    """A part of ports.Store."""
+
+    _jobs: dict[JobId, Job]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._uploads: dict[str, tuple[int, UserName]] = {}
+
+    async def holdings(self, owner: UserName) -> Holdings:
+        own = (job for job in self._jobs.values() if job.owner == owner)
+        contents = {(job.submitted, content_of(job.spec)) for job in own if is_large(job.spec)}
+        sealed = [kept.sealed for kept in self._secrets.values() if kept.by == owner]
+        sizes = [size for size, by in self._uploads.values() if by == owner]
+        return Holdings(
+            spec_bytes=sum(len(CONTENT.write(one)[0].encode()) for _, one in contents),
+            upload_bytes=sum(sizes),
+            secrets=len(sealed),
+            secret_bytes=sum(map(len, sealed)),
+        )
+
+    async def add_upload(
+        self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
+    ) -> None:
+        if sha256 not in self._uploads:
+            self._uploads[sha256] = (size_bytes, by)
+            self._add_entry(entry)
+
+    async def drop_uploads(self, digests: Seq[str]) -> None:
+        for digest in digests:
+            self._uploads.pop(digest, None)

@@ -1,0 +1,248 @@
+"""Users, tokens and the audit log of the store in memory: the model of the tables."""
+
+import hmac
+from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from corral.domain.audit_chain import UnchainedDigest, next_link
+from corral.domain.ids import Sequence, TokenId, UserName
+from corral.domain.users import AuditEntry, ProviderIdentity, Removed, Role, Token, User
+from corral.ports.user_store import Identity
+from corral.store.audit import ENTRY
+from corral.store.users_rules import (
+    changed,
+    check_governed,
+    check_identity_free,
+    check_name_free,
+    ended_with_token,
+    ended_with_user,
+    renewed,
+    spent,
+    used_later,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSecret:
+    """A row of the table of secrets."""
+
+    name: str
+    sealed: bytes
+    by: UserName
+    at: float
+    for_everybody: bool
+
+
+class MemoryPeople:
+    """Keeps ports.People's contract but for durability, and the contract of secrets."""
+
+    def __init__(self) -> None:
+        self._newest_wish = Sequence(0)
+        self._secrets: dict[str, KeptSecret] = {}
+        self._users: dict[UserName, User] = {}
+        self._tokens: dict[TokenId, Token] = {}
+        self._audit: list[AuditEntry] = []
+
+    async def add_user(self, user: User, *, entry: AuditEntry) -> bool:
+        if user.identity is not None:
+            check_identity_free(self._users.values(), user.name, user.identity)
+        if user.name in self._users:
+            return False
+        self._users[user.name] = replace(user, jobs_after=self._newest_wish)
+        self._add_entry(entry)
+        return True
+
+    async def change_user(
+        self,
+        name: UserName,
+        *,
+        role: Role | None = None,
+        disabled: bool | None = None,
+        limits: Mapping[str, int | None] | None = None,
+        entry: AuditEntry,
+    ) -> User | None:
+        before = self._users.get(name)
+        if before is None:
+            return None
+        after = changed(before, role, disabled, limits)
+        check_governed(self._users.values(), before, after)
+        self._users[name] = after
+        self._keep_tokens(ended_with_user(before, after, self._tokens.values(), entry.at))
+        self._add_entry(entry)
+        return after
+
+    async def link_user(
+        self, name: UserName, *, identity: ProviderIdentity | None, entry: AuditEntry
+    ) -> User | None:
+        if name not in self._users:
+            return None
+        if identity is not None:
+            check_identity_free(self._users.values(), name, identity)
+        self._users[name] = replace(self._users[name], identity=identity)
+        self._add_entry(entry)
+        return self._users[name]
+
+    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> Removed | None:
+        if name not in self._users:
+            return None
+        check_governed(self._users.values(), self._users[name], None)
+        ended = ended_with_user(self._users[name], None, self._tokens.values(), at)
+        self._keep_tokens(ended)
+        own = [kept for kept in self._secrets.values() if kept.by == name]
+        for kept in own:
+            if kept.for_everybody:
+                self._secrets[kept.name] = replace(kept, by=entry.by)
+            else:
+                del self._secrets[kept.name]
+        shared = sum(kept.for_everybody for kept in own)
+        removed = Removed(
+            secrets_removed=len(own) - shared, secrets_kept=shared, tokens_revoked=len(ended)
+        )
+        del self._users[name]
+        self._add_entry(replace(entry, detail=removed.text))
+        return removed
+
+    async def users(self) -> Seq[User]:
+        return [user for _, user in sorted(self._users.items())]
+
+    async def add_token(self, token: Token, *, entry: AuditEntry) -> bool:
+        if token.id in self._tokens:
+            return False
+        self._tokens[token.id] = token
+        self._add_entry(entry)
+        return True
+
+    async def revoke_token(self, id: TokenId, *, at: float, entry: AuditEntry) -> Token | None:
+        token = self._tokens.get(id)
+        if token is None or token.revoked_at is not None:
+            return token
+        revoked = replace(token, revoked_at=at)
+        self._keep_tokens([revoked, *ended_with_token(revoked, self._tokens.values(), at)])
+        self._add_entry(entry)
+        return revoked
+
+    def _keep_tokens(self, changed: Iterable[Token]) -> None:
+        self._tokens.update((token.id, token) for token in changed)
+
+    async def forget_token(self, id: TokenId, *, entry: AuditEntry) -> bool:
+        if self._tokens.pop(id, None) is None:
+            return False
+        self._add_entry(entry)
+        return True
+
+    async def spend_token(
+        self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
+    ) -> Token | None:
+        left = spent(self._tokens.get(id), at)
+        if left is None:
+            return None
+        check_name_free(self._tokens.values(), made)
+        self._tokens[id] = left
+        await self.add_token(made, entry=entry)
+        return left
+
+    async def renew_token(
+        self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
+    ) -> Token | None:
+        found = renewed(self._tokens.values(), id, made, at)
+        if found is None:
+            return None
+        before, forgotten = found
+        self._tokens[id] = before
+        for one in forgotten:
+            del self._tokens[one]
+        await self.add_token(made, entry=entry)
+        return before
+
+    async def use_token(self, id: TokenId, *, at: float) -> None:
+        if id in self._tokens:
+            self._tokens[id] = used_later(self._tokens[id], at)
+
+    async def token(self, id: TokenId) -> Token | None:
+        return self._tokens.get(id)
+
+    async def tokens(self) -> Seq[Token]:
+        return [token for _, token in sorted(self._tokens.items())]
+
+    async def token_digests(self) -> Collection[str]:
+        return [token.sha256 for token in self._tokens.values()]
+
+    async def identity(self, sha256: str) -> Identity | None:
+        return (await self.identities((sha256,)))[0]
+
+    async def identities(self, digests: Seq[str]) -> Seq[Identity | None]:
+        return [self._identity(one) for one in digests]
+
+    def _identity(self, sha256: str) -> Identity | None:
+        for token in self._tokens.values():
+            if hmac.compare_digest(token.sha256.encode(), sha256.encode()):
+                return token, self._users.get(token.user)
+        return None
+
+    async def put_secret(
+        self,
+        name: str,
+        sealed: bytes,
+        *,
+        by: UserName,
+        at: float,
+        for_everybody: bool | None = None,
+        entry: AuditEntry | None = None,
+    ) -> None:
+        if for_everybody is None:
+            for_everybody = name in self._secrets and self._secrets[name].for_everybody
+        self._secrets[name] = KeptSecret(
+            name=name, sealed=sealed, by=by, at=at, for_everybody=for_everybody
+        )
+        if entry is not None:
+            self._add_entry(entry)
+
+    async def secret(self, name: str) -> bytes | None:
+        return self._secrets[name].sealed if name in self._secrets else None
+
+    async def secrets(self) -> Seq[tuple[str, UserName, float]]:
+        return [(name, kept.by, kept.at) for name, kept in sorted(self._secrets.items())]
+
+    async def secrets_for_everybody(self) -> Set[str]:
+        return {name for name, kept in self._secrets.items() if kept.for_everybody}
+
+    async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
+        if await self.secret(name) != was:
+            return False
+        self._secrets[name] = replace(self._secrets[name], sealed=now)
+        return True
+
+    async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
+        gone = self._secrets.pop(name, None) is not None
+        if gone and entry is not None:
+            self._add_entry(entry)
+        return gone
+
+    async def record(self, entry: AuditEntry) -> None:
+        self._add_entry(entry)
+
+    async def audit(
+        self,
+        *,
+        by: UserName | None = None,
+        since: float = 0.0,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int,
+    ) -> Seq[AuditEntry]:
+        found = [
+            one
+            for one in (reversed(self._audit) if after is None else self._audit)
+            if by in (None, one.by)
+            and one.at >= since
+            and (before is None or one.number < before)
+            and one.number > (after or 0)
+        ]
+        return found[: max(0, limit)]
+
+    def _add_entry(self, entry: AuditEntry) -> None:
+        number = len(self._audit) + 1
+        before = self._audit[-1].link if self._audit else UnchainedDigest().link()
+        link = next_link(before, number, ENTRY.write(entry)[0])
+        self._audit.append(replace(entry, number=number, link=link))

@@ -1,0 +1,349 @@
+"""What is asked of the tables: each a function of a connection, run on one of the lanes."""
+
+import re
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    Connection,
+    Float,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    func,
+    or_,
+    select,
+    true,
+    tuple_,
+)
+
+from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.errors import StoreTrouble
+from corral.domain.ids import ClusterId, JobId, NodeId, Sequence, UserName, sequence_of
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
+from corral.domain.job_summary import ListedJob
+from corral.domain.relocation import RELOCATION, of_last_day
+from corral.domain.requests import Wish
+from corral.domain.run_history import Ran, Told, ran_of
+from corral.domain.world import Event, World
+from corral.ports.store import Which
+from corral.store import row_codec, spec_rows
+from corral.store.audit import NEWEST, Tail
+from corral.store.row_codec import Codec, Row
+from corral.store.schema import (
+    allocations,
+    attempts,
+    debts,
+    events,
+    head,
+    jobs,
+    nodes,
+    queues,
+    receipts,
+    reservations,
+    saves,
+    spending,
+    told,
+    usage,
+    wishes,
+)
+from corral.store.sql_dialects import larger_of, text_at
+from corral.store.store_rules import NEWEST_NAMES, is_part
+from corral.store.submissions import Submission
+
+_OLDEST_FIRST: Final = (jobs.c.submitted, jobs.c.place, jobs.c.id)
+_NEWEST_FIRST: Final = tuple(column.desc() for column in _OLDEST_FIRST)
+_ID: Final = re.compile(r"j(\d{1,15})(?:_\d{1,9})?", re.ASCII)  # of an array
+_JOBS: Final = select(jobs.c.record, jobs.c.crc)
+_WISHES: Final = select(
+    wishes.c.sequence, wishes.c.by, wishes.c.at, wishes.c.kind, wishes.c.record, wishes.c.crc
+)
+_OVER: Final = (
+    select(jobs.c.id, jobs.c.state, text_at(jobs.c.record, "since"))
+    .where(jobs.c.final == 1)
+    .order_by(*_OLDEST_FIRST)
+)
+# Built once: to build a statement costs more than to run it.
+_WISHES_AFTER: Final = _WISHES.where(
+    wishes.c.sequence
+    > larger_of(bindparam("after", type_=Integer), select(head.c.granted).scalar_subquery())
+).order_by(wishes.c.sequence)
+_WISH_OF_KEY: Final = _WISHES.where(
+    wishes.c.by == bindparam("user"),
+    wishes.c.key == bindparam("its_key"),
+    wishes.c.key.is_not(None),  # so that the partial index serves
+)
+
+
+class Head(NamedTuple):
+    """The one row that says where the cluster stands."""
+
+    cluster: ClusterId
+    term: int
+    granted: Sequence
+    newest_wish: Sequence
+    newest_event: int
+
+
+_HEAD: Final = select(
+    head.c.cluster, head.c.term, head.c.granted, head.c.newest_wish, head.c.newest_event, head.c.crc
+)
+
+
+_tail: Final = NEWEST.subquery()
+_HEAD_AND_TAIL: Final = _HEAD.add_columns(_tail.c.number, _tail.c.link).select_from(
+    head.outerjoin(_tail, true())
+)
+
+
+def read_head(connection: Connection) -> Head:
+    *columns, crc = connection.execute(_HEAD).one()
+    found = Head(*columns)
+    row_codec.check("head", row_codec.text_of(found), crc)
+    return found
+
+
+def read_head_and_tail(connection: Connection) -> tuple[Head, Tail]:
+    """The head's row, and the newest entry of the audit log, by one question."""
+    *columns, crc, number, link = connection.execute(_HEAD_AND_TAIL).one()
+    found = Head(*columns)
+    row_codec.check("head", row_codec.text_of(found), crc)
+    return found, Tail(number or 0, link)
+
+
+def _rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> list[Row]:
+    found = connection.execute(query).all()  # no cursor stays open by a damaged row
+    return [of.read(record, crc) for record, crc in found]
+
+
+def _whole(connection: Connection, query: Select[Any]) -> list[Job]:
+    """Jobs with all of their specs."""
+    return spec_rows.whole(connection, _rows(connection, query, row_codec.JOB))
+
+
+def world(connection: Connection) -> World:
+    """All that is not over."""
+    now = read_head(connection)
+    found = World(cluster=now.cluster, term=now.term, granted=now.granted)
+    unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
+    found.jobs = {job.id: job for job in _whole(connection, unfinished)}
+    for id, state, since in connection.execute(_OVER).all():
+        found.ended[JobId(id)], found.ended_at[JobId(id)] = state_of(state), _moment(since)
+    tries = _rows(connection, _newest_attempts(), row_codec.ATTEMPT)
+    found.attempts = {attempt.job: attempt for attempt in tries}
+    found.saves = _resumable(connection)
+    held = select(allocations.c.record, allocations.c.crc).where(allocations.c.state != "RELEASED")
+    found.allocations = {one.key: one for one in _rows(connection, held, row_codec.ALLOCATION)}
+    known = select(nodes.c.record, nodes.c.crc)
+    found.nodes = {node.id: node for node in _rows(connection, known, row_codec.NODE)}
+    _read_shares(connection, found)
+    return found
+
+
+def _read_shares(connection: Connection, found: World) -> None:
+    """The queues, what they have used, and what is kept for whom."""
+    for tree in _rows(connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES):
+        found.queues = tree
+    uses = _rows(connection, select(usage.c.record, usage.c.crc), row_codec.USE)
+    found.uses = {(use.queue, use.user): use for use in uses}
+    spent = _rows(connection, select(spending.c.record, spending.c.crc), row_codec.SPENT)
+    found.spent = {one.queue: one for one in spent}
+    owed = _rows(connection, select(debts.c.record, debts.c.crc), row_codec.DEBT)
+    found.debts = {one.queue: one for one in owed}
+    standing = select(reservations.c.record, reservations.c.crc).where(reservations.c.open == 1)
+    kept = _rows(connection, standing, row_codec.RESERVATION)
+    found.reservations = {one.job: one for one in kept}
+    moved = select(receipts.c.record, receipts.c.crc).where(receipts.c.kind == RELOCATION)
+    in_order = moved.order_by(receipts.c.number)
+    found.relocations = of_last_day(_rows(connection, in_order, row_codec.RECEIPT))
+
+
+def state_of(text: str) -> JobState:
+    try:
+        return JobState(text)
+    except ValueError as error:
+        raise StoreTrouble(f"a job is recorded as {text!r}", hint=row_codec.RECOVER) from error
+
+
+def _moment(found: str | float | None) -> float:
+    try:
+        return float(found)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise StoreTrouble(f"a job is over since {found!r}", hint=row_codec.RECOVER) from error
+
+
+def _newest_attempts() -> Select[Any]:
+    tries = attempts.alias("tries")
+    numbers = select(func.max(tries.c.number)).where(tries.c.job == jobs.c.id)
+    return (
+        select(attempts.c.record, attempts.c.crc)
+        .select_from(jobs.join(attempts, attempts.c.job == jobs.c.id))
+        .where(jobs.c.final == 0, attempts.c.number == numbers.scalar_subquery())
+        .order_by(*_OLDEST_FIRST)
+    )
+
+
+def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
+    query = (
+        select(saves.c.record, saves.c.crc)
+        .select_from(jobs.join(saves, saves.c.job == jobs.c.id))
+        .where(jobs.c.final == 0)
+        .order_by(*_OLDEST_FIRST, saves.c.step, saves.c.attempt)
+    )
+    found: dict[JobId, list[Save]] = {}
+    for save in _rows(connection, query, row_codec.SAVE):
+        if not save.quarantined:
+            found.setdefault(save.job, []).append(save)
+    return {job: tuple(of_job) for job, of_job in found.items()}
+
+
+def wishes_after(connection: Connection, after: int) -> list[Wish]:
+    found = connection.execute(_WISHES_AFTER, {"after": after}).all()
+    return [_wish(connection, *row) for row in found]
+
+
+def wish_of_key(connection: Connection, by: UserName, key: str) -> Wish | None:
+    row = connection.execute(_WISH_OF_KEY, {"user": by, "its_key": key}).one_or_none()
+    return _wish(connection, *row) if row is not None else None
+
+
+def _wish(
+    connection: Connection, sequence: int, by: str, at: float, kind: str, record: str, crc: int
+) -> Wish:
+    row_codec.check("wish", row_codec.text_of((sequence, by, at, kind, record)), crc)
+    asked = row_codec.read_asked(kind, record)
+    if isinstance(asked, Submission):
+        asked = spec_rows.submit_of(connection, sequence, asked)
+    return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked)
+
+
+def newest_jobs(
+    connection: Connection, final: bool, limit: int, before: JobId | None, which: Which
+) -> list[ListedJob]:
+    query = _of_these(_JOBS if final else _JOBS.where(jobs.c.final == 0), which)
+    if before is not None:
+        place = select(*_OLDEST_FIRST).where(jobs.c.id == before)
+        last = connection.execute(place).one_or_none() or (sequence_of(before) or 0, -2, "")
+        query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*last))
+    return _rows(connection, query.order_by(*_NEWEST_FIRST).limit(max(0, limit)), row_codec.LISTED)
+
+
+def _of_these(query: Select[Any], which: Which) -> Select[Any]:
+    query = _of(query, which.owner)
+    if which.states:
+        query = query.where(jobs.c.state.in_(sorted(which.states)))
+    if which.queue is not None:
+        query = query.where(text_at(jobs.c.record, "spec.queue") == which.queue)
+    if which.since is not None:
+        ended_at = cast(text_at(jobs.c.record, "ended_at"), Float)
+        query = query.where(or_(jobs.c.final == 0, ended_at >= which.since))
+    if which.text:  # in columns that an index holds whole: no record is read to look at its name
+        text, other = which.text.lower(), jobs.alias()
+        named = func.lower(other.c.name).contains(text, autoescape=True)
+        below = other.c.id.startswith(f"{text}_", autoescape=True)
+        found = select(other.c.id).where(or_(named, other.c.id == text, below))
+        query = query.where(jobs.c.id.in_(found))
+    return query
+
+
+def job_of_id(connection: Connection, id: JobId) -> Job | None:
+    found = _whole(connection, _JOBS.where(jobs.c.id == id))
+    return found[0] if found else None
+
+
+def job_of_name(connection: Connection, name: str, by: UserName | None) -> Job | None:
+    query = _of(_JOBS.where(jobs.c.name == name), by).order_by(*_NEWEST_FIRST)
+    found = _whole(connection, query.limit(1))
+    return found[0] if found else None
+
+
+def _of(query: Select[Any], by: UserName | None) -> Select[Any]:
+    return query if by is None else query.where(text_at(jobs.c.record, "owner") == by)
+
+
+def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[Job]:
+    """By id, which holds the place of its submission; by name, the newest of that name, of
+    anybody's or of this user's."""
+    if match := _ID.fullmatch(of):
+        found = _jobs_submitted(connection, int(match.group(1)))
+        if mine := [job for job in found if job.array == of]:
+            return mine
+    begins = and_(jobs.c.name >= f"{of}_", jobs.c.name <= f"{of}_:")  # ":" is behind all digits
+    names = select(jobs.c.submitted, jobs.c.name).where(begins)
+    for sequence, name in connection.execute(_of(names, by).order_by(*_NEWEST_FIRST)).all():
+        if name[len(of) + 1 :].isdecimal():
+            found = _jobs_submitted(connection, sequence)
+            array = next((job.array for job in found if job.spec.name == name), None)
+            if array is not None:
+                return [job for job in found if job.array == array and is_part(job, of)]
+    return []
+
+
+def _jobs_submitted(connection: Connection, sequence: int) -> list[Job]:
+    query = _JOBS.where(jobs.c.submitted == sequence).order_by(*_OLDEST_FIRST)
+    return _whole(connection, query)
+
+
+def newest_names(connection: Connection) -> list[str]:
+    query = select(jobs.c.name).order_by(*_NEWEST_FIRST).limit(NEWEST_NAMES)
+    return list(dict.fromkeys(connection.execute(query).scalars()))
+
+
+def workdirs(connection: Connection) -> set[str]:
+    digest = text_at(jobs.c.record, "spec.workdir")
+    found = connection.execute(select(digest).distinct()).scalars()
+    return {one for one in found if one is not None}
+
+
+def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
+    query = select(attempts.c.record, attempts.c.crc).where(attempts.c.job == job)
+    return _rows(connection, query.order_by(attempts.c.number), row_codec.ATTEMPT)
+
+
+def runs(connection: Connection, limit: int) -> list[Ran]:
+    over = jobs.c.final == 1
+    newest = _JOBS.where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+    found = {job.id: job for job in _rows(connection, newest, row_codec.JOB)}
+    ids = select(jobs.c.id).where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+    theirs = select(attempts.c.record, attempts.c.crc).where(attempts.c.job.in_(ids))
+    tries: dict[JobId, list[Attempt]] = {}
+    for attempt in _rows(connection, theirs, row_codec.ATTEMPT):
+        tries.setdefault(attempt.job, []).append(attempt)
+    each = [ran_of(job, tries.get(job.id, ())) for job in found.values()]
+    return [one for one in each if one is not None]
+
+
+def newest_told(connection: Connection, limit: int) -> list[Told]:
+    query = select(told.c.record, told.c.crc).order_by(told.c.at.desc(), told.c.job.desc())
+    return _rows(connection, query.limit(max(0, limit)), row_codec.TOLD)[::-1]
+
+
+def receipts_of(connection: Connection, job: JobId) -> list[Receipt]:
+    query = select(receipts.c.record, receipts.c.crc).where(receipts.c.job == job)
+    return _rows(connection, query.order_by(receipts.c.number), row_codec.RECEIPT)
+
+
+def saves_of(connection: Connection, job: JobId) -> list[Save]:
+    query = select(saves.c.record, saves.c.crc).where(saves.c.job == job)
+    return _rows(connection, query.order_by(saves.c.step, saves.c.attempt), row_codec.SAVE)
+
+
+def events_after(
+    connection: Connection,
+    after: int,
+    job: JobId | None,
+    limit: int,
+    node: NodeId | None,
+    newest: bool,
+) -> list[Event]:
+    query = select(events.c.record, events.c.crc).where(events.c.number > after)
+    if job is not None:
+        query = query.where(events.c.job == job, events.c.job.is_not(None))
+    if node is not None:
+        query = query.where(text_at(events.c.record, "node") == node)
+    number = events.c.number
+    query = query.order_by(number.desc() if newest else number).limit(max(0, limit))
+    found = _rows(connection, query, row_codec.EVENT)
+    return found[::-1] if newest else found

@@ -1,0 +1,229 @@
+"""Rows as JSON text with a checksum. What does not read back the same is never written."""
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save
+from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
+from corral.domain.imported import Imported
+from corral.domain.job import Job
+from corral.domain.job_summary import ListedJob
+from corral.domain.ledger import Account
+from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.requests import (
+    Asked,
+    BarSuspects,
+    Cancel,
+    ChangeJobs,
+    CheckNodes,
+    Requeue,
+    Resume,
+    SetJob,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+)
+from corral.domain.run_history import Told
+from corral.domain.spec_content import SpecContent
+from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.world import Event
+from corral.store.submissions import Submission
+
+Row = TypeVar("Row")
+Sealed = tuple[str, int]  # the record, and its CRC-32
+
+RECOVER: Final = (
+    "keep a copy of the file and of its -wal; then restore a backup, or salvage what can be read "
+    "with: sqlite3 FILE .recover | sqlite3 NEW"
+)
+
+
+_NUL: Final = r"\u0000"
+_ESCAPED_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not after an escaped backslash
+MOST_COLUMN_BYTES: Final = 2_000  # of a text that is a key: PostgreSQL indexes at most 2,704
+_LEAST_INTEGER, _MOST_INTEGER = -(2**63), 2**63 - 1
+
+
+class Codec(Generic[Row]):
+    """One kind of row to and from its record."""
+
+    def __init__(self, kind: str, shape: type[Row]) -> None:
+        self.kind = kind
+        self._decode = msgspec.json.Decoder(shape).decode
+
+    def write(self, row: Row) -> Sealed:
+        """The row's record.
+
+        Raises: InvariantBroken for what a record cannot hold: half a surrogate, no finite number.
+        """
+        try:
+            record = msgspec.json.encode(row)
+            same = self._decode(record) == row
+        except (ValueError, OverflowError, msgspec.MsgspecError) as error:
+            raise InvariantBroken(f"the {self.kind} cannot be recorded: {error}") from error
+        if not same:
+            raise InvariantBroken(f"the {self.kind} does not read back as written: {row}")
+        return record.decode(), zlib.crc32(record)
+
+    def read(self, record: str, crc: int) -> Row:
+        """The row again.
+
+        Raises: StoreTrouble when the record is not what was written.
+        """
+        check(self.kind, record, crc)
+        return self.decode(record)
+
+    def decode(self, record: str) -> Row:
+        """The row of a record that has been checked already."""
+        try:
+            return self._decode(record)
+        except msgspec.MsgspecError as error:
+            raise StoreTrouble(
+                f"a record of a {self.kind} cannot be read: {error}",
+                hint="was it written by a newer corral? install that one, or restore a backup",
+            ) from error
+
+
+JOB: Final = Codec("job", Job)
+LISTED: Final = Codec("job", ListedJob)  # read of what JOB has written
+ATTEMPT: Final = Codec("attempt", Attempt)
+ALLOCATION: Final = Codec("allocation", Allocation)
+NODE: Final = Codec("node", Node)
+SAVE: Final = Codec("save", Save)
+RECEIPT: Final = Codec("receipt", Receipt)
+EVENT: Final = Codec("event", Event)
+QUEUES: Final = Codec("queue tree", QueueTree)
+USE: Final = Codec("use", Use)
+SPENT: Final = Codec("budget", Spent)
+ACCOUNT: Final = Codec("account", Account)
+DEBT: Final = Codec("debt", Debt)
+RESERVATION: Final = Codec("reservation", Reservation)
+TOLD: Final = Codec("forecast", Told)
+IMPORTED: Final = Codec("imported job", Imported)
+CONTENT: Final = Codec("spec", SpecContent)
+
+Recorded = (
+    Submission
+    | Cancel
+    | Suspend
+    | Resume
+    | Requeue
+    | ChangeJobs
+    | SetJob
+    | SetNode
+    | BarSuspects
+    | CheckNodes
+    | SetLabels
+    | SetQueues
+)
+
+_ASKED: Final = {
+    "submit": Codec("submit", Submit),  # of stores before schema 0012: one spec for each job
+    "submission": Codec("submit", Submission),
+    "cancel": Codec("cancel", Cancel),
+    "suspend": Codec("suspend", Suspend),
+    "resume": Codec("resume", Resume),
+    "requeue": Codec("requeue", Requeue),
+    "change_jobs": Codec("change_jobs", ChangeJobs),
+    "set_job": Codec("set_job", SetJob),
+    "set_node": Codec("set_node", SetNode),
+    "bar_suspects": Codec("bar_suspects", BarSuspects),
+    "check_nodes": Codec("check_nodes", CheckNodes),
+    "set_labels": Codec("set_labels", SetLabels),
+    "set_queues": Codec("set_queues", SetQueues),
+}
+_KINDS: Final[dict[type[Recorded], str]] = {
+    Submission: "submission",
+    Cancel: "cancel",
+    Suspend: "suspend",
+    Resume: "resume",
+    Requeue: "requeue",
+    ChangeJobs: "change_jobs",
+    SetJob: "set_job",
+    SetNode: "set_node",
+    BarSuspects: "bar_suspects",
+    CheckNodes: "check_nodes",
+    SetLabels: "set_labels",
+    SetQueues: "set_queues",
+}
+
+
+def check_columns(columns: Mapping[str, Any]) -> None:
+    """Refuse what no column can hold, of a row whose record has been made already.
+
+    Raises: InvariantBroken.
+    """
+    for name, value in columns.items():
+        if isinstance(value, int) and not _LEAST_INTEGER <= value <= _MOST_INTEGER:
+            raise InvariantBroken(f"{name} is an integer of {value.bit_length()} bits")
+        is_key = isinstance(value, str) and name != "record"
+        if is_key and (len(value) > MOST_COLUMN_BYTES or "\0" in value):
+            raise InvariantBroken(f"{name} is too long for a key, or holds a NUL")
+
+
+def check(kind: str, text: str, crc: int) -> None:
+    """Raises: StoreTrouble when the text is not the one that this checksum was made of."""
+    if crc_of(text) != crc:
+        raise StoreTrouble(
+            f"a record of a {kind} is damaged: its checksum does not match", hint=RECOVER
+        )
+
+
+def crc_of(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def write_asked(asked: Recorded) -> tuple[str, str]:
+    """(kind, record) of what was asked.
+
+    Raises: SpecInvalid when it holds what cannot be recorded: nothing has been acknowledged yet.
+    """
+    kind = _KINDS[type(asked)]
+    codec: Codec[Recorded] = _ASKED[kind]  # type: ignore[assignment]
+    record, _ = _write_new(codec, asked)
+    return kind, record
+
+
+def write_content(content: SpecContent) -> Sealed:
+    """Return the record of a spec's large fields. Raises: SpecInvalid, as write_asked does."""
+    return _write_new(CONTENT, content)
+
+
+def _write_new(codec: Codec[Row], row: Row) -> Sealed:
+    try:
+        record, crc = codec.write(row)
+    except InvariantBroken as error:
+        raise SpecInvalid(
+            error.message, hint="use valid Unicode text and finite numbers only"
+        ) from error
+    if has_nul(record):
+        raise SpecInvalid(
+            "a text of the request holds a NUL, which no program can be given",
+            hint="take the NUL (\\u0000) out of it",
+        )
+    return record, crc
+
+
+def has_nul(record: str) -> bool:
+    """Whether a text of the record holds a NUL: PostgreSQL cannot read such a record as JSON."""
+    return _NUL in record and _ESCAPED_NUL.search(record) is not None
+
+
+def read_asked(kind: str, record: str) -> Asked | Submission:
+    """What was asked. Raises: StoreTrouble when it cannot be read."""
+    if kind not in _ASKED:
+        raise StoreTrouble(f"a wish of an unknown kind is recorded: {kind!r}", hint=RECOVER)
+    codec: Codec[Asked | Submission] = _ASKED[kind]  # type: ignore[assignment]
+    return codec.decode(record)
+
+
+def text_of(columns: Iterable[object]) -> str:
+    """The columns as a JSON list: for json_each, and to make a checksum of."""
+    return msgspec.json.encode(tuple(columns)).decode()

@@ -1,0 +1,96 @@
+"""What every store checks and how much it keeps, so that no two stores can disagree."""
+
+from collections.abc import Iterable, Mapping, Set
+from typing import Final
+
+from corral.domain.errors import InvariantBroken
+from corral.domain.ids import JobId
+from corral.domain.job import Job
+from corral.domain.job_states import FINAL, JobState
+from corral.domain.requests import Asked, Submit
+from corral.domain.world import Changes
+
+KEEP_EVENTS: Final = 1_000_000
+KEEP_KEYS: Final = 100_000  # granted submits that are remembered, to answer a repeated call
+NEWEST_NAMES: Final = 1_000
+
+
+def key_of(asked: Asked) -> str | None:
+    """What makes a repeat of this wish harmless; an empty key is none."""
+    return asked.key or None if isinstance(asked, Submit) else None
+
+
+def age(job: Job) -> tuple[int, int, str]:
+    """Ascending: oldest first, and within an array by index."""
+    index = job.spec.array_index
+    return (job.submitted, -1 if index is None else index, job.id)
+
+
+def is_part(job: Job, of: str) -> bool:
+    """Whether it is a job of an array of this name."""
+    return job.array is not None and job.spec.name == f"{of}_{job.spec.array_index}"
+
+
+def jobs_named_in(changes: Changes) -> set[JobId]:
+    """Every job that the changes touch or refer to."""
+    accounts = {row.job for row in changes.accounts if row.job is not None}
+    return _written(changes) | set(changes.forgotten) | accounts
+
+
+def _written(changes: Changes) -> set[JobId]:
+    return {job.id for job in changes.jobs} | {job for _, job in _references(changes)}
+
+
+def check(
+    changes: Changes,
+    states: Mapping[JobId, JobState],
+    *,
+    granted: int,
+    newest: int,
+    holding: Iterable[JobId] = (),
+) -> None:
+    """Refuse what no correct head would write.
+
+    `states` are the recorded states of `jobs_named_in(changes)`; `granted` and `newest` are
+    sequences of wishes; `holding` are those of the forgotten jobs that still hold an allocation.
+    Raises: InvariantBroken, with nothing written.
+    """
+    after = dict(states)
+    for job in changes.jobs:
+        before = after.get(job.id)
+        if before in FINAL and job.state != before:
+            raise InvariantBroken(f"job {job.id} is {before}, which is final: not {job.state}")
+        after[job.id] = job.state
+    for what, owner in _references(changes):
+        if owner not in after:
+            raise InvariantBroken(f"{what} belongs to job {owner}, which was never recorded")
+    if changes.granted is not None and not granted <= changes.granted <= newest:
+        raise InvariantBroken(
+            f"wishes were granted up to {granted} of {newest}: they cannot be up to "
+            f"{changes.granted} now"
+        )
+    _check_forgotten(changes, states, set(holding))
+
+
+def _check_forgotten(
+    changes: Changes, states: Mapping[JobId, JobState], holding: Set[JobId]
+) -> None:
+    written = _written(changes) if changes.forgotten else set()
+    for id in changes.forgotten:
+        if states.get(id) not in FINAL:
+            raise InvariantBroken(f"job {id} cannot be forgotten: it is {states.get(id)}")
+        if id in written or id in holding:
+            raise InvariantBroken(f"job {id} cannot be forgotten: something of it is not over")
+
+
+def _references(changes: Changes) -> Iterable[tuple[str, JobId]]:
+    for attempt in changes.attempts:
+        yield f"attempt {attempt.number}", attempt.job
+    for allocation in changes.allocations:
+        yield f"an allocation on {allocation.seat.node}", allocation.job
+    for save in changes.saves:
+        yield f"the save of step {save.step}", save.job
+    for receipt in changes.receipts:
+        yield f"a receipt of attempt {receipt.attempt}", receipt.job
+    for reservation in changes.reservations:
+        yield "a reservation", reservation.job

@@ -1,0 +1,57 @@
+"""What the tables hold for one user, and whose each uploaded snapshot is."""
+
+from collections.abc import Sequence as Seq
+from typing import Final
+
+from sqlalchemy import BindParameter, Connection, bindparam, delete, func, select
+
+from corral.domain.ids import UserName
+from corral.domain.quota import Holdings
+from corral.domain.users import AuditEntry
+from corral.store import row_codec
+from corral.store.audit import add_entry
+from corral.store.schema import secrets, specs, uploads
+from corral.store.sql_dialects import Put, put, texts_of
+
+_USER: Final[BindParameter[str]] = bindparam("user")
+_HOLDINGS: Final = select(
+    select(func.coalesce(func.sum(specs.c.bytes), 0))
+    .where(specs.c.owner == _USER)
+    .scalar_subquery(),
+    select(func.coalesce(func.sum(uploads.c.bytes), 0))
+    .where(uploads.c.owner == _USER)
+    .scalar_subquery(),
+    select(func.count()).select_from(secrets).where(secrets.c.by == _USER).scalar_subquery(),
+    select(func.coalesce(func.sum(func.length(secrets.c.sealed)), 0))
+    .where(secrets.c.by == _USER)
+    .scalar_subquery(),
+)
+_ADD: Final = Put(uploads, ("sha256",), only_new=True)
+_digests: Final = texts_of(bindparam("digests")).table_valued("value")
+_DROP: Final = delete(uploads).where(uploads.c.sha256.in_(select(_digests.c.value)))
+
+
+def holdings(connection: Connection, owner: UserName) -> Holdings:
+    """Return what is stored for this user."""
+    row = connection.execute(_HOLDINGS, {"user": owner}).one()
+    names = ("spec_bytes", "upload_bytes", "secrets", "secret_bytes")
+    return Holdings(**{name: int(value) for name, value in zip(names, row, strict=True)})
+
+
+def add_upload(
+    connection: Connection,
+    sha256: str,
+    size_bytes: int,
+    owner: UserName,
+    at: float,
+    entry: AuditEntry,
+) -> None:
+    """Count the snapshot for this user, unless it counts for somebody already."""
+    row = dict(sha256=sha256, owner=owner, bytes=size_bytes, at=at)
+    if put(connection, _ADD, [row]):
+        add_entry(connection, entry)
+
+
+def drop_uploads(connection: Connection, digests: Seq[str]) -> None:
+    """Count these snapshots for nobody."""
+    connection.execute(_DROP, {"digests": row_codec.text_of(digests)})

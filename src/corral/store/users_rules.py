@@ -1,0 +1,225 @@
+"""What every store holds to about users, tokens and the audit log."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.errors import Conflict, TokenRevoked
+from corral.domain.ids import TokenId, UserName, job_id
+from corral.domain.pilot import is_part
+from corral.domain.placement_constraints import label_text
+from corral.domain.requests import (
+    BarSuspects,
+    Cancel,
+    ChangeJobs,
+    CheckNodes,
+    Requeue,
+    Resume,
+    SetJob,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+    Wish,
+)
+from corral.domain.units import ids_text
+from corral.domain.users import (
+    ANOTHER_NODE,
+    NODE_TOKEN_SECONDS,
+    AuditEntry,
+    ProviderIdentity,
+    Role,
+    Speaker,
+    Token,
+    TokenKind,
+    User,
+)
+
+NAMES_SHOWN: Final = 3
+CHANGES_SHOWN: Final = 50
+
+
+def check_governed(users: Iterable[User], before: User, after: User | None) -> None:
+    """Somebody must be left who can undo it. Raises: Conflict."""
+    if not before.governs or (after is not None and after.governs):
+        return
+    if not any(user.governs for user in users if user.name != before.name):
+        raise Conflict(
+            f"{before.name} is the last admin: nobody could undo it",
+            hint="make another one first: corral user set NAME --role admin",
+        )
+
+
+def check_identity_free(users: Iterable[User], name: UserName, identity: ProviderIdentity) -> None:
+    """Refuse an identity that logs in as another user already. Raises: Conflict."""
+    for user in users:
+        if user.identity == identity and user.name != name:
+            raise Conflict(
+                f"{identity.subject} of {identity.issuer} logs in as {user.name} already",
+                hint=f"first run: corral user unlink {user.name}",
+            )
+
+
+def changed(
+    user: User,
+    role: Role | None,
+    disabled: bool | None,
+    limits: Mapping[str, int | None] | None,
+) -> User:
+    """Return the user with what is given; None leaves it as it is."""
+    own = {**dict(user.limits), **(limits or {})}
+    return replace(
+        user,
+        role=user.role if role is None else role,
+        disabled=user.disabled if disabled is None else disabled,
+        limits=tuple(sorted((name, most) for name, most in own.items() if most is not None)),
+    )
+
+
+def ended_with_user(
+    before: User, after: User | None, tokens: Iterable[Token], at: float
+) -> list[Token]:
+    """Return the user's tokens that end by a change, revoked: all of a user who is removed, and
+    sessions and links of one whose role changes, or who is disabled."""
+    if after is None:
+        ends = set(TokenKind)
+    elif after.role != before.role or (after.disabled and not before.disabled):
+        ends = {TokenKind.SESSION, TokenKind.LINK}
+    else:
+        return []
+    return [
+        replace(token, revoked_at=at)
+        for token in tokens
+        if token.user == before.name
+        and token.node is None
+        and token.revoked_at is None
+        and token.kind in ends
+    ]
+
+
+def ended_with_token(revoked: Token, tokens: Iterable[Token], at: float) -> list[Token]:
+    """Return the sessions and links that the token has opened, revoked."""
+    return [
+        replace(token, revoked_at=at)
+        for token in tokens
+        if token.origin == revoked.id and token.revoked_at is None
+    ]
+
+
+def spent(token: Token | None, at: float) -> Token | None:
+    """The join token, used once more; None when it lets in nobody (any more)."""
+    if token is None or not token.uses_left or token.revoked_at is not None:
+        return None
+    if token.expires_at is not None and at >= token.expires_at:
+        return None
+    return replace(token, uses_left=token.uses_left - 1)
+
+
+def renewed(
+    tokens: Iterable[Token], id: TokenId, made: Token, at: float
+) -> tuple[Token, list[TokenId]] | None:
+    """Replace a token of a node, or of a cluster's directory, by `made`.
+
+    Returns: the earlier token, which now ends as well, a part's at once, and the tokens of the node
+        that are to be forgotten; None when there is nothing to renew.
+    Raises: TokenRevoked when a later token of the node has been used already: then this one was
+        copied.
+    """
+    tokens = list(tokens)
+    before = next((token for token in tokens if token.id == id), None)
+    if before is None or before.revoked_at is not None or made.node != before.node:
+        return None
+    others = [one for one in tokens if one.node == before.node and one.id not in (id, made.id)]
+    siblings = [] if before.node is None else others
+    if any(one.created_at > before.created_at and one.used_at is not None for one in siblings):
+        raise TokenRevoked(
+            f"the token {id} of {before.user} was replaced by a later one, which is in use",
+            hint=f"if this is the machine that it is for, its token was copied: {ANOTHER_NODE}",
+        )
+    forgotten = [one.id for one in siblings]
+    if before.node is not None and is_part(before.node):  # its ranks may have read it
+        return replace(before, revoked_at=at), forgotten
+    ends = at + NODE_TOKEN_SECONDS
+    return replace(before, expires_at=min(before.expires_at or ends, ends)), forgotten
+
+
+def check_name_free(tokens: Iterable[Token], made: Token) -> None:
+    """A node has one identity, and no two have the same. Raises: Conflict."""
+    tokens = list(tokens)
+    if any(one.sha256 == made.sha256 for one in tokens):
+        raise Conflict("this token is known already", hint="join again, with one of your own")
+    if any(one.node == made.node and one.revoked_at is None for one in tokens):
+        raise Conflict(
+            f"there is a node {made.node} already",
+            hint=f"choose another name: corral join ... --name NAME; or, if that one is gone for "
+            f"good, an operator may run: corral node rm {made.node}",
+        )
+
+
+def used_later(token: Token, at: float) -> Token:
+    """The token, used at this moment too: moments come in any order."""
+    return token if (token.used_at or 0.0) >= at else replace(token, used_at=at)
+
+
+def entry_of(wish: Wish, speaker: Speaker) -> AuditEntry:
+    """The audit log's line of an acknowledged wish."""
+    what, on, detail = _words(wish)
+    return AuditEntry(
+        at=wish.at,
+        by=wish.by,
+        token=speaker.token,
+        what=what,
+        on=on,
+        detail=detail,
+        source=speaker.source,
+        kind=speaker.kind,
+    )
+
+
+def _words(wish: Wish) -> tuple[str, str, str]:
+    """(what, on what, detail)"""
+    match wish.asked:
+        case Submit(specs=specs):
+            names = list(dict.fromkeys(spec.name for spec in specs))
+            more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+            jobs = f" ({len(specs)} jobs)" if len(specs) > 1 else ""
+            said = f"{', '.join(names[:NAMES_SHOWN])}{more}{jobs}"
+            return "job.submit", job_id(wish.sequence), said
+        case Cancel(job=job):
+            return "job.cancel", job, ""
+        case Suspend(job=job):
+            return "job.suspend", job, ""
+        case Resume(job=job):
+            return "job.resume", job, ""
+        case Requeue(job=job):
+            return "job.requeue", job, ""
+        case ChangeJobs(jobs=changed, to=to):
+            return f"job.{to}", ids_text(changed), f"{len(changed):,} jobs"
+        case SetJob(job=job):
+            return "job.set", job, str(wish.asked)
+        case SetNode(node=node, to=to):
+            return f"node.{to}", node, ""
+        case BarSuspects():
+            return "node.cordon", "all suspects", ""
+        case CheckNodes(nodes=checked, kinds=kinds):
+            left = len(checked) - NAMES_SHOWN
+            first = ", ".join(checked[:NAMES_SHOWN])
+            on = f"{first} and {left} more" if left > 0 else first
+            return "node.check", on, ", ".join(kinds)
+        case SetLabels(node=node, labels=labels):
+            return "node.label", node, " ".join(label_text(*one) for one in labels)
+        case SetQueues(removed=removed) if removed:
+            return "queue.remove", ", ".join(removed), ""
+        case SetQueues(queues=queues):
+            shown = [queue.name for queue in queues[:NAMES_SHOWN]]
+            more = f" and {len(queues) - NAMES_SHOWN} more" if len(queues) > NAMES_SHOWN else ""
+            return "queue.set", f"{', '.join(shown)}{more}", _changed(wish.asked)
+
+
+def _changed(asked: SetQueues) -> str:
+    """For example: the whole tree; ~ lab: weight: none -> 2."""
+    parts = ["the whole tree"] if asked.whole else []
+    more = len(asked.changes) - CHANGES_SHOWN
+    parts += [*asked.changes[:CHANGES_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+    return "; ".join(parts)

@@ -1,0 +1,78 @@
+"""Logs of other systems as jobs to import: what is read of them, and what is not and why."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+from corral.domain.imported import Imported
+from corral.traces.past_kueue import workloads_of
+from corral.traces.past_sacct import rows_of
+from corral.traces.traces import log_lines
+
+MOST_TOLD: Final = 10  # faults of a log that is refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """`left_out`: those that never ran, or are not over. `faults`: what could not be read, each
+    with where it stands."""
+
+    jobs: tuple[Imported, ...]
+    left_out: int
+    faults: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """`jobs` by their ids: of one that is told twice, as requeued ones are, the last counts."""
+
+    jobs: dict[str, Imported] = field(default_factory=dict)
+    left_out: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def take(self, found: Iterator[Imported | str | None]) -> "_Reading":
+        for one in found:
+            if one is None:
+                self.left_out += 1
+            elif isinstance(one, str):
+                self.faults.append(one)
+            else:
+                self.jobs[one.id] = one
+        return self
+
+
+def read_past(source: str, path: Path) -> Past:
+    """The jobs of what `sacct -P` or `kubectl get workloads -o json` has printed.
+
+    Raises: SpecInvalid when it is nothing of the kind, or holds no job that ran.
+    """
+    try:
+        rows = rows_of(log_lines(path)) if source == "sacct" else workloads_of(log_lines(path))
+        reading = _Reading().take(rows)
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpecInvalid(f"{path} is no log of {source}: {error}", hint=HINTS[source]) from error
+    if not reading.jobs:
+        why = f": {reading.faults[0]}" if reading.faults else ""
+        raise SpecInvalid(f"{path} has no job that ran and is over{why}", hint=HINTS[source])
+    return Past(
+        jobs=tuple(reading.jobs.values()),
+        left_out=reading.left_out,
+        faults=tuple(reading.faults),
+    )
+
+
+HINTS: Final = {
+    "sacct": "it wants the output of: sacct -a -P -X -S 2026-01-01 -o ALL",
+    "kueue": "it wants the output of: kubectl get workloads -A -o json",
+}
+
+
+def refuse_faults(path: Path, faults: Sequence[str]) -> None:
+    """Raises: SpecInvalid with what could not be read, if anything."""
+    if faults:
+        more = len(faults) - MOST_TOLD
+        told = [*faults[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        hint = "mend them, or leave --strict out: then they are passed over"
+        raise SpecInvalid(f"{path}: nothing was imported: " + "; ".join(told), hint=hint)

@@ -1,0 +1,108 @@
+"""Jobs of `sacct -P`, to import: column names, then one job or step a line, parted by bars.
+
+Source: https://slurm.schedmd.com/sacct.html, "Job Accounting Fields" and "Job State Codes".
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from corral.domain.ids import QueueName, UserName
+from corral.domain.imported import Imported
+from corral.domain.resources import Resources, Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.traces.traces_sacct import clock_seconds, gpus_of
+
+NEEDED: Final = ("JobID", "Submit", "Elapsed", "State")
+UNKNOWN: Final = ("", "Unknown", "None", "N/A")
+NOT_OVER: Final = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", "COMPLETING")
+_TYPE: Final = re.compile(r"gres/gpu:([^=,]+)=\d+")
+_NODES: Final = re.compile(r"(?:^|,)node=(\d+)")
+
+
+def rows_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
+    """A job; a fault with the number of its line; or None for one that never ran or is not over.
+    Steps are passed over.
+
+    Raises: ValueError for what has no such columns.
+    """
+    rows = iter(lines)
+    columns = next(rows, "").lstrip("\ufeff").strip().split("|")
+    missing = [name for name in NEEDED if name not in columns]
+    if missing:
+        raise ValueError(f"no column {', '.join(missing)} in its first line")
+    for number, line in enumerate(rows, start=2):
+        cells = line.rstrip("\n").split("|")
+        if not line.strip():
+            continue
+        if len(cells) != len(columns):
+            yield f"line {number}: {len(cells)} cells, the first line has {len(columns)}"
+            continue
+        row = dict(zip(columns, cells, strict=True))
+        if "." in row["JobID"]:
+            continue
+        try:
+            yield _job(row)
+        except ValueError as error:
+            yield f"line {number}: {error}"
+
+
+def _job(row: Mapping[str, str]) -> Imported | None:
+    """Raises: ValueError."""
+    state = row["State"].partition(" ")[0].rstrip("+")  # "CANCELLED by 1000"
+    seconds = clock_seconds(row["Elapsed"])
+    if state in NOT_OVER or not seconds or row.get("Start", "") in UNKNOWN[1:]:
+        return None
+    if not row["JobID"]:
+        raise ValueError("JobID is empty")
+    submitted = _moment(row, "Submit")
+    started = _moment(row, "Start") if row.get("Start") else submitted
+    ended = _end(row, started) if row.get("End", "") not in UNKNOWN else started + seconds
+    cluster = f"{row['Cluster']}/" if row.get("Cluster") else ""
+    tres = row.get("AllocTRES") or row.get("ReqTRES", "")
+    return Imported(
+        id=f"sacct:{cluster}{row['JobID']}",
+        name=row.get("JobName") or row["JobID"],
+        user=UserName(row.get("User", "")),
+        queue=QueueName(row.get("Partition", "").partition(",")[0]),
+        shape=_shape(tres, row.get("NNodes", "")),
+        submitted_at=min(submitted, started),  # a requeued one is submitted anew
+        started_at=started,
+        ended_at=ended,
+        seconds=seconds,
+        state=state,
+        priority=0,
+        limit_seconds=clock_seconds(row.get("Timelimit", "")) or None,
+    )
+
+
+def _end(row: Mapping[str, str], started: float) -> float:
+    """Not before it started: in the hour that clocks tell twice, the later one is meant."""
+    ended = _moment(row, "End")
+    if ended < started:
+        ended = _moment(row, "End", fold=1)
+    if ended < started:
+        raise ValueError(f"End is {row['End']}, before it started")
+    return ended
+
+
+def _moment(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
+    """In this machine's own time, as sacct prints it; `fold` 1: the later of two with this name."""
+    try:
+        return datetime.fromisoformat(row[name]).replace(fold=fold).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{name} is {row[name][:60]!r}, not a moment") from None
+
+
+def _shape(tres: str, nodes: str) -> Shape:
+    """GPUs that do not go evenly over the nodes are told as of one."""
+    gpus, found, kinds = gpus_of(tres), _NODES.search(tres), set(_TYPE.findall(tres))
+    told = found[1] if found else nodes
+    count = int(told) if told.isdigit() and int(told) > 0 else 1
+    if gpus % count:
+        count = 1
+    kind = next(iter(kinds)).lower() if len(kinds) == 1 else None
+    return Shape(
+        nodes=count, resources=Resources(gpu_millis=gpus // count * MILLIS_PER_GPU, gpu_type=kind)
+    )

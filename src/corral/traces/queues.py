@@ -1,0 +1,98 @@
+"""Queues for the jobs of a log: those of a file, or one for each of its own."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from corral.domain.errors import SpecInvalid
+from corral.domain.ids import QueueName, is_name
+from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
+from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.workload import Workload
+from corral.traces.traces import Trace
+from corral.wire.queues import is_queue_file, read_queues
+from corral.wire.yaml_document import documents_of
+
+
+def read_tree(path: Path) -> QueueTree:
+    """The tree of a file such as corral apply takes.
+
+    Raises: SpecInvalid when it is none, or cannot be read.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        hint = "name a file such as corral apply takes: kind: queues"
+        raise SpecInvalid(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    found = documents_of(text, source=str(path), toml=path.suffix == ".toml")
+    if len(found) > 1 or not is_queue_file(found[0]):
+        hint = "write: kind: queues, and what docs/reference/schema/queues_file.json says"
+        raise SpecInvalid(f"{path} is not one file of queues", hint=hint)
+    asked = read_queues(found[0])
+    assert asked.half_life_seconds is not None
+    assert asked.guard_seconds is not None
+    tree = whole_tree(
+        asked.queues,
+        half_life_seconds=asked.half_life_seconds,
+        guard_seconds=asked.guard_seconds,
+    )
+    return replace(
+        tree,
+        rack_patience_seconds=asked.rack_patience_seconds,
+        pod_patience_seconds=asked.pod_patience_seconds,
+    )
+
+
+def names_in(tree: QueueTree, queues: Sequence[str]) -> list[QueueName]:
+    """The queue of the same name for each of the log's; the default one where there is none."""
+    return [QueueName(name) if name in tree.by_name else DEFAULT_QUEUE for name in queues]
+
+
+def left_out_of(tree: QueueTree, queues: Sequence[str]) -> list[str]:
+    """What of the log, or of the tree, the play does not go by; in words."""
+    strange = [name for name in queues if name != "-" and name not in tree.by_name]
+    brief = [queue.name for queue in tree.queues if queue.longest_seconds is not None]
+    dated = [q.name for q in tree.queues if q.budget is not None and q.budget.until is not None]
+    return [
+        *(["no max_duration ends a job in a replay; that of: " + _some(brief)] * bool(brief)),
+        *(["no queue is called " + _some(strange) + ": such jobs are in default"] * bool(strange)),
+        *(["a replay has no dates to end a budget; that of: " + _some(dated)] * bool(dated)),
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def tree_of_log(trace: Trace, sizes: Sequence[int], own: Mapping[str, int]) -> QueueTree:
+    """A queue for each of the log's that has a name.
+
+    `own`: GPUs of each, by the list of nodes; where that says nothing, the GPUs are shared out by
+    the GPU time of their jobs, and what is left of a GPU is nobody's.
+    """
+    names = [name for name in trace.queues if is_name(name)]
+    if not names:
+        raise SpecInvalid(
+            "no job of this log says its vc, so there is no queue to make for it",
+            hint="give it a column vc, or name the queues: --queues FILE",
+        )
+    gpus = own or _by_gpu_time(trace.workload, trace.queues, sum(sizes))
+    return whole_tree(
+        [
+            Queue(name=QueueName(name), nominal=((ANY_TYPE, gpus[name] * MILLIS_PER_GPU),))
+            if gpus.get(name)
+            else Queue(name=QueueName(name))
+            for name in names
+        ]
+    )
+
+
+def _by_gpu_time(work: Workload, queues: Sequence[str], gpus: int) -> dict[str, int]:
+    seconds: Counter[str] = Counter()
+    for queue, asked, took in zip(work.queues, work.gpus, work.durations, strict=True):
+        seconds[queues[queue]] += round(asked * took)
+    total = seconds.total()
+    return {name: int(gpus * own / total) for name, own in seconds.items()}

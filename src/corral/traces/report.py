@@ -1,0 +1,134 @@
+"""A page of a simulation that stands alone: its numbers, its waits, and how full the nodes were."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from corral.plan.page import page as page_of
+from corral.plan.report import Column, Figure, Report, Series, Table
+from corral.replay.array_replay import Event
+
+POINTS: Final = 100
+LONGEST: Final = 1e8  # seconds; longer waits are drawn at the edge
+MARKS: Final = (
+    *((1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3_600.0, "1 h")),
+    *((36_000.0, "10 h"), (86_400.0, "1 d"), (864_000.0, "10 d"), (8_640_000.0, "100 d")),
+    (86_400_000.0, "1,000 d"),
+)
+KINDS: Final = ("start", "preempted", "end", "promise", "failed")
+Results = Mapping[str, Mapping[str, Any]]
+
+
+def event_row(policy: str, event: Event, jobs: Sequence[str]) -> dict[str, Any]:
+    """A line of the events' file: `node` and `gpus` of a start, one line a node of the gang. The
+    job by its name in the log and its row in order of submission, the node by its place in the
+    list of nodes; both from 0."""
+    job, kind = jobs[event.job], KINDS[event.kind]
+    row = {"policy": policy, "at_s": event.at, "event": kind, "job": job, "row": event.job}
+    if event.kind == 0:
+        return row | {"node": event.node, "gpus": event.gpus, "service_s": event.service}
+    return row | {"starts_by_s" if event.kind == 3 else "service_s": event.service}
+
+
+def curve(waits: Sequence[float]) -> list[float]:
+    """The waits at equal shares of all jobs, from the shortest to the longest."""
+    ranked = sorted(waits)
+    return [ranked[point * (len(ranked) - 1) // POINTS] for point in range(POINTS + 1)]
+
+
+def page(answer: Mapping[str, Any]) -> str:
+    """HTML without scripts or anything from elsewhere."""
+    return page_of(report(answer))
+
+
+def report(answer: Mapping[str, Any]) -> Report:
+    policies: Results = answer["policies"]
+    skipped = answer["skipped"] + answer["too_large"]
+    left_out = f"{skipped} rows of the log were not replayed." if skipped else ""
+    return Report(
+        title=f"{answer['trace']} on {answer['nodes']} nodes, {answer['gpus']} GPUs",
+        verdict="",
+        warnings=(left_out,) if left_out else (),
+        answers=(),
+        figures=(_waits(policies), _used(policies)),
+        tables=tuple(
+            one
+            for one in (_numbers(policies), _parts(policies, "sizes"), _parts(policies, "queues"))
+            if one.rows
+        ),
+    )
+
+
+def _numbers(policies: Results) -> Table:
+    first = next(iter(policies.values()))
+    keys = [key for key, value in first.items() if isinstance(value, int | float)]
+    rows = {_words(key): [one[key] for one in policies.values()] for key in keys}
+    return _table("Numbers", policies, "", rows)
+
+
+def _words(key: str) -> str:
+    """For example: jct p99 (s), of jct_p99_s."""
+    words = key.removesuffix("_s").replace("_", " ").replace("gpu", "GPU")
+    return f"{words} (s)" if key.endswith("_s") else words
+
+
+def _parts(policies: Results, kind: str) -> Table:
+    first = next(iter(policies.values()))
+    rows = {
+        f"{label} ({part['jobs']} jobs)": [
+            one[kind][label]["wait_mean_s"] for one in policies.values()
+        ]
+        for label, part in first[kind].items()
+    }
+    corner = kind.removesuffix("s")
+    return _table(f"Mean wait by {corner}, in seconds", policies, corner, rows)
+
+
+def _table(
+    title: str, policies: Results, corner: str, rows: Mapping[str, Sequence[float]]
+) -> Table:
+    return Table(
+        title=title,
+        columns=tuple(Column(name=name) for name in (corner, *policies)),
+        rows=tuple((label, *values) for label, values in rows.items()),
+    )
+
+
+def _waits(policies: Results) -> Figure:
+    longest = max(max(numbers["waits_s"]) for numbers in policies.values())
+    most = min(LONGEST, max(10.0, longest))
+    return Figure(
+        title="Share of jobs that waited at most so long",
+        x=Column(name="wait"),
+        y=Column(name="share of jobs", unit="%"),
+        series=tuple(
+            Series(
+                name=name,
+                points=tuple(
+                    (min(most, max(1.0, wait)), 100.0 * point / POINTS)
+                    for point, wait in enumerate(numbers["waits_s"])
+                ),
+            )
+            for name, numbers in policies.items()
+        ),
+        x_marks=tuple((at, word) for at, word in MARKS if at <= most),
+        x_is_log=True,
+    )
+
+
+def _used(policies: Results) -> Figure:
+    return Figure(
+        title="Share of GPUs held, from the first submission to the last",
+        x=Column(name="submission"),
+        y=Column(name="share of GPUs", unit="%"),
+        series=tuple(
+            Series(
+                name=name,
+                points=tuple(
+                    ((at + 0.5) / len(numbers["used"]), 100.0 * share)
+                    for at, share in enumerate(numbers["used"])
+                ),
+            )
+            for name, numbers in policies.items()
+        ),
+        x_marks=((0.0, "first"), (1.0, "last")),
+    )

@@ -1,0 +1,144 @@
+"""Logs of clusters as workloads: CSV of jobs, SWF, what `sacct -P` and `corral ps` print."""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from math import ceil
+from pathlib import Path
+
+from corral.domain.errors import SpecInvalid
+from corral.replay import Workload
+from corral.traces.traces_corral import jobs_of_corral
+from corral.traces.traces_csv import MOST_GPUS, jobs_of_csv, nodes_of_csv
+from corral.traces.traces_job import LoggedJob
+from corral.traces.traces_sacct import jobs_of_sacct
+from corral.traces.traces_swf import jobs_of_swf
+
+PACKED = b"\x1f\x8b"  # how each gzip begins, whatever the file's name
+SHORTEST_SECONDS = 1.0  # logs count whole seconds: a job of 0 took less than one
+LONGEST_SECONDS = 1e10  # three centuries: what is later, or longer, is a fault of the log
+MOST_NODES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """`skipped`: rows that cannot be replayed, as they have no GPUs or never ended. `rounded`:
+    those that asked for a part of a GPU, and count as one that asks for the whole of it."""
+
+    workload: Workload
+    queues: tuple[str, ...]
+    skipped: int
+    rounded: int
+
+
+def read_trace(path: Path) -> Trace:
+    """The jobs of a log, by its first line: names of CSV columns or of sacct's, JSON, or SWF.
+
+    Raises: SpecInvalid when it is none of these, or has no job.
+    """
+    lines = log_lines(path)
+    head = next(lines, "")
+    try:
+        if "|" in head:
+            jobs = list(jobs_of_sacct(head, lines))
+        elif head.lstrip().startswith("{"):
+            jobs = list(jobs_of_corral([head, *lines]))
+        elif "," in head:
+            jobs = list(jobs_of_csv(head, lines))
+        else:
+            jobs = list(jobs_of_swf([head, *lines]))
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        hint = "it reads CSV with a header, SWF, sacct -a -P -o ALL, and: corral ps --all --json"
+        raise SpecInvalid(f"{path} is not a log of jobs: {error}", hint=hint) from error
+    return trace_of(str(path), jobs)
+
+
+def read_nodes(path: Path) -> list[tuple[int, str]]:
+    """GPUs of each node of a CSV with a column `gpus`, and its `vc` or ""."""
+    lines, hint = log_lines(path), "it wants CSV with a column gpus, one node a row"
+    try:
+        nodes = nodes_of_csv(next(lines, ""), lines)
+    except (ValueError, KeyError, IndexError) as error:
+        raise SpecInvalid(f"{path} is not a list of nodes: {error}", hint=hint) from error
+    if not nodes:
+        raise SpecInvalid(f"{path} has no node with GPUs", hint=hint)
+    return nodes
+
+
+def sizes_of(cluster: str) -> list[int]:
+    """GPUs of each node of a cluster in words: 88x8 is 88 nodes of 8, 4x8+2x4 six of two kinds."""
+    sizes: list[int] = []
+    for part in cluster.split("+"):
+        nodes, _, gpus = part.partition("x")
+        if not (nodes.isdigit() and gpus.isdigit() and int(nodes) and int(gpus)):
+            raise SpecInvalid(f"{cluster!r} is not a cluster", hint="write, for example: 88x8")
+        if int(gpus) > MOST_GPUS or len(sizes) + int(nodes) > MOST_NODES:
+            hint = f"{MOST_NODES:,} nodes of {MOST_GPUS:,} GPUs are the most"
+            raise SpecInvalid(f"{cluster!r} is too large to replay on", hint=hint)
+        sizes += [int(gpus)] * int(nodes)
+    return sizes
+
+
+def log_lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open("rb") as raw:
+            is_packed = raw.peek(2)[:2] == PACKED
+            with TextIOWrapper(gzip.GzipFile(fileobj=raw) if is_packed else raw) as file:
+                yield from file
+    except FileNotFoundError:
+        hint = (
+            "name one that is there; for a log of this cluster: corral ps --all --json > own.json"
+        )
+        raise SpecInvalid(f"there is no file {path}", hint=hint) from None
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise SpecInvalid(
+            f"{path} cannot be read: {why}", hint=f"look at it: ls -ld {path}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SpecInvalid(
+            f"{path} is not text: {error.reason} at byte {error.start}",
+            hint="it reads text, plain or packed by gzip",
+        ) from error
+
+
+def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
+    """The jobs as a workload. `path`: where they are from, for people.
+
+    Raises: SpecInvalid when none can be replayed.
+    """
+    able = [job for job in rows if job.gpus > 0 and job.duration >= 0 and job.submitted >= 0]
+    if not able:
+        hint = "a job needs a moment of submission, a run time, and more than 0 GPUs"
+        raise SpecInvalid(f"{path} has no job with GPUs that ended", hint=hint)
+    for job in able:
+        if max(job.submitted, job.duration) > LONGEST_SECONDS:
+            what = f"submitted at {job.submitted:g} s, and ran {job.duration:g} s"
+            hint = f"times are seconds, {LONGEST_SECONDS:g} at the most"
+            raise SpecInvalid(f"{path}: job {job.name} was {what}", hint=hint)
+    able.sort(key=lambda job: job.submitted)
+    first, queues = able[0].submitted, [job.queue or "-" for job in able]
+    workload = Workload(
+        submits=[job.submitted - first for job in able],
+        durations=[max(SHORTEST_SECONDS, job.duration) for job in able],
+        gpus=[ceil(job.gpus) for job in able],
+        queues=_numbers(queues),
+        limits=[job.limit for job in able],
+        names=[job.name for job in able],
+        users=_numbers(job.user for job in able),
+        kinds=_numbers(job.kind for job in able),
+    )
+    return Trace(
+        workload=workload,
+        queues=tuple(dict.fromkeys(queues)),
+        skipped=len(rows) - len(able),
+        rounded=sum(job.gpus % 1 > 0 for job in able),
+    )
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    """-1 for no name."""
+    known: dict[str, int] = {"": -1}
+    return [known.setdefault(name, len(known) - 1) for name in names]

@@ -1,0 +1,42 @@
+"""Corral's own history: what `corral ps --all --json` prints, and what was imported."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from corral.domain.imported import Imported
+from corral.domain.units import MILLIS_PER_GPU
+from corral.traces.traces_job import LoggedJob
+
+
+def jobs_of_corral(lines: Iterable[str]) -> Iterator[LoggedJob]:
+    """Every job of the listing."""
+    return map(logged, json.loads("".join(lines))["jobs"])
+
+
+def logged(job: Mapping[str, Any]) -> LoggedJob:
+    """A job of a listing; how long it ran is told from its first start to its end."""
+    begun, ended = job["started_at"], job["ended_at"]
+    return LoggedJob(
+        name=job["id"],
+        queue=job["queue"],
+        submitted=job["submitted_at"],
+        duration=-1.0 if begun is None or ended is None else max(0.0, ended - begun),
+        gpus=job["shape"]["nodes"] * job["shape"]["gpus_per_node"],
+        limit=job.get("max_duration_seconds") or 0.0,
+        user=job["owner"],
+        kind=job["name"],
+    )
+
+
+def logged_import(job: Imported) -> LoggedJob:
+    return LoggedJob(
+        name=job.id,
+        queue=job.queue,
+        submitted=job.submitted_at,
+        duration=job.seconds,
+        gpus=job.shape.gpu_millis / MILLIS_PER_GPU,
+        limit=job.limit_seconds or 0.0,
+        user=job.user,
+        kind=job.name,
+    )

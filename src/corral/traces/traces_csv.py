@@ -1,0 +1,84 @@
+"""Jobs and nodes as CSV with a header; columns may come in any order, and others are ignored."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from math import isfinite
+
+from corral.traces.traces_job import LoggedJob
+
+NEEDED = ("submit_s", "duration_s", "gpus")
+MOST_GPUS = 1_000  # of one node
+KNOWN = ("vc", "walltime_s", "job_id", "user", "name")
+
+
+def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
+    """Of job_id, user, name, vc, submit_s, duration_s, gpus and walltime_s; empty is unknown.
+
+    Raises: ValueError that names the line.
+    """
+    columns = _columns(head, NEEDED)
+    known = {name: columns.index(name) for name in (*NEEDED, *KNOWN) if name in columns}
+    reader = csv.reader(lines)
+    for row in reader:
+        try:
+            if row:
+                yield _job({name: row[at].strip() for name, at in known.items()})
+        except (ValueError, IndexError) as error:
+            why = "too few cells" if isinstance(error, IndexError) else error
+            raise ValueError(f"line {reader.line_num + 1}: {why}") from error
+
+
+def _job(row: dict[str, str]) -> LoggedJob:
+    return LoggedJob(
+        name=row.get("job_id", ""),
+        queue=row.get("vc", ""),
+        submitted=_number(row, "submit_s"),
+        duration=_number(row, "duration_s", unknown=-1.0),
+        gpus=_number(row, "gpus", unknown=0.0),
+        limit=_number(row, "walltime_s", unknown=0.0),
+        user=row.get("user", ""),
+        kind=row.get("name", ""),
+    )
+
+
+def _number(row: dict[str, str], name: str, *, unknown: float | None = None) -> float:
+    text = row.get(name, "")
+    if not text and unknown is not None:
+        return unknown
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is {text!r}, not a number") from None
+    if not isfinite(value) or value < 0:
+        raise ValueError(f"{name} is {text}: it cannot be below 0 or without end")
+    return value
+
+
+def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
+    """GPUs of each node that has any, and whose it is; "" where the list does not say."""
+    columns = _columns(head, ("gpus",))
+    gpus, vc = columns.index("gpus"), columns.index("vc") if "vc" in columns else None
+    reader, nodes = csv.reader(lines), []
+    for row in reader:
+        try:
+            owner = "" if vc is None or vc >= len(row) else row[vc].strip()
+            nodes.append((_gpus_of_node(row[gpus]), owner))
+        except (ValueError, IndexError, OverflowError) as error:
+            raise ValueError(f"line {reader.line_num + 1}: {error}") from error
+    return [node for node in nodes if node[0] > 0]
+
+
+def _gpus_of_node(cell: str) -> int:
+    """Raises: ValueError when no node has so many."""
+    count = float(cell or 0)
+    if not 0 <= count <= MOST_GPUS or count % 1:
+        raise ValueError(f"gpus is {cell}: a node has 0 to {MOST_GPUS:,} whole ones")
+    return int(count)
+
+
+def _columns(head: str, needed: Iterable[str]) -> list[str]:
+    columns = [name.strip() for name in head.lstrip("\ufeff").strip().split(",")]
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        raise ValueError(f"no column {' or '.join(missing)}")
+    return columns

@@ -1,0 +1,66 @@
+"""What `sacct -P` prints: names of columns, then one job or step a line, parted by bars."""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+from corral.traces.traces_job import LoggedJob
+
+GPUS: Final = re.compile(r"gres/gpu=(\d+)")
+TYPED_GPUS: Final = re.compile(r"gres/gpu:[^=,]+=(\d+)")
+
+
+def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
+    """Of JobID, Partition, Submit, Elapsed, AllocTRES (else ReqTRES) and Timelimit.
+
+    Steps, and jobs that never started, are not replayed: the latter took 0 s and held no GPU.
+    """
+    columns = head.strip().split("|")
+    for needed in ("JobID", "Submit", "Elapsed"):
+        if needed not in columns:
+            raise ValueError(f"no column {needed}")
+    for number, line in enumerate(lines, start=2):
+        cells = line.rstrip("\n").split("|")
+        if len(cells) != len(columns):
+            raise ValueError(
+                f"line {number}: {len(cells)} cells, the first line has {len(columns)}"
+            )
+        row = dict(zip(columns, cells, strict=True))
+        if "." in row["JobID"]:
+            continue
+        yield LoggedJob(
+            name=row["JobID"],
+            queue=row.get("Partition", ""),
+            submitted=_moment(row["Submit"], number),
+            duration=clock_seconds(row["Elapsed"]) or -1.0,
+            gpus=gpus_of(row.get("AllocTRES") or row.get("ReqTRES", "")),
+            limit=clock_seconds(row.get("Timelimit", "")),
+            user=row.get("User", ""),
+            kind=row.get("JobName", ""),
+        )
+
+
+def _moment(text: str, line: int) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise ValueError(f"line {line}: Submit is {text!r}, not a moment") from None
+
+
+def gpus_of(tres: str) -> int:
+    """GPUs of a TRES list: the total where it is told, else the sum over types."""
+    total = GPUS.search(tres)
+    return int(total[1]) if total else sum(int(number) for number in TYPED_GPUS.findall(tres))
+
+
+def clock_seconds(text: str) -> float:
+    """Of [days-]hours:minutes:seconds or minutes:seconds; 0 for words such as UNLIMITED."""
+    days, dash, rest = text.partition("-") if "-" in text else ("0", "", text)
+    parts = rest.split(":")
+    if len(parts) not in (2, 3) or not all(re.fullmatch(r"[\d.]+", one) for one in (days, *parts)):
+        return 0.0
+    seconds = 0.0
+    for part in parts:
+        seconds = seconds * 60 + float(part)
+    return float(days) * 86_400 + seconds

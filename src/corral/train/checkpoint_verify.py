@@ -1,0 +1,90 @@
+"""Is a save what was written? Every file's size and SHA-256, before anything of it is loaded."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from corral.train.checkpoint_manifest import MANIFEST, Broken, FileEntry, Manifest, decode, digest
+
+CHUNK_BYTES: Final = 512 * 1024  # stays in a core's cache between reading and hashing
+THREADS: Final = 4  # reading and hashing both let go of the GIL
+
+
+def verify(
+    directory: Path,
+    *,
+    attempt: int,
+    step: int,
+    manifest_sha256: str | None = None,
+    part: int = 0,
+    parts: int = 1,
+) -> Manifest:
+    """The manifest of a save that is whole.
+
+    `manifest_sha256` is the head's record of it, where there is one. With `parts`, this caller
+    hashes only its own part of the files; every part checks the manifest and all sizes.
+    Raises: Broken saying what is wrong.
+    """
+    manifest = _read_manifest(directory, manifest_sha256)
+    if (manifest.attempt, manifest.step) != (attempt, step):
+        theirs = f"attempt {manifest.attempt}, step {manifest.step}"
+        raise Broken(f"its manifest is of another save: {theirs}")
+    for entry in manifest.files:
+        _check_size(directory / entry.name, entry)
+    own = sorted(manifest.files, key=lambda entry: (-entry.size_bytes, entry.name))[part::parts]
+    _check_contents(directory, own)
+    return manifest
+
+
+def _read_manifest(directory: Path, manifest_sha256: str | None) -> Manifest:
+    try:
+        data = (directory / MANIFEST).read_bytes()
+    except OSError as error:
+        raise Broken(f"its manifest is not there: {error.strerror}") from error
+    if manifest_sha256 is not None and digest(data) != manifest_sha256:
+        raise Broken("its manifest is not the one that was committed")
+    return decode(data)
+
+
+def _check_size(path: Path, entry: FileEntry) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise Broken(f"{entry.name} is not there: {error.strerror}") from error
+    if size != entry.size_bytes:
+        raise Broken(f"{entry.name} has {size} bytes, not {entry.size_bytes}")
+
+
+def _check_contents(directory: Path, entries: Sequence[FileEntry]) -> None:
+    if len(entries) < 2:
+        for entry in entries:
+            _check_content(directory / entry.name, entry)
+        return
+    with ThreadPoolExecutor(min(THREADS, len(entries))) as pool:
+        checks = [pool.submit(_check_content, directory / one.name, one) for one in entries]
+        for check in checks:
+            check.result()
+
+
+def _check_content(path: Path, entry: FileEntry) -> None:
+    try:
+        found = file_digest(path)
+    except OSError as error:
+        raise Broken(f"{entry.name} cannot be read: {error.strerror}") from error
+    if found != entry.sha256:
+        raise Broken(f"{entry.name} is not what was written: its SHA-256 does not fit")
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, read from beginning to end."""
+    hasher = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        buffer = bytearray(min(CHUNK_BYTES, max(1, path.stat().st_size)))
+        view = memoryview(buffer)
+        while count := file.readinto(buffer):
+            hasher.update(view[:count])
+    return hasher.hexdigest()

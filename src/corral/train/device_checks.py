@@ -1,0 +1,238 @@
+"""Proofs of GPUs and of what joins them, as processes of the node's agent: results are JSON lines.
+
+`python -m corral.train.device_checks products SECONDS KINDS DEVICE...` multiplies matrices whose
+answer is known on all devices at once, then copies their memory. `python -m
+corral.train.device_checks all-reduce RANK WORLD ADDRESS PORT BACKEND SECONDS DEVICE` is one rank of
+an all-reduce."""
+
+import ctypes
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import median
+from typing import Any, Final, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from corral.domain.matmul_checksums import A_PLACE, B_PLACE, KNOWN, NARROW, NARROW_INNER, WIDE
+
+SIDE: Final = {"cuda": 2048, "cpu": 512}
+COPY_BYTES: Final = {"cuda": 2 * 1024**3, "cpu": 128 * 1024**2}
+COPIES: Final = 16
+REDUCE_BYTES: Final = {"nccl": 512 * 1024**2, "gloo": 32 * 1024**2}
+MEET_SECONDS: Final = 60.0
+MAKE_AT_ONCE: Final = 8
+PR_SET_PDEATHSIG: Final = 1
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def main(words: Sequence[str]) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it goes with who has asked
+    match words:
+        case ["products", seconds, kinds, *devices]:
+            products([torch.device(one) for one in devices], float(seconds), kinds.split(","))
+        case ["all-reduce", rank, world, address, port, backend, seconds, device]:
+            place = Place(int(rank), int(world), address, int(port))
+            all_reduce(place, backend, float(seconds), torch.device(device))
+        case _:
+            sys.exit(f"{' '.join(words)}: see the module's words")
+
+
+def say(**found: Any) -> None:
+    print(json.dumps(found), flush=True)
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Proof:
+    """One product on one device: its factors, and the answer that is known."""
+
+    device: torch.device
+    left: torch.Tensor
+    right: torch.Tensor
+    known: torch.Tensor
+    wrong: torch.Tensor  # how many products had another answer
+    made: int = 0
+
+    def make(self) -> None:
+        """One more, without waiting for it."""
+        self.wrong += ((self.left @ self.right) != self.known).any()
+        self.made += 1
+
+
+def matrix(place: tuple[int, int, int], values: int, rows: int, columns: int) -> torch.Tensor:
+    """As `domain.matmul_checksums` has it, whole numbers."""
+    by_row, by_column, by_both = place
+    row = torch.arange(rows)[:, None]
+    column = torch.arange(columns)[None, :]
+    mixed = by_row * row + by_column * column + (row * column) % by_both
+    return mixed % values - values // 2
+
+
+def hash_of(product: torch.Tensor) -> str:
+    whole = product.to(torch.float64).cpu().to(torch.int32)
+    return hashlib.sha256(whole.numpy().astype("<i4").tobytes()).hexdigest()
+
+
+def proofs_of(device: torch.device) -> list[Proof]:
+    """In the formats that this device is used in. Raises: RuntimeError where its CPU is wrong."""
+    side = SIDE[device.type]
+    shapes = [(WIDE, side, side, torch.float32)]
+    if device.type == "cuda":
+        shapes += [
+            (NARROW, side, NARROW_INNER, torch.bfloat16),
+            (NARROW, side, NARROW_INNER, torch.float16),
+        ]
+    found = []
+    for values, rows, inner, kind in shapes:
+        left, right = matrix(A_PLACE, values, rows, inner), matrix(B_PLACE, values, inner, rows)
+        known = left.to(torch.float32) @ right.to(torch.float32)
+        if hash_of(known) != KNOWN[values, rows, inner]:
+            raise RuntimeError("the CPU of this machine multiplies wrongly")
+        found.append(
+            Proof(
+                device=device,
+                left=left.to(device, kind),
+                right=right.to(device, kind),
+                known=known.to(device, kind),
+                wrong=torch.zeros((), dtype=torch.int64, device=device),
+            )
+        )
+    return found
+
+
+def products(devices: Sequence[torch.device], seconds: float, kinds: Sequence[str]) -> None:
+    """All devices at once: that is also the most that the node's power and cooling get to do.
+
+    Raises: RuntimeError where a device cannot be used at all; what fails later is a result.
+    """
+    for device in devices:
+        torch.zeros(1, device=device)
+    torch.backends.cuda.matmul.allow_tf32 = True  # the tensor cores, which hold these exactly
+    proven = {device: _tried(proofs_of, device, "matmul") for device in devices}
+    proofs = {device: found for device, found in proven.items() if found}
+    if "matmul" in kinds:
+        deadline = time.monotonic() + seconds
+        while proofs and time.monotonic() < deadline:
+            proofs = {
+                device: one for device, one in proofs.items() if _tried(_round, one, "matmul")
+            }
+        for each in proofs.values():
+            _tried(_told, each, "matmul")
+    proofs.clear()
+    proven.clear()
+    if "memory" in kinds:
+        for device in devices:
+            if rate := _tried(copies, device, "memory"):
+                say(kind="memory", device=str(device), bytes_per_second=rate)
+
+
+def _tried(do: Callable[[T], R], on: T, kind: str) -> R | None:
+    """None where the device has failed, which is said."""
+    try:
+        return do(on)
+    except RuntimeError as error:
+        device = on[0].device if isinstance(on, list) else on
+        say(kind=kind, device=str(device), error=str(error).splitlines()[0][:300])
+        return None
+
+
+def _round(proofs: list[Proof]) -> bool:
+    """A few of each, then wait for them."""
+    for one in proofs:
+        for _ in range(MAKE_AT_ONCE):
+            one.make()
+    _now(proofs[0].device)
+    return True
+
+
+def _told(proofs: list[Proof]) -> bool:
+    """Each by its hash once more, beside those that were compared on the device itself."""
+    wrong = sum(int(one.wrong) for one in proofs)
+    wrong += sum(hash_of(one.left @ one.right) != hash_of(one.known) for one in proofs)
+    made = sum(one.made for one in proofs) + len(proofs)
+    say(kind="matmul", device=str(proofs[0].device), wrong=wrong, made=made)
+    return True
+
+
+def copies(device: torch.device) -> float:
+    """What its memory reads and writes in a second, by the median of some large copies."""
+    size = COPY_BYTES[device.type]
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        size = min(size, free // 4)
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    took = []
+    for _ in range(COPIES):
+        began = _now(device)
+        target.copy_(source)
+        took.append(_now(device) - began)
+    return 2 * size / median(took[1:])
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+# -- all-reduce ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    rank: int
+    world: int
+    address: str
+    port: int
+
+
+def all_reduce(place: Place, backend: str, seconds: float, device: torch.device) -> None:
+    """Says the bus bandwidth by the slowest rank: 2 (n - 1) / n of the bytes that each has."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if place.address.startswith("127."):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    host = f"[{place.address}]" if ":" in place.address else place.address
+    dist.init_process_group(
+        backend,
+        init_method=f"tcp://{host}:{place.port}",
+        rank=place.rank,
+        world_size=place.world,
+        timeout=timedelta(seconds=MEET_SECONDS),
+    )
+    size = REDUCE_BYTES[backend]
+    ones = torch.ones(size // 4, dtype=torch.float32, device=device)
+    right, took = True, []
+    deadline = time.monotonic() + seconds
+    while True:
+        tensor = ones.clone()
+        dist.barrier()
+        began = _now(device)
+        dist.all_reduce(tensor)
+        spent = torch.tensor([_now(device) - began], dtype=torch.float64, device=device)
+        dist.all_reduce(spent, dist.ReduceOp.MAX)
+        right = right and bool((tensor == float(place.world)).all())
+        took.append(float(spent))
+        over = torch.tensor([float(time.monotonic() >= deadline)], device=device)
+        dist.all_reduce(over, dist.ReduceOp.MAX)  # all of them end with the same one
+        if bool(over) and len(took) > 2:
+            break
+    rate = 2 * (place.world - 1) / place.world * size / median(took[1:])
+    say(kind="all-reduce", bytes_per_second=rate, right=right, times=len(took))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

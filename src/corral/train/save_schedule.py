@@ -1,0 +1,93 @@
+"""When the next save is due, from what the last one cost."""
+
+import statistics
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.train.save_interval import gang_mtbf_seconds, interval_seconds
+
+FIRST_SECONDS: Final = 10.0  # the first save comes early: it is the one that is measured
+FIRST_STEPS: Final = 20
+QUIET_STEPS: Final = 64  # what a step takes while nothing is written
+
+
+@dataclass(slots=True, kw_only=True)
+class Pace:
+    """Rank 0's measurements of saving. All times in seconds of a clock that never goes back.
+
+    `fixed_seconds` None: the interval is chosen from what is measured. `before_seconds` is how long
+    the job had trained when this attempt began, `failures` how many attempts failed until then.
+    """
+
+    fixed_seconds: float | None
+    node_mtbf_seconds: float
+    nodes: int
+    failures: int = 0
+    before_seconds: float = 0.0
+    began: float = 0.0
+    interval: float | None = None  # the one in force; None before the first save was measured
+    _last_save: float = 0.0
+    _steps: int = 0
+    _stall: float = 0.0
+    _added: float = 0.0
+    _in_progress: bool = False
+    _quiet: deque[float] = field(default_factory=lambda: deque(maxlen=QUIET_STEPS))
+
+    def begin(self, now: float) -> None:
+        """The training loop begins."""
+        self.began = self._last_save = now
+        self.interval = self.fixed_seconds
+        self._steps = 0
+
+    def observed_seconds(self, now: float) -> float:
+        """How long this job has trained, over all of its attempts."""
+        return self.before_seconds + now - self.began
+
+    def step_done(self, seconds: float) -> None:
+        """A step took so long; beside a save, what it took above the usual is the save's."""
+        self._steps += 1
+        if not self._in_progress:
+            self._quiet.append(seconds)
+        elif self._quiet:
+            self._added += seconds - self.usual_step_seconds
+
+    @property
+    def usual_step_seconds(self) -> float:
+        """What a step takes while nothing is being written; 0 while that is not known."""
+        return statistics.median(self._quiet) if self._quiet else 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether to save now."""
+        if self._in_progress:
+            return False
+        since = now - self._last_save
+        if self.interval is not None:
+            return since >= self.interval
+        return since >= FIRST_SECONDS or self._steps >= FIRST_STEPS
+
+    def save_begun(self, now: float, stall_seconds: float) -> None:
+        self._last_save = now
+        self._steps = 0
+        self._stall = stall_seconds
+        self._added = 0.0
+        self._in_progress = True
+
+    def save_ended(self, now: float, *, save_seconds: float | None) -> None:
+        """The save is over, after `save_seconds` or, with None, without success."""
+        if not self._in_progress:
+            return
+        self._in_progress = False
+        if save_seconds is None or self.fixed_seconds is not None:
+            return
+        mtbf = gang_mtbf_seconds(
+            self.node_mtbf_seconds,
+            self.nodes,
+            observed_seconds=self.observed_seconds(now),
+            failures=self.failures,
+        )
+        self.interval = interval_seconds(
+            cost_seconds=self._stall + max(0.0, self._added),
+            save_seconds=save_seconds,
+            mtbf_seconds=mtbf,
+        )

@@ -1,0 +1,92 @@
+"""What is asked and answered of active checks by the HTTP API."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from corral.domain.active_checks import CheckKind, CheckUp, Measure
+from corral.wire.job_parts import Answer
+
+Kind = Literal["matmul", "memory", "all-reduce", "link", "disk", "clock", "data"]
+
+
+class CheckAsked(BaseModel):
+    """`nodes` empty: all. `kinds`: which checks; `paths`: folders that disk and data look at too.
+    A long check computes for `seconds`; a node that is busy is waited for `patience_seconds`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    nodes: Annotated[list[str], Field(max_length=10_000)] = []
+    kinds: Annotated[list[Kind], Field(min_length=1, max_length=len(CheckKind))]
+    paths: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=4096)]], Field(max_length=8)
+    ] = []
+    seconds: Annotated[float, Field(gt=0, le=120)] = 5.0
+    patience_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 60.0
+
+
+class CheckResult(Answer):
+    """What one check of a device has shown last. `result`: passed, failed, measured (there is
+    nothing to hold it against yet) or not run. `value` is in `unit`, `expected` the least of it
+    that passes; `past`: earlier values, the newest last."""
+
+    kind: str
+    gpu: int | None
+    device: str
+    result: str
+    text: str
+    at: float
+    value: float | None
+    unit: str
+    expected: float | None
+    past: list[float]
+    checkup: str
+
+    @classmethod
+    def of(cls, one: Measure) -> Self:
+        return cls(**{name: getattr(one, name) for name in cls.model_fields})
+
+
+class CheckWaiting(Answer):
+    """A round of checks that a node has before it, or, with `begun_at`, is at."""
+
+    id: str
+    kinds: list[str]
+    by: str
+    at: float
+    until: float
+    begun_at: float | None
+    peer: str
+
+    @classmethod
+    def of(cls, one: CheckUp) -> Self:
+        return cls(**{name: getattr(one, name) for name in cls.model_fields})
+
+
+class CheckedNode(Answer):
+    """How far a node is. `state`: waiting, running, over. `jobs`: what keeps it busy."""
+
+    node: str
+    state: str
+    jobs: list[str]
+    health: str
+    results: list[CheckResult]
+
+
+class Checkup(Answer):
+    """`unable`: nodes that no agent stays on, so that they cannot be checked."""
+
+    id: str
+    nodes: list[CheckedNode]
+    unable: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        return all(one.state == "over" for one in self.nodes)
+
+
+def results_of(measures: Sequence[Measure]) -> list[CheckResult]:
+    """In an order that stays: by what, and where."""
+    ordered = sorted(measures, key=lambda one: (list(CheckKind).index(one.kind), one.where))
+    return [CheckResult.of(one) for one in ordered]

@@ -1,0 +1,134 @@
+"""The agents' channel: two WebSockets that an agent dials, both MessagePack, one message a frame.
+
+`/v1/agents/beats`: Hello first, then Beat each second and on any change; the head answers Heard to
+each Beat and sends Wanted whenever its version rises or the agent's is behind.
+`/v1/agents/logs`: LogChunk from the agent, LogAt from the head: how far that log is kept. After a
+reconnect the agent begins with an empty chunk and goes on from the answer.
+Both carry the node's own token in the Authorization header.
+"""
+
+from typing import Final
+
+import msgspec
+
+from corral.domain.desired_state import Version, Wanted
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import Seen
+from corral.domain.resources import Inventory
+from corral.domain.telemetry import NodeSample
+from corral.wire.signals import To
+
+PROTOCOL: Final = 1
+FRAME_BYTES: Final = 4 * 1024 * 1024  # longest frame that either side takes
+ENDED: Final = 4000  # and an exit code: a terminal's WebSocket closes so when its shell has ended
+
+
+def exit_code_of(closed_with: int | None) -> int | None:
+    """The exit code that a terminal's closing tells; None when it tells none."""
+    code = -1 if closed_with is None else closed_with - ENDED
+    return code if 0 <= code <= 255 else None
+
+
+class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
+    """Who dials. A head that does not speak the protocol closes with code 4400 and says so."""
+
+    protocol: int
+    node: NodeId
+    boot: BootId
+    address: str
+    inventory: Inventory
+
+
+class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
+    """All that the agent sees. `inventory` only when it has changed since the last message,
+    `sample` when the sensors have been read since; signals until the head has recorded them."""
+
+    number: int
+    version: Version | None  # of the newest Wanted that it obeys
+    seen: tuple[Seen, ...] = ()
+    inventory: Inventory | None = None
+    sample: NodeSample | None = None
+    signals: tuple[Signal, ...] = ()
+
+
+class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
+    """The head is there and has taken in the beat of this number. `heads`: where each of several
+    serves, the one that leads first; said once on each connection, and when it has changed.
+    `signals`: those up to this number are recorded. `wall` is the head's clock, 0 of an older head.
+    `users`: users who may submit jobs, whose accounts the node looks up; said as `heads` are.
+    """
+
+    number: int
+    heads: tuple[str, ...] = ()
+    signals: int = 0
+    wall: float = 0.0
+    users: tuple[str, ...] = ()
+
+
+class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
+    wanted: Wanted
+
+
+class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
+    """Somebody wants a terminal: dial `/v1/agents/attach/{session}` and pump raw bytes both ways.
+
+    `shell` True: a shell beside the ranks, in their containment and environment, on a pty, or the
+    `command` that is named, which /bin/sh reads. False: the standard input of the rank, and its
+    output from now on.
+    """
+
+    session: str
+    job: JobId
+    attempt: AttemptNumber
+    rank: int
+    shell: bool
+    rows: int = 24
+    columns: int = 80
+    command: str = ""
+
+
+class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
+    """Somebody sends a signal to what runs of the attempt on this node: to its ranks and all that
+    they have started, to the shell of each alone (`batch`), or to both (`all`)."""
+
+    job: JobId
+    attempt: AttemptNumber
+    number: int
+    to: To = "ranks"
+
+
+class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
+    """Somebody wants the list of an attempt's outputs (`path` None), or one of them as a tar: dial
+    `/v1/agents/attach/{session}` and send frames of `wire.output_frames`."""
+
+    session: str
+    job: JobId
+    attempt: AttemptNumber
+    path: str | None = None
+
+
+class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
+    """Bytes of one rank's log from `offset` on. A gap before it was dropped by the cap."""
+
+    job: JobId
+    attempt: AttemptNumber
+    rank: int
+    offset: int
+    data: bytes
+
+
+class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
+    """The head keeps this log up to `offset`."""
+
+    job: JobId
+    attempt: AttemptNumber
+    rank: int
+    offset: int
+
+
+encode: Final = msgspec.msgpack.Encoder().encode
+from_agent: Final = msgspec.msgpack.Decoder(Hello | Beat | LogChunk).decode
+from_head: Final = msgspec.msgpack.Decoder(
+    Heard | WantedNow | AttachNow | SignalNow | FilesNow | LogAt
+).decode

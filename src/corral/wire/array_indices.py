@@ -1,0 +1,96 @@
+"""`array: 0-99%10`: many jobs of one spec. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.domain.errors import SpecInvalid
+from corral.wire.field_readers import Wrong, shown
+
+MOST: Final = 10_000
+MOST_NAMED: Final = 10 * MOST  # indices, the same one over and over included
+MOST_CHARACTERS: Final = 100_000
+MAX_INDEX: Final = 1_000_000
+_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """Indices in rising order; `limit`: at most this many at once."""
+
+    indices: tuple[int, ...]
+    limit: int | None = None
+
+
+def read_array(value: Any) -> Array:
+    """Indices of "0-99", "1,3,5-7", "0-98:2", each with "%10" behind it if not all may run at once.
+
+    Raises: Wrong.
+    """
+    if isinstance(value, Array):
+        return value
+    if not isinstance(value, str):
+        meant = isinstance(value, int) and not isinstance(value, bool) and 1 < value <= MOST
+        raise Wrong(
+            f"{shown(value)} is no range of indices",
+            f"write: array: 0-{value - 1 if meant else 9}",
+        )
+    if len(value) > MOST_CHARACTERS:
+        raise Wrong(
+            f"{shown(value)} has {len(value):,} characters; {MOST_CHARACTERS:,} are taken",
+            "write ranges: array: 0-99",
+        )
+    ranges, percent, most = value.replace(" ", "").partition("%")
+    limit = _limit(value, most) if percent else None
+    found: set[int] = set()
+    named = 0
+    for part in ranges.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise Wrong(f"{shown(value)} is no range of indices", "write: array: 0-99%10")
+        first, last, step = (int(group) if group else None for group in match.groups())
+        indices = _indices(value, first or 0, first or 0 if last is None else last, step)
+        named += len(indices)
+        if named > MOST_NAMED:
+            raise Wrong(f"{shown(value)} names indices over and over", "write each index once")
+        found.update(indices)
+        _bounded(value, len(found))
+    return Array(indices=tuple(sorted(found)), limit=limit)
+
+
+def check_count(jobs: int, source: str) -> None:
+    """Refuse more jobs than one submission may have, before any array is unfolded.
+
+    Raises: SpecInvalid.
+    """
+    if jobs > MOST:
+        raise SpecInvalid(
+            f"{source}: these are more than the {MOST:,} jobs that are taken at once",
+            hint="submit them in parts",
+        )
+
+
+def _indices(value: str, first: int, last: int, step: int | None) -> range:
+    if last < first or step == 0:
+        raise Wrong(f"{shown(value)} counts backwards or on the spot", "write: array: 0-99")
+    if last > MAX_INDEX:
+        raise Wrong(f"{shown(value)}: an index is at most {MAX_INDEX:,}", "write: array: 0-99")
+    steps = range(first, last + 1, step or 1)
+    _bounded(value, len(steps))
+    return steps
+
+
+def _bounded(value: str, count: int) -> None:
+    if count > MOST:
+        raise Wrong(
+            f"{shown(value)} is {count:,} jobs; one array has at most {MOST:,}",
+            f"write: array: 0-{MOST - 1}, or several specs",
+        )
+
+
+def _limit(value: str, most: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", most, re.ASCII) or int(most) < 1:
+        raise Wrong(
+            f"{shown(value)}: after % comes how many may run at once", "write: array: 0-99%10"
+        )
+    return int(most)

@@ -1,0 +1,400 @@
+"""Reading an agent's messages within bounds: one pass in C for what is right, and for the rest a
+second look that leaves out what breaks the bounds and nothing else.
+
+For each type that travels there is a shape of the same fields with the bounds on them, made here of
+the type itself. A message is decoded by that shape first; a field that is new is bounded too.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from corral.domain.attempt import Exit, Save
+from corral.domain.bounds import (
+    MOST_GPUS,
+    MOST_INTEGER,
+    MOST_ITEMS,
+    MOST_LOSS,
+    MOST_MOMENT,
+    MOST_NUMBER,
+    MOST_RANKS,
+    MOST_SAVES,
+    MOST_SCALARS,
+    MOST_SIGNALS,
+    NAME_LETTERS,
+    NO_NUL,
+    PATH_LETTERS,
+    PLAIN,
+    SCALAR_LETTERS,
+    SENTENCE,
+    SENTENCE_LETTERS,
+    TAIL_LETTERS,
+    OutOfBounds,
+    cut,
+    distinct,
+    printed,
+)
+from corral.domain.desired_state import Version
+from corral.domain.node_signal import Signal
+from corral.domain.observed_state import AttemptKey, Phase, Progress, Seen
+from corral.domain.resources import Inventory
+from corral.domain.telemetry import NodeSample
+from corral.wire.agent_messages import Beat, Hello, LogChunk, from_agent
+
+WRONG: Final = (ValueError, TypeError, RecursionError, OverflowError)
+WHY_LETTERS: Final = 200
+
+# Longest texts and lists by type and field; NAME_LETTERS and MOST_ITEMS for all others.
+LETTERS: Final = {
+    "Save.path": PATH_LETTERS,
+    "Save.quarantined": SENTENCE_LETTERS,
+    "Seen.trouble": SENTENCE_LETTERS,
+    "Seen.tails": TAIL_LETTERS,
+    "Exit.error": SENTENCE_LETTERS,
+    "Scalar.name": SCALAR_LETTERS,
+    "Signal.text": SENTENCE_LETTERS,
+    "Signal.device": PATH_LETTERS,
+    "Inventory.shared": PATH_LETTERS,
+    "Inventory.closed": SENTENCE_LETTERS,
+    "DiskSample.path": PATH_LETTERS,
+    "NodeSample.silent": PATH_LETTERS,
+}
+ITEMS: Final = {
+    "Beat.seen": 2 * MOST_ITEMS,
+    "Beat.signals": MOST_SIGNALS,
+    "Seen.exits": MOST_RANKS,
+    "Seen.saves": MOST_SAVES,
+    "Progress.ranks": MOST_RANKS,
+    "Progress.scalars": MOST_SCALARS,
+}
+PATTERNS: Final = {
+    "Save.quarantined": SENTENCE,
+    "Seen.trouble": SENTENCE,
+    "Seen.trouble_of": SENTENCE,
+    "Seen.tails": NO_NUL,
+    "Exit.error": SENTENCE,
+    "Signal.text": SENTENCE,
+    "Inventory.closed": SENTENCE,
+}
+MOMENTS: Final = frozenset({"at", "started_at"})
+NON_NEGATIVE: Final = frozenset(
+    {"attempt", "step", "rank", "size_bytes", "offset", "number", "dropped", "waits_for_input"}
+)
+
+
+_Int: Final = Annotated[int, msgspec.Meta(ge=-MOST_INTEGER, le=MOST_INTEGER)]
+_Count: Final = Annotated[int, msgspec.Meta(ge=0, le=MOST_INTEGER)]
+_Number: Final = Annotated[float, msgspec.Meta(ge=-MOST_NUMBER, le=MOST_NUMBER)]
+_Moment: Final = Annotated[float, msgspec.Meta(ge=-MOST_MOMENT, le=MOST_MOMENT)]
+_ANY_TEXT: Final = Annotated[str, msgspec.Meta(max_length=2**23)]
+_TAIL: Final = tuple[
+    Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)],
+    Annotated[str, msgspec.Meta(max_length=2**20)],
+]
+_Loss: Final = Annotated[float, msgspec.Meta(ge=-MOST_LOSS, le=MOST_LOSS)]
+
+
+class Dropped(NamedTuple):
+    """What was left out of a message: for example ("save", ("j3", 1), "step must be ...")."""
+
+    what: str
+    key: AttemptKey | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A message within bounds, and what of it was left out."""
+
+    message: Hello | Beat | LogChunk
+    dropped: tuple[Dropped, ...] = ()
+
+
+def read_frame(frame: bytes) -> Read:
+    """Read one frame of an agent.
+
+    Raises: ValueError, TypeError, RecursionError, OverflowError for what is no message at all, and
+    for a hello or a chunk of a log out of bounds.
+    """
+    try:
+        within = _shape_of_frame(frame)
+    except WRONG:
+        return _second_look(frame)
+    message: Hello | Beat | LogChunk = from_agent(frame)
+    if isinstance(message, Hello):
+        _check_inventory(message.inventory)
+    elif isinstance(message, Beat) and not _is_consistent(within):
+        return _second_look(frame)
+    return Read(message)
+
+
+def _is_consistent(within: Any) -> bool:
+    """Whether what a bound on a field cannot say is right: GPUs, ports and disks by one name."""
+    try:
+        if within.sample:
+            _check_sample(within.sample)
+        if within.inventory:
+            _check_inventory(within.inventory)
+    except OutOfBounds:
+        return False
+    return True
+
+
+def _check_sample(sample: Any) -> None:
+    distinct("GPUs of the sample", [gpu.index for gpu in sample.gpus or ()])
+    distinct("ports of the sample", [port.name for port in sample.ports or ()])
+    distinct("disks of the sample", [disk.path for disk in sample.disks or ()])
+
+
+def _check_inventory(inventory: Any) -> None:
+    distinct("labels of the inventory", [name for name, _ in inventory.labels or ()])
+
+
+# -- the second look -----------------------------------------------------------------------------
+
+
+_NIL: Final = msgspec.Raw(msgspec.msgpack.encode(None))
+
+
+class _LooseBeat(msgspec.Struct, tag="beat"):
+    """A heartbeat whose parts are looked at one by one."""
+
+    number: int
+    version: msgspec.Raw
+    seen: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=ITEMS["Beat.seen"])] = []
+    inventory: msgspec.Raw = _NIL
+    sample: msgspec.Raw = _NIL
+    signals: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=16 * MOST_SIGNALS)] = []
+
+
+class _BareSeen(msgspec.Struct):
+    """The least of an attempt: with it the head knows that the attempt is there."""
+
+    key: AttemptKey
+    phase: Phase
+
+
+_loose_beat: Final = msgspec.msgpack.Decoder(_LooseBeat).decode
+_loose_seen: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_list_of_raw: Final = msgspec.msgpack.Decoder(
+    Annotated[list[msgspec.Raw], msgspec.Meta(max_length=16 * MOST_RANKS)]
+).decode
+_SEEN: Final = get_type_hints(Seen)
+_bare_seen: Final = msgspec.msgpack.Decoder(_BareSeen).decode
+
+
+@dataclass(slots=True)
+class _Sieve:
+    """Takes the parts of one message and remembers which were left out."""
+
+    dropped: list[Dropped]
+
+    def take(
+        self, shape: Any, raw: Any, what: str, key: AttemptKey | None = None, of: str = ""
+    ) -> Any:
+        """Return the part as its own type, None for one that is out of bounds or absent."""
+        if raw == _NIL:
+            return None
+        try:
+            within = _bounded_decoder(shape, of)(raw)
+            if shape is NodeSample:
+                _check_sample(within)
+            elif shape is Inventory:
+                _check_inventory(within)
+            return _decoder(shape)(raw)
+        except WRONG as error:
+            self.drop(what, key, str(error))
+            return None
+
+    def drop(self, what: str, key: AttemptKey | None, why: str) -> None:
+        self.dropped.append(Dropped(what, key, cut(why, WHY_LETTERS)))
+
+    def several(
+        self, shape: Any, raws: Iterable[Any], what: str, most: int, key: AttemptKey | None = None
+    ) -> tuple[Any, ...]:
+        """Return the parts of a list that are within bounds, the first `most` of them."""
+        kept: list[Any] = []
+        for place, raw in enumerate(raws):
+            if place >= most:
+                self.drop(what, key, f"more than {most:,} at once")
+                break
+            if (part := self.take(shape, raw, what, key)) is not None:
+                kept.append(part)
+        return tuple(kept)
+
+
+def _second_look(frame: bytes) -> Read:
+    """Read a heartbeat part by part. Raises: as `read_frame`."""
+    loose = _loose_beat(frame)
+    sieve = _Sieve([])
+    seen = [one for raw in loose.seen if (one := _seen(sieve, raw)) is not None]
+    beat = Beat(
+        number=_bounded_decoder(int)(msgspec.msgpack.encode(loose.number)),
+        version=sieve.take(Version | None, loose.version, "version"),
+        seen=tuple(seen),
+        inventory=sieve.take(Inventory, loose.inventory, "inventory"),
+        sample=sieve.take(NodeSample, loose.sample, "sample"),
+        signals=sieve.several(Signal, loose.signals, "signal", MOST_SIGNALS),
+    )
+    return Read(beat, tuple(sieve.dropped))
+
+
+def _seen(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
+    """Return the attempt without what is out of bounds, None where not even its key is right."""
+    try:
+        _bounded_decoder(Seen)(raw)
+        return _decoder(Seen)(raw)  # type: ignore[no-any-return]
+    except WRONG as error:
+        why = str(error)
+    try:
+        bare = _bare_seen(raw)
+        _bounded_decoder(AttemptKey)(msgspec.msgpack.encode(bare.key))
+    except WRONG:
+        sieve.drop("attempt", None, why)
+        return None
+    loose, found = _loose_seen(raw), {}
+    for name, hint in _SEEN.items():
+        if name in loose:
+            part = _part_of_seen(sieve, name, hint, loose[name], bare.key)
+            if part is not None:
+                found[name] = part
+    return Seen(**{**found, "key": bare.key, "phase": bare.phase})
+
+
+def _part_of_seen(sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: AttemptKey) -> Any:
+    """Return one field of an attempt; lists lose only those items that are out of bounds."""
+    if name in ("exits", "saves", "tails"):
+        try:
+            raws = _list_of_raw(raw)
+        except WRONG as error:
+            sieve.drop(name, key, str(error))
+            return None
+        if name == "tails":
+            return _tails(sieve, raws, key)
+        item, what = (Save, "save") if name == "saves" else (tuple[int, Exit], "exit")
+        return sieve.several(item, raws, what, MOST_SAVES if name == "saves" else MOST_RANKS, key)
+    if name == "progress":
+        return _progress(sieve, raw, key)
+    if hint is str and f"Seen.{name}" in PATTERNS:
+        return _cut(sieve, raw, LETTERS.get(f"Seen.{name}", NAME_LETTERS), key)
+    return sieve.take(hint, raw, name.replace("_", " "), key, of=f"Seen.{name}")
+
+
+def _progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
+    """Return the progress; a loss that is no number is none, as of a run that has diverged."""
+    mine = _Sieve([])
+    found: Progress | None = mine.take(Progress, raw, "progress", key)
+    if found is None and mine.dropped:
+        try:
+            told = msgspec.msgpack.decode(bytes(raw))
+            lossless = msgspec.msgpack.encode({**told, "loss": None, "scalars": []})
+        except WRONG:
+            lossless = bytes(raw)
+        found = sieve.take(Progress, msgspec.Raw(lossless), "progress", key)
+    return found
+
+
+def _tails(
+    sieve: _Sieve, raws: Iterable[msgspec.Raw], key: AttemptKey
+) -> tuple[tuple[int, str], ...]:
+    """Return the tails of logs, whose text is the program's: what cannot be kept is replaced."""
+    tails = sieve.several(_TAIL, raws, "tail of a log", MOST_RANKS, key)
+    return tuple((rank, printed(text[-TAIL_LETTERS:])) for rank, text in tails)
+
+
+def _cut(sieve: _Sieve, raw: msgspec.Raw, letters: int, key: AttemptKey) -> str | None:
+    """Return a sentence for people, shortened: its beginning says more than nothing does."""
+    text: str | None = sieve.take(_ANY_TEXT, raw, "sentence", key)
+    if text is None:
+        return None
+    short = cut(text, letters)
+    if short != text:
+        sieve.drop("sentence", key, f"it has {len(text):,} letters; at most {letters:,} are kept")
+    return short
+
+
+# -- shapes with bounds --------------------------------------------------------------------------
+
+
+@cache
+def _decoder(shape: Any) -> Callable[[Any], Any]:
+    return msgspec.msgpack.Decoder(shape).decode
+
+
+@cache
+def _bounded_decoder(shape: Any, of: str = "") -> Callable[[Any], Any]:
+    return msgspec.msgpack.Decoder(bounded(shape, of)).decode
+
+
+def bounded(hint: Any, of: str = "") -> Any:
+    """Return the type with the bounds on it. `of`: the field that it is of, "Save.path"."""
+    name = of.rpartition(".")[2]
+    if get_origin(hint) is Annotated:
+        return hint  # it says its own
+    if hint is int and of.endswith("Sample.index"):
+        return Annotated[int, msgspec.Meta(ge=0, lt=MOST_GPUS)]
+    if hint is int:
+        return _Count if name in NON_NEGATIVE else _Int
+    if hint is float and of.startswith("Scalar."):
+        return _Loss
+    if hint is float:
+        return _Loss if name == "loss" else _Moment if name in MOMENTS else _Number
+    if hint is str:
+        letters = LETTERS.get(of, NAME_LETTERS)  # msgpack's text is valid UTF-8 already
+        return Annotated[str, msgspec.Meta(max_length=letters, pattern=PATTERNS.get(of, PLAIN))]
+    if (plain := getattr(hint, "__supertype__", None)) is not None:
+        return bounded(plain, of)
+    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
+        return _bounded_struct(hint)
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        hints = get_type_hints(hint)
+        return tuple[tuple(bounded(hints[one], f"{hint.__name__}.{one}") for one in hints)]  # type: ignore[misc]
+    return _bounded_container(hint, of)
+
+
+def _bounded_container(hint: Any, of: str) -> Any:
+    """Return it for tuples, unions and types without bounds of their own."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        meta = msgspec.Meta(max_length=ITEMS.get(of, MOST_ITEMS))
+        return Annotated[list[bounded(args[0], of)], meta]  # type: ignore[misc]
+    if origin is tuple:
+        return tuple[tuple(bounded(one, of) for one in args)]  # type: ignore[misc]
+    if origin in (Union, UnionType):
+        return Union[tuple(bounded(one, of) for one in args)]  # noqa: UP007
+    plain = hint in (bool, bytes, NoneType) or (isinstance(hint, type) and issubclass(hint, Enum))
+    if plain:
+        return hint
+    raise TypeError(f"{of}: no bounds are known for {hint}")
+
+
+@cache
+def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
+    """Return a struct of the same fields, with bounds; a field with a default may be absent."""
+    hints = get_type_hints(shape)
+    made: list[Any] = []
+    for name, is_required in _fields(shape):
+        hint = bounded(hints[name], f"{shape.__name__}.{name}")
+        made.append((name, hint) if is_required else (name, hint, None))
+    tag = getattr(getattr(shape, "__struct_config__", None), "tag", None)
+    return msgspec.defstruct(f"Bounded{shape.__name__}", made, tag=tag, kw_only=True, gc=False)
+
+
+def _fields(shape: Any) -> list[tuple[str, bool]]:
+    """Return the names of the fields, and whether each must be there."""
+    if is_dataclass(shape):
+        return [
+            (one.name, one.default is MISSING and one.default_factory is MISSING)
+            for one in fields(shape)
+        ]
+    return [(one.name, one.required) for one in msgspec.structs.fields(shape)]
+
+
+_shape_of_frame: Final = msgspec.msgpack.Decoder(
+    bounded(Hello) | bounded(Beat) | bounded(LogChunk)
+).decode

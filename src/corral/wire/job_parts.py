@@ -1,0 +1,395 @@
+"""What a job's answer is made of: seats, shapes, progress, attempts, checkpoints, receipts."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from corral.domain import attempt as attempts
+from corral.domain import placement_constraints as places
+from corral.domain import resources as needs
+from corral.domain import run_history as forecasts
+from corral.domain.failure_class import FAILURES, next_step
+from corral.domain.job import CheckpointRule, JobSpec
+from corral.domain.kept_checkpoints import kept_saves
+from corral.domain.observed_state import Progress as Beat
+from corral.domain.time_point import Warn
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.insight.bottleneck import Bottleneck as Found
+from corral.wire.signals import name_of
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Seat(Answer):
+    """A place on one node: GPU indices, how much of them, and which parts of one that is cut."""
+
+    node: str
+    gpus: list[int]
+    gpu_count: float
+    cpus: float
+    memory_bytes: int
+    slices: list[str] = []
+    exclusive: bool = False
+
+    @classmethod
+    def of(cls, seat: attempts.Seat) -> Self:
+        return cls(
+            node=seat.node,
+            gpus=list(seat.gpus),
+            gpu_count=seat.gpu_millis / MILLIS_PER_GPU,
+            cpus=seat.cpu_millis / MILLIS_PER_CPU,
+            memory_bytes=seat.memory_bytes,
+            slices=list(seat.slices),
+            exclusive=seat.exclusive,
+        )
+
+
+class Shape(Answer):
+    """So many nodes, each giving this. `gpu_type` null: any."""
+
+    nodes: int
+    gpus_per_node: float
+    gpu_type: str | None
+    cpus_per_node: float
+    memory_bytes_per_node: int
+
+    @classmethod
+    def of(cls, count: int, one: needs.Resources) -> Self:
+        return cls(
+            nodes=count,
+            gpus_per_node=one.gpu_millis / MILLIS_PER_GPU,
+            gpu_type=one.gpu_type,
+            cpus_per_node=one.cpu_millis / MILLIS_PER_CPU,
+            memory_bytes_per_node=one.memory_bytes,
+        )
+
+
+class Form(Shape):
+    """A form that would do: the shape on so many nodes, or on fewer, down to `least_nodes`."""
+
+    least_nodes: int
+
+    @classmethod
+    def all_of(cls, shapes: Iterable[needs.Shape]) -> list[Self]:
+        """In the order in which they are tried."""
+        return [
+            cls(
+                **Shape.of(form[0].nodes, form[0].resources).model_dump(),
+                least_nodes=form[-1].nodes,
+            )
+            for form in needs.forms_of(list(shapes))
+        ]
+
+
+class Place(Answer):
+    """Which nodes will do, beside what they must give. `constraints` as zone=a or node!=n3,n4;
+    `topology` as prefer, spread or require:rack."""
+
+    constraints: list[str]
+    topology: str
+    exclusive: bool
+    apart_from: list[str]
+
+    @classmethod
+    def of(cls, rule: places.PlaceRule) -> Self:
+        mode, within = rule.topology.mode, rule.topology.within
+        return cls(
+            constraints=[str(one) for one in rule.constraints],
+            topology=f"{mode}:{within}" if mode == places.Mode.REQUIRE else mode,
+            exclusive=rule.exclusive,
+            apart_from=list(rule.apart_from),
+        )
+
+
+class Warned(Answer):
+    """What a job is told before its limit ends it, where it says so itself: a signal by its name,
+    so many seconds before."""
+
+    signal: str | None
+    before_seconds: float
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self | None:
+        limit = spec.max_duration_seconds
+        if limit is None or spec.warn == Warn():
+            return None
+        number = spec.warn.signal
+        name = None if number is None else name_of(number)
+        return cls(signal=name, before_seconds=spec.warn.before(limit))
+
+
+class Progress(Answer):
+    """The newest beat of the training loop."""
+
+    step: int
+    first_step: int
+    until: int | None
+    loss: float | None
+    samples_per_second: float | None
+    data_seconds: float
+    compute_seconds: float
+    save_seconds: float
+    at: float
+    left_seconds: float | None = None  # until its last step, by its rate of steps
+    nan_since: int | None = None  # the step since which its loss is not a finite number
+
+    @classmethod
+    def of(cls, beat: Beat) -> Self:
+        return cls(**{name: getattr(beat, name) for name in cls.model_fields})
+
+
+class Bottleneck(Answer):
+    """What bounds a running job. `bound`: data, saves, communication, straggler, small-batch,
+    compute or idle; `text` has the number that shows it, `advice` what to try."""
+
+    bound: str
+    text: str
+    advice: str
+
+    @classmethod
+    def of(cls, one: Found | None) -> Self | None:
+        return None if one is None else cls(bound=one.bound, text=one.text, advice=one.advice)
+
+
+class Attempt(Answer):
+    """One try. `cause` says whose budget paid: none, user, infra or wish; `failure` what it failed
+    of, `next` what to do about it, and `quote` the line of its log that shows it, for those who may
+    read the log. `failed_at`: file and line of the program that raised the error."""
+
+    number: int
+    nodes: list[str]
+    seats: list[Seat]
+    master_port: int
+    placed_at: float
+    running_at: float | None
+    ended_at: float | None
+    cause: str
+    culprit: str
+    evidence: str
+    failure: str | None = None
+    next: str = ""
+    quote: str = ""
+    failed_at: str = ""
+    exit_code: int | None
+    resume_step: int | None
+    last_step: int | None
+    idle_since: float | None = None  # none of its GPUs runs anything
+    nan_step: int | None = None  # since then its loss is not a finite number
+    images: list[str] = []  # digests of the images that its ranks ran in
+
+    @classmethod
+    def of(cls, one: attempts.Attempt, *, whole: bool = True) -> Self:
+        own: dict[str, Any] = {"nodes": list(one.nodes), "next": "", "images": list(one.images)}
+        own |= {"seats": [Seat.of(seat) for seat in one.seats]}
+        own |= {"quote": one.quote if whole else ""}
+        own |= {"failed_at": one.failed_at if whole else ""}
+        if one.failure is not None:
+            next = next_step(one.failure, one.next_step, own["failed_at"])
+            own["next"] = next.replace("{job}", one.job)
+        rest = {name: getattr(one, name) for name in cls.model_fields if name not in own}
+        return cls.model_validate(own | rest)
+
+
+class Checkpoint(Answer):
+    """A recorded save. `quarantined` says why it does not verify, else it is empty. `pruned`:
+    newer ones have taken its place, and its files are removed."""
+
+    attempt: int
+    step: int
+    path: str
+    manifest_sha256: str
+    size_bytes: int
+    seconds: float
+    stall_seconds: float
+    at: float
+    quarantined: str
+    pruned: bool = False
+
+    @classmethod
+    def all_of(cls, saves: Sequence[attempts.Save], rule: CheckpointRule | None) -> list[Self]:
+        """Return the saves of one job in their order."""
+        kept = kept_saves(saves, rule.keep if rule is not None else 1)
+        names = cls.model_fields.keys() - {"pruned"}
+        return [
+            cls(
+                **{name: getattr(save, name) for name in names},
+                pruned=not save.quarantined and save not in kept,
+            )
+            for save in saves
+        ]
+
+
+class Receipt(Answer):
+    """What an interruption cost. `others`: of a preemption, the jobs on the other side; `text`: all
+    of it on one line."""
+
+    attempt: int
+    kind: str
+    cause: str
+    culprit: str
+    evidence: str
+    steps_lost: int | None
+    gpu_seconds_lost: float
+    seen_at: float
+    resumed_from_step: int | None
+    seconds_lost: float | None
+    others: list[str]
+    text: str
+
+    @classmethod
+    def of(cls, receipt: attempts.Receipt) -> Self:
+        fields = {name: getattr(receipt, name) for name in cls.model_fields}
+        return cls(**{**fields, "others": list(receipt.others)})
+
+
+class Span(Answer):
+    """Seconds from now; `high_seconds` null: later than anybody has looked ahead. `text` is it for
+    people: in 12 to 40 min."""
+
+    low_seconds: float
+    high_seconds: float | None
+    text: str
+
+    @classmethod
+    def of(cls, span: forecasts.Span) -> Self:
+        return cls(low_seconds=span.low_seconds, high_seconds=span.high_seconds, text=str(span))
+
+
+class Ending(Answer):
+    """When a running job ends: `ends` by its rate of steps (`step` of `until`), else as `kin` jobs
+    like it did, `percent` times of 100 (null: too few to say), and by its limit at `ends_by` (null:
+    it has none). `text` is "" where nothing tells."""
+
+    ends: Span | None
+    percent: int | None
+    kin: int
+    ends_by: float | None
+    text: str
+    step: int | None = None
+    until: int | None = None
+
+    @classmethod
+    def of(cls, found: forecasts.Ending) -> Self:
+        return cls(
+            ends=None if found.ends is None else Span.of(found.ends),
+            percent=found.percent,
+            kin=found.kin,
+            ends_by=found.ends_by,
+            text=str(found),
+            step=found.step,
+            until=found.until,
+        )
+
+
+class Instead(Answer):
+    """A change with which the job would start sooner: with 1 node instead of 2. `stops`: whom it
+    is likely to stop then; "" nobody."""
+
+    change: str
+    starts: Span
+    stops: str = ""
+
+
+class Forecast(Answer):
+    """When a waiting job starts and ends, as an interval that is to hold `percent` times of 100.
+
+    `runs`: so often the present was played forward. `known_percent` of the jobs in it have kin that
+    tell how long they run; the others go by their limits, or by a guess. `told` is how many
+    outcomes are on the record, and `held_percent` how many of these lay in what was told.
+    `gives_up_at`: when it is given up, if it has not started; null: that is likely to come later.
+    `is_too_late`: it is likely to be given up before it starts.
+    """
+
+    starts: Span
+    ends: Span
+    percent: int
+    runs: int
+    known_percent: float
+    told: int
+    held_percent: float | None
+    text: str
+    instead: list[Instead]
+    gives_up_at: float | None = None
+    is_too_late: bool = False
+
+    @classmethod
+    def of(cls, found: forecasts.Forecast) -> Self:
+        return cls(
+            starts=Span.of(found.starts),
+            ends=Span.of(found.ends),
+            percent=forecasts.PERCENT,
+            runs=found.runs,
+            known_percent=100 * found.known,
+            told=found.told,
+            held_percent=found.held,
+            text=str(found),
+            instead=[
+                Instead(change=one.change, starts=Span.of(one.starts), stops=one.stops)
+                for one in found.instead
+            ],
+            gives_up_at=found.starts_by if found.may_be_given_up else None,
+            is_too_late=found.is_too_late,
+        )
+
+
+class Failed(Answer):
+    """What an attempt failed of: the class, who is to blame, what shows it, and what to do next.
+    `quote`: the line of its log, for those who may read the log; `failed_at`: file and line of the
+    program that raised the error, for them too."""
+
+    attempt: int
+    failure: str
+    text: str
+    culprit: str
+    evidence: str
+    quote: str
+    failed_at: str = ""
+    next: str
+
+    @classmethod
+    def of(cls, one: attempts.Attempt, *, whole: bool) -> "Failed | None":
+        if one.failure is None or one.ended_at is None:
+            return None
+        meaning = FAILURES[one.failure]
+        return cls(
+            attempt=one.number,
+            failure=one.failure.value,
+            text=meaning.text,
+            culprit=one.culprit,
+            evidence=one.evidence,
+            quote=one.quote if whole else "",
+            failed_at=one.failed_at if whole else "",
+            next=next_step(one.failure, one.next_step, one.failed_at if whole else "").replace(
+                "{job}", one.job
+            ),
+        )
+
+
+class Why(Answer):
+    """Why a job is where it is, and what would change it. `receipts` are those of its newest
+    preemptions, on either side; `forecast` is null for one that does not wait for a place, and
+    `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
+    its queue goes by that. `holders`: who holds the GPUs that it waits for, and who ends first.
+    `whose`: that it is another's, where a name was asked for. `failed`: what its newest attempt
+    failed of. `place`: how many are tried before it, and it, of `waiting` in all the queues; null
+    for one that is in no line. `slurm`: Slurm's word for why it waits, or ""."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    code: str
+    suggestions: list[str]
+    receipts: list[Receipt]
+    forecast: Forecast | None = None
+    ending: Ending | None = None
+    assumed: str = ""
+    whose: str = ""
+    holders: str = ""
+    failed: Failed | None = None
+    place: int | None = None
+    waiting: int = 0
+    slurm: str = ""

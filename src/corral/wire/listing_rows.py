@@ -1,0 +1,120 @@
+"""Rows of a listing, written at once: what `api.Job` is, without its making of each field."""
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.job import Job
+from corral.domain.job_summary import ListedJob
+from corral.domain.observed_state import Progress as Beat
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.wire.job_parts import Progress
+
+_BEAT: Final = tuple(Progress.model_fields)
+_values_of: Final = attrgetter(*_BEAT)
+
+
+class ShapeRow(msgspec.Struct):
+    """As `parts.Shape`."""
+
+    nodes: int
+    gpus_per_node: float
+    gpu_type: str | None
+    cpus_per_node: float
+    memory_bytes_per_node: int
+
+
+class JobRow(msgspec.Struct):
+    """As `api.Job`, field by field."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    reason_code: str
+    owner: str
+    queue: str
+    priority: int
+    shape: ShapeRow
+    nodes: Sequence[str]
+    attempt: int
+    exit_code: int | None
+    submitted_at: float
+    since: float
+    started_at: float | None
+    ended_at: float | None
+    infra_retries: int
+    user_retries: int
+    array_index: int | None
+    array: str | None
+    max_duration_seconds: float | None
+    progress: Mapping[str, Any] | None
+    held_gpus: float | None
+    ran_seconds: float
+    running_since: float | None
+
+
+def job_row(
+    job: Job | ListedJob,
+    *,
+    reason: str,
+    reason_code: str,
+    nodes: Sequence[str] = (),
+    progress: Beat | None = None,
+    held_gpus: float | None = None,
+    running_since: float | None = None,
+) -> JobRow:
+    spec, each = job.spec, job.spec.resources
+    return JobRow(
+        job.id,
+        spec.name,
+        job.state,
+        reason,
+        reason_code,
+        job.owner,
+        spec.queue,
+        spec.priority,
+        ShapeRow(
+            spec.nodes,
+            each.gpu_millis / MILLIS_PER_GPU,
+            each.gpu_type,
+            each.cpu_millis / MILLIS_PER_CPU,
+            each.memory_bytes,
+        ),
+        nodes,
+        job.attempt,
+        job.exit_code,
+        job.submitted_at,
+        job.since,
+        job.started_at,
+        job.ended_at,
+        job.infra_retries,
+        job.user_retries,
+        spec.array_index,
+        job.array,
+        spec.max_duration_seconds,
+        None if progress is None else dict(zip(_BEAT, _values_of(progress), strict=True)),
+        held_gpus,
+        job.ran_seconds,
+        running_since,
+    )
+
+
+class ChangedRow(msgspec.Struct):
+    """As `api.ChangedJob`."""
+
+    id: str
+    name: str
+    state: str
+    array: str | None
+    array_index: int | None
+
+
+encode: Final = msgspec.json.Encoder().encode
+
+
+def jobs_body(parts: Sequence[bytes]) -> bytes:
+    """The body of `api.Jobs`, of lists of rows that were written one after the other."""
+    return b'{"jobs":[' + b",".join(part[1:-1] for part in parts if part != b"[]") + b"]}"

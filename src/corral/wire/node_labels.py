@@ -1,0 +1,37 @@
+"""Labels of nodes as people type them, zone=a and zone-, and as they are set."""
+
+from collections.abc import Iterable, Mapping
+
+from corral.domain.errors import SpecInvalid
+from corral.domain.placement_constraints import NODE_LABEL, label_text
+from corral.wire.time_and_place import LABEL
+
+_EXAMPLE = "write: corral node label n1 zone=a, or zone- to take it away"
+
+
+def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
+    """The same, checked and sorted. Raises: SpecInvalid."""
+    for label, value in labels.items():
+        if not LABEL.fullmatch(label) or (value is not None and not LABEL.fullmatch(value)):
+            said = label_text(label, value)[:80]
+            why = "letters, digits, . _ - and / between"
+            raise SpecInvalid(f"{said!r} is no label: {why}", hint=_EXAMPLE)
+        if label == NODE_LABEL:
+            raise SpecInvalid(
+                f"the label {NODE_LABEL} is every node's own name", hint="use another label"
+            )
+    return tuple(sorted(labels.items()))
+
+
+def read_labels(texts: Iterable[str]) -> dict[str, str | None]:
+    """Of zone=a, zone- (taken away) and gold (true). Raises: SpecInvalid."""
+    found: dict[str, str | None] = {}
+    for text in texts:
+        label, equals, value = text.partition("=")
+        is_removed = not equals and label.endswith("-")
+        label = label.removesuffix("-") if is_removed else label
+        if label in found:
+            raise SpecInvalid(f"the label {label} is given twice", hint="name each once")
+        found[label] = None if is_removed else value if equals else "true"
+    set_labels(found)
+    return found

@@ -1,0 +1,151 @@
+"""The environment of a rank, as docs/architecture/overview.md lists it."""
+
+import json
+from collections.abc import Sequence
+
+from corral.domain.desired_state import Launch
+from corral.domain.job import Per
+from corral.domain.pilot import node_of
+from corral.domain.units import MILLIS_PER_CPU, gpus_text
+from corral.wire.node import NodeSettings
+from corral.wire.slurm.hostlist import compress
+from corral.wire.slurm.ids import number_of, raw_of
+
+
+def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+    """What all ranks of a node share. Corral's own names win over what the job set itself."""
+    return {
+        "PYTHONUNBUFFERED": "1",  # a pipe would hold lines back that `logs -f` should show
+        **dict(launch.env),
+        **_gang(launch),
+        **_gpus(launch, settings),
+        **_corral(launch, settings),
+        **_checkpoint(launch),
+        **_slurm(launch, settings),
+    }
+
+
+def of_node(
+    launch: Launch, *, shared: Sequence[str], gpu_type: str, pretend: bool
+) -> dict[str, str]:
+    """What the node's own settings say to the attempt. `gpu_type`: of the GPUs of its seat."""
+    return {
+        "CORRAL_SHARED": shared[0] if shared else "",
+        "CORRAL_GPUS": gpus_text(launch.seat.gpu_millis),
+        "CORRAL_GPU_TYPE": gpu_type,
+        "CORRAL_PRETEND_GPUS": "1" if pretend else "0",
+    }
+
+
+def of_rank(launch: Launch, index: int) -> dict[str, str]:
+    """What only the `index`-th rank of the node is told."""
+    per_node = launch.per == Per.NODE
+    rank = launch.node_rank if per_node else launch.first_rank + index
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(index),
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(index),
+    }
+
+
+def _gang(launch: Launch) -> dict[str, str]:
+    per_node = launch.per == Per.NODE
+    return {
+        "MASTER_ADDR": launch.master_address,
+        "MASTER_PORT": str(launch.master_port),
+        "WORLD_SIZE": str(len(launch.nodes) if per_node else launch.world_size),
+        "LOCAL_WORLD_SIZE": str(1 if per_node else launch.ranks),
+        "NODE_RANK": str(launch.node_rank),
+    }
+
+
+def _gpus(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+    """Parts of a cut GPU go by the vendor's names of them, whole GPUs by their indices."""
+    if launch.seat.slices:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(launch.seat.slices)}
+    visible = launch.seat.gpus
+    if settings.pretend_gpus is None and settings.real_gpus is not None:
+        visible = tuple(settings.real_gpus[index] for index in visible)  # the machine's indices
+    indices = ",".join(map(str, visible))
+    named = {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order that the indices were counted in
+        "CUDA_VISIBLE_DEVICES": indices,
+    }
+    return named | ({"HIP_VISIBLE_DEVICES": indices} if settings.amd_gpus else {})
+
+
+def _corral(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+    job, attempt = launch.key
+    index = {} if launch.array_index is None else {"CORRAL_ARRAY_INDEX": str(launch.array_index)}
+    return {
+        "CORRAL_JOB_ID": job,
+        "CORRAL_JOB_NAME": launch.job_name,
+        "CORRAL_ATTEMPT": str(attempt),
+        "CORRAL_NODE": node_of(settings.node),
+        "CORRAL_NODES": ",".join(launch.nodes),
+        **index,
+    }
+
+
+def _checkpoint(launch: Launch) -> dict[str, str]:
+    rule = launch.checkpoint
+    if rule is None:
+        return {}
+    resume = [
+        {
+            "job": save.job,
+            "step": save.step,
+            "attempt": save.attempt,
+            "path": save.path,
+            "manifest_sha256": save.manifest_sha256,
+        }
+        for save in launch.resume
+    ]
+    interval = "auto" if rule.interval_seconds is None else f"{rule.interval_seconds:g}"
+    return {
+        "CORRAL_CHECKPOINT_PATH": rule.path,
+        "CORRAL_CHECKPOINT_INTERVAL": interval,
+        "CORRAL_CHECKPOINT_KEEP": str(rule.keep),
+        "CORRAL_NODE_MTBF_SECONDS": f"{launch.node_mtbf_seconds:g}",
+        "CORRAL_RESUME": json.dumps(resume),
+    }
+
+
+def _slurm(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+    """The names that libraries look for. Hosts are addresses: they can be reached."""
+    job, attempt = launch.key
+    nodes = len(launch.nodes)
+    tasks = nodes if launch.per == Per.NODE else launch.world_size
+    hosts = compress(launch.nodes)
+    each = tasks // nodes
+    return {
+        "SLURM_JOB_ID": raw_of(job),
+        "SLURM_JOBID": raw_of(job),
+        "SLURM_JOB_NAME": launch.job_name,
+        "SLURM_JOB_USER": launch.owner,
+        "SLURM_CLUSTER_NAME": "corral",
+        "SLURM_RESTART_COUNT": str(attempt - 1),
+        "SLURM_NODEID": str(launch.node_rank),
+        "SLURMD_NODENAME": settings.node,
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_TASKS_PER_NODE": f"{each}(x{nodes})" if nodes > 1 else str(each),
+        "SLURM_NNODES": str(nodes),
+        "SLURM_JOB_NUM_NODES": str(nodes),
+        "SLURM_JOB_NODELIST": hosts,
+        "SLURM_NODELIST": hosts,
+        "SLURM_GPUS_ON_NODE": str(len(launch.seat.gpus)),
+        "SLURM_CPUS_ON_NODE": str(max(1, -(-launch.seat.cpu_millis // MILLIS_PER_CPU))),
+        **_slurm_array(launch),
+    }
+
+
+def _slurm_array(launch: Launch) -> dict[str, str]:
+    if launch.array_index is None:
+        return {}
+    array = launch.key[0].removesuffix(f"_{launch.array_index}")
+    return {
+        "SLURM_ARRAY_JOB_ID": number_of(array),
+        "SLURM_ARRAY_TASK_ID": str(launch.array_index),
+    }

@@ -1,0 +1,71 @@
+"""From what the head wants of a node to what a shim there is told, as far as any machine knows it.
+
+An attempt that a batch system brings to its nodes has its shim's spec in its part's folder, so that
+its ranks begin at once and its agent comes up beside them (0039).
+"""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from corral.domain.desired_state import Launch
+from corral.domain.job import Per
+from corral.wire.node import NodeSettings
+from corral.wire.rank_environment import of_attempt, of_node, of_rank
+from corral.wire.shim_spec import Early, ShimSpec
+
+ENGINE: Final = "engine"  # what is not begun by an agent is held together by who lent the node
+PIDS_PER_GPU: Final = 4096  # processes and threads; a data loader's workers are far below it
+
+
+def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
+    """Its folders, and what the machine adds to the environment, are filled in on the node."""
+    job, attempt = launch.key
+    per_node = launch.per == Per.NODE
+    ranks = 1 if per_node else launch.ranks
+    first = launch.node_rank if per_node else launch.first_rank
+    return ShimSpec(
+        job=job,
+        attempt=attempt,
+        node=settings.node,
+        folder="",
+        work="",
+        run=launch.run,
+        setup=launch.setup,
+        env=of_attempt(launch, settings),
+        rank_env=[of_rank(launch, index) for index in range(ranks)],
+        ranks=list(range(first, first + ranks)),
+        containment=settings.containment or "",
+        group="",
+        pids=PIDS_PER_GPU * max(ranks, len(launch.seat.gpus)),
+        cpu_millis=launch.seat.cpu_millis,
+        memory_bytes=launch.seat.memory_bytes,
+    )
+
+
+def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = False) -> Early | None:
+    """What a part begins its ranks with before its agent is there; None where that cannot be: what
+    has to be fetched or laid out first is an agent's work, and no secret lies in a file.
+    `has_workdir`: its workdir lies beside the spec."""
+    needs_workdir = launch.workdir is not None and not has_workdir
+    fetched = launch.secrets or needs_workdir or launch.image is not None
+    if fetched or launch.ray or settings.containment != ENGINE:
+        return None
+    pretend = settings.pretend_gpus is not None
+    own = of_node(
+        launch,
+        shared=settings.shared,
+        gpu_type=settings.gpu_type if launch.seat.gpus else "",
+        pretend=pretend and bool(launch.seat.gpus),
+    )
+    spec = shim_spec_of(launch, settings)
+    return Early(
+        spec=replace(spec, env={**spec.env, **own}),
+        launch=json.loads(msgspec.json.encode(launch)),
+        counts_gpus=bool(launch.seat.gpus) and not pretend,
+        isolation=settings.isolation,
+        hidden=list(settings.hidden),
+        shared=list(settings.shared),
+    )

@@ -1,0 +1,150 @@
+"""How many nodes, tasks, cores, GPUs and bytes a job's options ask for. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from corral.wire.slurm import value_forms
+from corral.wire.slurm.hostlist import expand
+from corral.wire.slurm.options import Read
+from corral.wire.slurm.slurm_errors import Wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What each of `nodes` gives; `fewest` < `nodes` where fewer will do. `task_gpus` 0: no number
+    of GPUs was asked for each task."""
+
+    nodes: int
+    fewest: int
+    tasks: int
+    tasks_per_node: int
+    cpus_per_task: int
+    cpus_per_node: int
+    gpu_type: str | None
+    gpus_per_node: int
+    task_gpus: int
+    memory_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gpus:
+    type: str | None = None
+    per_node: int = 0
+    per_task: int = 0
+    in_all: int = 0
+
+
+def shape_of(read: Read) -> Shape:
+    """Raises: Wrong."""
+    gpus = _gpus(read)
+    fewest, nodes, tasks, each, notes = _nodes_and_tasks(read, gpus)
+    per_node = gpus.per_node or gpus.per_task * each
+    if gpus.in_all and not per_node:
+        if gpus.in_all % nodes:
+            raise Wrong(
+                f"{gpus.in_all} GPUs cannot be divided into equal parts over {nodes} nodes",
+                hint="write --gpus-per-node=N",
+            )
+        per_node = gpus.in_all // nodes
+    cpus = _number(read, "cpus-per-task")
+    cpus_per_node = each * (cpus or 1)
+    if (per_gpu := _number(read, "cpus-per-gpu")) and per_node:
+        cpus_per_node = per_gpu * per_node
+        cpus = max(1, cpus_per_node // each)
+    return Shape(
+        nodes=nodes,
+        fewest=fewest,
+        tasks=tasks,
+        tasks_per_node=each,
+        cpus_per_task=cpus or 1,
+        cpus_per_node=cpus_per_node,
+        gpu_type=gpus.type,
+        gpus_per_node=per_node,
+        task_gpus=gpus.per_task,
+        memory_bytes=_memory(read, cpus_per_node, per_node),
+        notes=notes,
+    )
+
+
+def _number(read: Read, name: str) -> int:
+    text = read.get(name)
+    return 0 if text is None else value_forms.count(text, f"--{name}")
+
+
+def _nodes_and_tasks(read: Read, gpus: _Gpus) -> tuple[int, int, int, int, tuple[str, ...]]:
+    """(fewest nodes, nodes, tasks, tasks of a node, what to say of it)"""
+    fewest, nodes = value_forms.nodes(read.get("nodes") or "") if read.has("nodes") else (0, 0)
+    tasks, each = _number(read, "ntasks"), _number(read, "ntasks-per-node")
+    if (per_gpu := _number(read, "ntasks-per-gpu")) and not tasks:
+        each = each or per_gpu * gpus.per_node
+        tasks = tasks or per_gpu * gpus.in_all
+    notes: tuple[str, ...] = ()
+    if not nodes:
+        listed = _listed(read)
+        nodes = max(1, -(-tasks // each) if each and tasks else 1, listed)
+        fewest = nodes
+    if tasks and tasks < nodes:
+        notes = (
+            f"Warning: can't run {tasks} processes on {nodes} nodes, setting nnodes to {tasks}",
+        )
+        nodes, fewest = tasks, min(fewest, tasks)
+    each = each or max(1, -(-tasks // nodes))
+    if tasks > each * nodes:
+        raise Wrong(
+            f"{tasks} tasks do not fit: {nodes} nodes with {each} each", hint="ask for more nodes"
+        )
+    return fewest, nodes, tasks or each * nodes, each, notes
+
+
+def _listed(read: Read) -> int:
+    text = read.get("nodelist")
+    try:
+        return len(expand(text)) if text else 1
+    except ValueError as error:
+        raise Wrong(f"Invalid node list: {error}") from None
+
+
+def _gpus(read: Read) -> _Gpus:
+    type_in_gres, in_gres = _gres(read.get("gres"))
+    per_node = value_forms.typed_count(read.get("gpus-per-node") or "0", "--gpus-per-node")
+    per_task = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")
+    in_all = value_forms.typed_count(read.get("gpus") or "0", "--gpus")
+    types = {one for one in (type_in_gres, per_node[0], per_task[0], in_all[0]) if one}
+    if len(types) > 1:
+        raise Wrong(f"GPUs of several types are asked for: {', '.join(sorted(types))}")
+    return _Gpus(
+        type=next(iter(types), None),
+        per_node=per_node[1] or in_gres,
+        per_task=per_task[1],
+        in_all=in_all[1],
+    )
+
+
+def _gres(text: str | None) -> tuple[str | None, int]:
+    """(type, GPUs of a node)"""
+    kind: str | None = None
+    number = 0
+    for part in (text or "").split(","):
+        name, _, rest = part.strip().removeprefix("gres/").partition(":")
+        if name in ("", "none"):
+            continue
+        if name != "gpu":
+            raise Wrong(
+                f"Invalid generic resource (gres) specification: {part}",
+                hint="there are GPUs, cores and memory: --gres=gpu:N",
+            )
+        rest = re.sub(r"\(.*\)$", "", rest)
+        one_kind, one = value_forms.typed_count(rest, "--gres") if rest else (None, 1)
+        kind, number = one_kind or kind, number + one
+    return kind, number
+
+
+def _memory(read: Read, cpus: int, gpus: int) -> int:
+    if (whole := read.get("mem")) is not None:
+        return value_forms.size_bytes(whole)
+    if (each := read.get("mem-per-cpu")) is not None:
+        return value_forms.size_bytes(each, "--mem-per-cpu") * cpus
+    if (each := read.get("mem-per-gpu")) is not None:
+        return value_forms.size_bytes(each, "--mem-per-gpu") * gpus
+    return 0

@@ -1,0 +1,363 @@
+"""The fields of a job's spec: how each is read, and what an editor may know of it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from corral.domain.placement_constraints import Constraint
+from corral.domain.time_point import Moment
+from corral.wire import field_readers, time_and_place
+from corral.wire.array_indices import Array, read_array
+from corral.wire.field_readers import reader
+
+SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
+    (): {
+        "num_nodes": "nodes",
+        "commands": "run",
+        "envs": "env",
+        "type": "kind",
+        "anti_affinity": "apart_from",
+    },
+    ("resources",): {"accelerators": "gpu", "gpus": "gpu", "cpus": "cpu"},
+    ("any_of",): {"num_nodes": "nodes"},
+    ("any_of", "resources"): {"accelerators": "gpu", "gpus": "gpu", "cpus": "cpu"},
+}
+
+RAY: Final = "ray"
+QUEUES: Final = "queues"  # the kind of a file that holds no spec
+_DURATION: Final = {
+    "type": "string",
+    "examples": ["90s", "4h", "1d12h", "2-12:00:00"],
+    "pattern": r"^[0-9][0-9.smhdwSMHDW:-]*$",
+}
+_NAME: Final = {"type": "string", "pattern": r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"}
+_COMMAND: Final = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    ]
+}
+
+
+def _as(read_it: Any, schema: Mapping[str, Any]) -> Any:
+    """A field's reader and what an editor may know of it."""
+    return BeforeValidator(read_it), WithJsonSchema(dict(schema))
+
+
+def _whole(field: str, low: int, high: int, noun: str) -> Any:
+    return _as(
+        reader(field_readers.whole, field=field, low=low, high=high, noun=noun),
+        {"type": "integer", "minimum": low, "maximum": high},
+    )
+
+
+def _seconds(field: str, low: float = 1.0, high: float = field_readers.MAX_SECONDS) -> Any:
+    return _as(reader(field_readers.seconds, field=field, low=low, high=high), _DURATION)
+
+
+def _moment(field: str) -> Any:
+    examples = ["30m", "2026-11-22T08:00:00Z"]
+    return _as(reader(time_and_place.moment, field=field), {"type": "string", "examples": examples})
+
+
+def _truth(field: str) -> Any:
+    return _as(reader(time_and_place.truth, field=field), {"type": "boolean"})
+
+
+def _kind(value: Any) -> str:
+    """A service is read, and nobody is led to one: no engine serves requests yet. Queues are no
+    spec, and who means them is led to their kind. Raises: Wrong."""
+    known = {"task": "job", "service": "service"}
+    if isinstance(value, str) and value in known:
+        return known[value]
+    if value == QUEUES:
+        raise field_readers.Wrong(
+            "queues are no job, and alone in their file", "write them there: corral apply -f FILE"
+        )
+    return field_readers.choice(value, field="kind", among=("job", RAY, QUEUES))
+
+
+def _word(field: str, *among: str) -> Any:
+    return _as(
+        reader(field_readers.choice, field=field, among=among),
+        {"type": "string", "enum": list(among)},
+    )
+
+
+def _name(field: str, noun: str) -> Any:
+    return _as(reader(field_readers.name, field=field, noun=noun), _NAME)
+
+
+def _text(noun: str, example: str) -> Any:
+    return _as(
+        reader(field_readers.text, noun=noun, example=example), {"type": "string", "minLength": 1}
+    )
+
+
+def _image() -> Any:
+    examples = ["ubuntu:24.04", "/data/torch.sif"]
+    return _as(
+        reader(field_readers.image), {"type": "string", "minLength": 1, "examples": examples}
+    )
+
+
+Nodes = Annotated[int, *_whole("nodes", 1, field_readers.MAX_NODES, "nodes")]
+Gpu = Annotated[
+    tuple[str | None, int],
+    *_as(
+        field_readers.gpus,
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": field_readers.MAX_GPUS},
+                {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9._-]*(:[0-9.]+)?$"},
+                {"type": "object", "maxProperties": 2},
+            ],
+            "examples": [8, 0.5, "h100:8"],
+        },
+    ),
+]
+Cpu = Annotated[
+    int,
+    *_as(
+        field_readers.cpu_millis, {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}
+    ),
+]
+Memory = Annotated[
+    int, *_as(field_readers.memory_bytes, {"type": "string", "examples": ["256GB", "64GiB"]})
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Resources(_Section):
+    """What one node gives."""
+
+    gpu: Gpu = Field(default=(None, 0), description="8, 0.5 (a share), or TYPE:N")
+    cpu: Cpu = Field(default=0, description="cores")
+    memory: Memory = Field(default=0, description="for example 256GB")
+
+
+class Shape(_Section):
+    """Another form of the job that would do."""
+
+    nodes: Nodes | None = None
+    resources: Resources = Resources()
+
+
+class Checkpoint(_Section):
+    """Where saves go, and the save of an ended job to start from."""
+
+    path: Annotated[str | None, *_text("path", "path: ./ckpt")] = None
+    source: Annotated[str | None, *_text("job", "from: j35, or from: j35@400")] = Field(
+        default=None,
+        alias="from",
+        description="JOB or JOB@STEP: an ended job, whose newest save (or this one) to start from",
+    )
+    interval: Annotated[
+        float | None,
+        *_as(
+            lambda value: (
+                None if value == "auto" else field_readers.seconds(value, field="interval", low=1)
+            ),
+            {"anyOf": [{"const": "auto"}, _DURATION]},
+        ),
+    ] = None
+    keep: Annotated[int, *_whole("keep", 1, 10_000, "checkpoints")] = 3
+
+
+class Retry(_Section):
+    infra: Annotated[int, *_whole("infra", 0, 10_000, "retries")] = 20
+    user: Annotated[int, *_whole("user", 0, 10_000, "retries")] = 0
+
+
+class Elastic(_Section):
+    min_nodes: Annotated[int, *_whole("min_nodes", 1, field_readers.MAX_NODES, "nodes")]
+    max_nodes: Annotated[int, *_whole("max_nodes", 1, field_readers.MAX_NODES, "nodes")]
+
+
+class After(_Section):
+    """What another job must have done. Of an array all jobs count; of those to fail one is enough,
+    once all have ended."""
+
+    job: Annotated[str, *_name("job", "name or id of a job")]
+    on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
+
+
+class Warn(_Section):
+    """What the job is told before its max_duration is over."""
+
+    signal: Annotated[
+        int | None,
+        *_as(
+            time_and_place.signal_number,
+            {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["USR1"]},
+        ),
+    ] = None
+    before: Annotated[float | None, *_seconds("before")] = None
+
+
+class Topology(_Section):
+    """How its nodes lie to each other. `within` without a mode is required."""
+
+    mode: Annotated[str | None, *_word("mode", "prefer", "require", "spread")] = None
+    within: Annotated[str | None, *_word("within", "nvlink", "rack", "pod")] = None
+
+
+class Scale(_Section):
+    metric: Annotated[str, *_word("metric", "queue", "requests", "tokens")] = "queue"
+    target: Annotated[
+        float,
+        *_as(
+            reader(field_readers.amount, field="target"), {"type": "number", "exclusiveMinimum": 0}
+        ),
+    ] = 4.0
+
+
+class Service(_Section):
+    port: Annotated[int, *_whole("port", 1, 65_535, "port")]
+    replicas: Annotated[
+        tuple[int, int],
+        *_as(
+            field_readers.span,
+            {
+                "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
+                "examples": ["1..8"],
+            },
+        ),
+    ] = (1, 1)
+    scale: Scale = Scale()
+
+
+def _after(value: Any) -> Any:
+    """`after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` in the long form."""
+    entries = value if isinstance(value, list) else [value]
+    return [_reference(one) if isinstance(one, str) else one for one in entries]
+
+
+def _reference(text: str) -> dict[str, str]:
+    """JOB, or JOB:failed (done, failed, ended, started), as on the command line."""
+    job, colon, on = text.partition(":")
+    return {"job": job, "on": on} if colon else {"job": job}
+
+
+def _checkpoint(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+_LABEL_VALUE: Final = {"anyOf": [{"type": "string"}, {"type": "number"}, {"const": True}]}
+_LABEL_VALUES: Final = {
+    "anyOf": [*_LABEL_VALUE["anyOf"], {"type": "array", "items": _LABEL_VALUE, "minItems": 1}]
+}
+_NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
+
+
+class Spec(_Section):
+    """One document of a spec, read and checked. Amounts are in the units of domain.JobSpec."""
+
+    name: Annotated[str, *_name("name", "name of a job")]
+    run: Annotated[str, *_as(reader(field_readers.command, field="run"), _COMMAND)]
+    nodes: Nodes = 1
+    resources: Resources = Resources()
+    any_of: tuple[Shape, ...] = Field(default=(), max_length=100)
+    queue: Annotated[str, *_name("queue", "name of a queue")] = "default"
+    priority: Annotated[
+        int,
+        *_as(
+            field_readers.priority,
+            {
+                "anyOf": [
+                    {"enum": ["low", "normal", "high"]},
+                    {"type": "integer", "minimum": -10_000, "maximum": 10_000},
+                ]
+            },
+        ),
+    ] = 0
+    begin: Annotated[Moment | None, *_moment("begin")] = None
+    start_by: Annotated[Moment | None, *_moment("start_by")] = None
+    max_duration: Annotated[float | None, *_seconds("max_duration")] = None
+    warn: Annotated[Warn, BeforeValidator(time_and_place.warn)] = Warn()
+    constraints: Annotated[
+        tuple[Constraint, ...],
+        *_as(
+            time_and_place.constraints,
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        *_LABEL_VALUES["anyOf"],
+                        {
+                            "type": "object",
+                            "properties": {"not": _LABEL_VALUES},
+                            "required": ["not"],
+                            "additionalProperties": False,
+                        },
+                    ]
+                },
+                "examples": [{"zone": "a", "node": {"not": ["n3"]}}],
+            },
+        ),
+    ] = ()
+    topology: Annotated[Topology, BeforeValidator(time_and_place.topology)] = Topology()
+    exclusive: Annotated[bool, *_truth("exclusive")] = False
+    apart_from: Annotated[
+        tuple[str, ...], *_as(reader(time_and_place.names, field="apart_from"), _NAMES)
+    ] = ()
+    preemptible: Annotated[bool, *_truth("preemptible")] = False
+    env: Annotated[
+        tuple[tuple[str, str], ...],
+        *_as(
+            field_readers.environment,
+            {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+        ),
+    ] = ()
+    secrets: Annotated[
+        tuple[str, ...], *_as(field_readers.secrets, {"type": "array", "items": {"type": "string"}})
+    ] = ()
+    token: Annotated[Literal["own", "submit"] | None, *_word("token", "own", "submit")] = None
+    workdir: Annotated[str | None, *_text("path", "workdir: .")] = None
+    setup: Annotated[str | None, *_as(reader(field_readers.command, field="setup"), _COMMAND)] = (
+        None
+    )
+    per: Annotated[Literal["node", "gpu"], *_word("per", "node", "gpu")] = "node"
+    image: Annotated[str | None, *_image()] = None
+    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_checkpoint)] = None
+    retry: Retry = Retry()
+    disconnect: Annotated[
+        Literal["replace", "wait"] | None, *_word("disconnect", "replace", "wait")
+    ] = None
+    self_stop: Annotated[float | None, *_seconds("self_stop")] = None
+    grace: Annotated[float, *_seconds("grace", 0.0, 86_400.0)] = 30.0
+    elastic: Elastic | None = None
+    after: Annotated[tuple[After, ...], BeforeValidator(_after)] = Field(
+        default=(), max_length=1000
+    )
+    array: Annotated[
+        Array | None, *_as(read_array, {"type": "string", "examples": ["0-99%10", "1,3,5"]})
+    ] = None
+    kind: Annotated[
+        Literal["job", "ray", "service"],
+        *_as(
+            _kind,
+            {"enum": ["job", RAY, "service", "task"]},
+        ),
+    ] = "job"
+    service: Service | None = None
+
+
+SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
+    (): Spec,
+    ("resources",): Resources,
+    ("any_of",): Shape,
+    ("any_of", "resources"): Resources,
+    ("checkpoint",): Checkpoint,
+    ("retry",): Retry,
+    ("elastic",): Elastic,
+    ("after",): After,
+    ("warn",): Warn,
+    ("topology",): Topology,
+    ("service",): Service,
+    ("service", "scale"): Scale,
+}

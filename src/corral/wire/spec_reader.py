@@ -1,0 +1,355 @@
+"""Specs from files, texts and API bodies: read, checked, and every problem told at once, each with
+its line, what was asked, what stands in the way, and what to write instead."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from corral.domain.errors import SpecInvalid
+from corral.wire.array_indices import check_count
+from corral.wire.field_readers import shown
+from corral.wire.foreign_fields import meant_by
+from corral.wire.spec_fields import RAY, SECTIONS, SPELLINGS, Resources, Spec
+from corral.wire.yaml_document import TEXT_BYTES, Document, Where, documents_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A document and what it means. The document is what travels: the head reads it again."""
+
+    document: Document
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong: where, what, and what to write instead."""
+
+    where: Where
+    text: str
+    hint: str
+
+
+_EXAMPLES: Final = {
+    "name": "name: train",
+    "run": "run: python train.py",
+    "resources": 'resources: {gpu: "h100:8"}',
+    "any_of": 'any_of: [{nodes: 4, resources: {gpu: "a100:8"}}]',
+    "checkpoint": "checkpoint: {path: ./ckpt}",
+    "path": "checkpoint: {path: ./ckpt}",
+    "retry": "retry: {user: 3}",
+    "elastic": "elastic: {min_nodes: 1, max_nodes: 4}",
+    "min_nodes": "elastic: {min_nodes: 1, max_nodes: 4}",
+    "max_nodes": "elastic: {min_nodes: 1, max_nodes: 4}",
+    "after": "after: [{job: prepare, on: done}]",
+    "job": "after: [{job: prepare, on: done}]",
+    "service": "service: {port: 8000, replicas: 1..8}",
+    "port": "service: {port: 8000}",
+    "scale": "scale: {metric: queue, target: 4}",
+    "warn": "warn: {signal: USR1, before: 2m}",
+    "topology": "topology: {mode: require, within: rack}",
+}
+
+_WITH_WORDS: Final = ((), ("resources",), ("any_of", "resources"))
+MOST_ENTRIES: Final = 20_000  # of one spec beside its variables, in all of its lists and sections
+MOST_CHARACTERS: Final = 500_000  # of one spec beside its variables
+MOST_PROBLEMS: Final = 100  # of one spec that are looked at
+
+
+def read_specs(path: Path) -> list[Parsed]:
+    """The specs of a YAML or TOML file, in order.
+
+    Raises: SpecInvalid with file and line.
+    """
+    return [check(document) for document in read_documents(path)]
+
+
+def read_documents(path: Path) -> list[Document]:
+    """The documents of a YAML or TOML file, in order: specs, or queues.
+
+    Raises: SpecInvalid with file and line.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(TEXT_BYTES + 1)
+        if len(data) > TEXT_BYTES:
+            raise SpecInvalid(
+                f"{path}: the file has more than {TEXT_BYTES:,} bytes",
+                hint="a spec is small: keep data in files of the workdir",
+            )
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise SpecInvalid(
+            f"{path}: cannot be read: {(error.strerror or str(error)).lower()}",
+            hint=f"run: ls -l {path.parent}",
+        ) from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SpecInvalid(
+            f"{path}:{line}: this is not UTF-8 text", hint="save the spec as UTF-8 text"
+        ) from None
+    return documents_of(text, source=str(path), toml=path.suffix == ".toml")
+
+
+def parse_specs(text: str, *, source: str, toml: bool = False) -> list[Parsed]:
+    """The specs of a text, in order.
+
+    Raises: SpecInvalid with source and line.
+    """
+    return [check(document) for document in documents_of(text, source=source, toml=toml)]
+
+
+def parse_values(values: Sequence[Mapping[str, Any]], *, source: str = "specs") -> list[Parsed]:
+    """The specs of an API body or a Python caller; places read `specs[0].nodes`.
+
+    Raises: SpecInvalid.
+    """
+    parsed: list[Parsed] = []
+    jobs = 0
+    for number, value in enumerate(values):
+        parsed.append(check(Document(value=dict(value), source=f"{source}[{number}]")))
+        jobs += count_of(parsed[-1].spec)
+        check_count(jobs, source)
+    return parsed
+
+
+def count_of(spec: Spec) -> int:
+    """Return the number of jobs of a spec."""
+    return 1 if spec.array is None else len(spec.array.indices)
+
+
+def check(document: Document) -> Parsed:
+    """Read one document.
+
+    Raises: SpecInvalid that tells every problem.
+    """
+    _check_size(document)
+    value, spelt, problems = _respelt(document.value)
+    spec = None
+    try:
+        spec = Spec.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False)[:MOST_PROBLEMS]
+        problems += [_problem(dict(one), spelt) for one in found]
+    else:
+        problems += _together(spec)
+    if problems or spec is None:
+        raise refusal(document, problems)
+    return Parsed(document=document, spec=spec)
+
+
+def _check_size(document: Document) -> None:
+    """Refuse a spec that no reader of a field should have to read.
+
+    Raises: SpecInvalid.
+    """
+    entries = characters = 0
+    rest: list[Any] = [{key: one for key, one in document.value.items() if key != "env"}]
+    while rest:
+        inner = rest.pop()
+        if isinstance(inner, Mapping):
+            characters += sum(len(key) for key in inner if isinstance(key, str))
+            rest += inner.values()
+            entries += len(inner)
+        elif isinstance(inner, list | tuple):
+            rest += inner
+            entries += len(inner)
+        elif isinstance(inner, str):
+            characters += len(inner)
+        if entries > MOST_ENTRIES or characters > MOST_CHARACTERS:
+            raise SpecInvalid(
+                f"{document.source}: beside env, this spec has more than {MOST_ENTRIES:,} entries "
+                f"or {MOST_CHARACTERS:,} characters",
+                hint="a spec is small: keep data in files of the workdir",
+            )
+
+
+def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:
+    """All problems in the order of their lines; the hint is the first one's."""
+    ordered = sorted(problems, key=lambda one: document.line(one.where))
+    lines = [
+        f"{_place(document, one.where)}{_dotted(one.where)}{one.text}"
+        + (f" ({one.hint})" if len(ordered) > 1 else "")
+        for one in ordered[:20]
+    ]
+    return SpecInvalid("\n".join(lines), hint=ordered[0].hint)
+
+
+def _place(document: Document, where: Where) -> str:
+    place = document.at(where)
+    return f"{place}: " if place else ""
+
+
+def _dotted(where: Where) -> str:
+    words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
+    return f"{words.lstrip('.')[:200]}: " if words else ""
+
+
+def _respelt(value: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
+    """Our own words for every field; absent where null. Also: the way as it was written."""
+    spelt: dict[Where, Where] = {}
+    problems: list[Problem] = []
+
+    def walk(inner: Any, kind: tuple[str, ...], own: Where, written: Where) -> Any:
+        spelt[own] = written
+        if isinstance(inner, list) and kind == ("any_of",):
+            return [walk(one, kind, (*own, at), (*written, at)) for at, one in enumerate(inner)]
+        if not isinstance(inner, Mapping) or kind not in SECTIONS:
+            return inner
+        found: dict[str, Any] = {}
+        for key, one in inner.items():
+            word = SPELLINGS.get(kind, {}).get(key, key) if isinstance(key, str) else shown(key)
+            if word in found:
+                problems.append(
+                    Problem(
+                        where=(*written, key), text=f"says again what {word} says", hint="keep one"
+                    )
+                )
+            if one is not None or word not in _fields(SECTIONS[kind]):
+                found[word] = walk(one, (*kind, word), (*own, word), (*written, key))
+        return found
+
+    return walk(value, (), (), ()), spelt, problems
+
+
+def _fields(model: type[BaseModel]) -> list[str]:
+    """The fields of a section, as they are written."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _kind(where: Where) -> tuple[str, ...]:
+    return tuple(step for step in where if isinstance(step, str))
+
+
+def _problem(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
+    own = tuple(error["loc"])
+    written = _written(own, spelt)
+    asked = error.get("input")
+    match error["type"]:
+        case "value_error":
+            wrong = error["ctx"]["error"]
+            return Problem(where=written, text=wrong.text, hint=wrong.hint)
+        case "extra_forbidden":
+            return _unknown(own, written)
+        case "missing":
+            example = _EXAMPLES.get(str(own[-1]), f"{own[-1]}: ...")
+            return Problem(where=written, text="is missing", hint=f"add: {example}")
+        case "too_long":
+            most = error["ctx"]["max_length"]
+            return Problem(where=written, text=f"has more than {most} entries", hint="name fewer")
+        case _:
+            field = str(next((step for step in reversed(own) if isinstance(step, str)), ""))
+            example = _EXAMPLES.get(field, "see docs/reference/schema/spec.json")
+            return Problem(
+                where=written,
+                text=f"{shown(asked)} is not what belongs here",
+                hint=f"write: {example}",
+            )
+
+
+def _written(own: Where, spelt: Mapping[Where, Where]) -> Where:
+    for end in range(len(own), -1, -1):
+        if own[:end] in spelt:
+            return spelt[own[:end]] + own[end:]
+    return own
+
+
+def _unknown(own: Where, written: Where) -> Problem:
+    """A field that nobody knows: the one that was meant, or where it belongs."""
+    word = str(own[-1])
+    kind = _kind(own[:-1])
+    here = _fields(SECTIONS.get(kind, Spec))
+    near = get_close_matches(word.lower(), [*here, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6)
+    own_word = SPELLINGS[("resources",)].get(word, word)
+    if kind == () and word in ("job", "jobs"):
+        hint = "a TOML file holds one job; several are YAML documents with a line of --- between"
+    elif kind == () and own_word in Resources.model_fields:
+        hint = f"it belongs under resources: {{{own_word}: ...}}"
+    elif kind in _WITH_WORDS and meant_by(word):
+        hint = meant_by(word)
+    elif near:
+        hint = f"did you mean {near[0]}?"
+    else:
+        elsewhere = [
+            path[-1] for path, model in SECTIONS.items() if path and word in model.model_fields
+        ]
+        hint = f"it belongs under {elsewhere[0]}" if elsewhere else f"known here: {', '.join(here)}"
+    return Problem(where=written, text="there is no such field", hint=hint)
+
+
+def _together(spec: Spec) -> list[Problem]:
+    """What each field alone cannot tell."""
+    problems = []
+    if spec.elastic and not spec.elastic.min_nodes <= spec.nodes <= spec.elastic.max_nodes:
+        low, high = spec.elastic.min_nodes, spec.elastic.max_nodes
+        problems.append(
+            Problem(
+                where=("elastic",),
+                text=f"{low} to {high} nodes do not hold the {spec.nodes} that nodes asks for",
+                hint=f"write: elastic: {{min_nodes: {min(low, spec.nodes)}, "
+                f"max_nodes: {max(high, spec.nodes)}}}",
+            )
+        )
+    limit, before = spec.max_duration, spec.warn.before
+    if limit is not None and before is not None and before >= limit:
+        problems.append(
+            Problem(
+                where=("warn", "before"),
+                text=f"{before:g} s before the end is before the start: it runs {limit:g} s",
+                hint=f"write: warn: {{before: {limit / 10:g}s}}",
+            )
+        )
+    if spec.begin and spec.start_by and spec.begin.is_after(spec.start_by):
+        problems.append(
+            Problem(
+                where=("start_by",),
+                text="it must have started before it may begin",
+                hint="write a start_by that is later than begin",
+            )
+        )
+    if spec.topology.within and spec.topology.mode == "spread":
+        problems.append(
+            Problem(
+                where=("topology", "within"),
+                text="spread goes over racks, and within nothing",
+                hint="write: topology: {mode: spread}, or topology: {within: rack}",
+            )
+        )
+    if (spec.kind == "service") != (spec.service is not None):
+        have, lack = ("kind", "service") if spec.service is None else ("service", "kind: service")
+        problems.append(
+            Problem(
+                where=(have,),
+                text=f"is given without {lack}",
+                hint="no engine serves requests yet: leave kind: service and service out, and it "
+                "runs as a job",
+            )
+        )
+    return problems + _of_ranks(spec) + _of_checkpoint(spec)
+
+
+def _of_checkpoint(spec: Spec) -> list[Problem]:
+    """A rule says where saves go, or which job's save comes first: its path holds then too."""
+    rule = spec.checkpoint
+    if rule is None or rule.path is not None or rule.source is not None:
+        return []
+    hint = "add: checkpoint: {path: ./ckpt}"
+    return [Problem(where=("checkpoint", "path"), text="is missing", hint=hint)]
+
+
+def _of_ranks(spec: Spec) -> list[Problem]:
+    """What starts the ranks has to start some."""
+    if spec.per != "gpu":
+        return []
+    if spec.kind == RAY:
+        text = "a Ray program runs once, and starts what runs on GPUs by itself"
+        return [Problem(where=("per",), text=text, hint="take per out, or write: kind: job")]
+    if spec.resources.gpu[1]:
+        return []
+    text = "one rank a GPU, and no GPU is asked for"
+    hint = "add: resources: {gpu: 1}, or write: per: node"
+    return [Problem(where=("per",), text=text, hint=hint)]

@@ -1,0 +1,314 @@
+"""Shapes of users, tokens and the audit log. Times are wall-clock seconds since 1970."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from corral.domain import users as people
+from corral.wire.job_parts import Answer
+from corral.wire.quotas import QuotaRow, RateRow
+
+__all__ = [
+    "Audit",
+    "AuditEntry",
+    "IdentityLink",
+    "KeyRotated",
+    "LinkMade",
+    "PendingLogIn",
+    "PendingLogIns",
+    "RoleName",
+    "Session",
+    "SessionOpened",
+    "TerminalBegun",
+    "TerminalFetch",
+    "TerminalToken",
+    "Token",
+    "TokenCreate",
+    "TokenMade",
+    "Tokens",
+    "User",
+    "UserAdd",
+    "UserDetail",
+    "UserRemoved",
+    "UserSet",
+    "Users",
+]
+
+RoleName = Literal["viewer", "user", "operator", "admin"]
+TokenState = Literal["valid", "expired", "revoked", "used"]
+TERMINALS = "/v1/oidc/terminals"
+TERMINAL_TOKEN = "/v1/oidc/terminals/token"
+LONGEST_SECONDS = 10 * 365 * 86400.0
+_ASKED = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class UserAdd(BaseModel):
+    model_config = _ASKED
+
+    name: Annotated[str, Field(max_length=1_000)]
+    role: RoleName = "user"
+
+
+class UserSet(BaseModel):
+    """What is left out stays as it is. `limits`: quotas of their own by name, 500 or "10GB"; null
+    takes one away, and the limit of the cluster holds again."""
+
+    model_config = _ASKED
+
+    role: RoleName | None = None
+    disabled: bool | None = None
+    limits: Annotated[dict[str, int | str | None], Field(max_length=100)] | None = None
+
+
+class IdentityLink(BaseModel):
+    """The identity that may log in: issuer and subject, or the id of a log-in that waits."""
+
+    model_config = _ASKED
+
+    issuer: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    subject: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    pending: Annotated[str, Field(min_length=1, max_length=40)] | None = None
+
+    @model_validator(mode="after")
+    def _check_one_way(self) -> Self:
+        both = self.issuer is not None and self.subject is not None
+        if both == (self.pending is not None) or (self.issuer is None) != (self.subject is None):
+            raise ValueError("give issuer and subject, or pending")
+        return self
+
+
+class TokenCreate(BaseModel):
+    """`user` None: the caller. `role` None: that of the user. Without `expires_seconds` it lasts as
+    long as the cluster's setting says, with `never_expires` until it is revoked, but no longer than
+    the token that makes another for its own user."""
+
+    model_config = _ASKED
+
+    user: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    role: RoleName | None = None
+    expires_seconds: Annotated[float, Field(ge=1.0, le=LONGEST_SECONDS)] | None = None
+    never_expires: bool = False
+
+    @model_validator(mode="after")
+    def _check_one_end(self) -> Self:
+        if self.never_expires and self.expires_seconds is not None:
+            raise ValueError("give expires_seconds or never_expires")
+        return self
+
+
+class User(Answer):
+    """Somebody who owns jobs."""
+
+    name: str
+    role: str
+    disabled: bool
+    created_at: float
+    issuer: str | None = None
+    subject: str | None = None
+
+    @classmethod
+    def of(cls, user: people.User) -> Self:
+        return cls(
+            name=user.name,
+            role=user.role,
+            disabled=user.disabled,
+            created_at=user.created_at,
+            issuer=None if user.identity is None else user.identity.issuer,
+            subject=None if user.identity is None else user.identity.subject,
+        )
+
+
+class UserDetail(User):
+    """One user, with what they use and may use."""
+
+    quotas: list[QuotaRow]
+    rates: list[RateRow]
+    log_bytes_dropped: int = 0  # of logs of jobs that are kept
+
+    @classmethod
+    def with_quotas(
+        cls, user: people.User, quotas: list[QuotaRow], rates: list[RateRow], dropped: int
+    ) -> Self:
+        known = User.of(user).model_dump()
+        return cls(**known, quotas=quotas, rates=rates, log_bytes_dropped=dropped)
+
+
+class Users(Answer):
+    users: list[User]
+
+
+class UserRemoved(Answer):
+    """A removed user, and what became of theirs. Kept secrets serve everybody's jobs, and belong to
+    whoever removed the user."""
+
+    name: str
+    secrets_removed: int
+    secrets_kept: int
+    tokens_revoked: int
+
+
+class PendingLogIn(Answer):
+    """A log-in that waits to be linked. `name` is the user that the provider proposes."""
+
+    id: str
+    name: str
+    issuer: str
+    subject: str
+    at: float
+
+
+class PendingLogIns(Answer):
+    pending: list[PendingLogIn]
+
+
+class Token(Answer):
+    """A token, but for the secret. `node` is set for a node's own; `state` is its state now."""
+
+    id: str
+    user: str
+    role: str
+    node: str | None
+    state: TokenState
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    used_at: float | None
+
+    @classmethod
+    def of(cls, token: people.Token, now: float) -> Self:
+        return cls(
+            id=token.id,
+            user=token.user,
+            role=token.role,
+            node=token.node,
+            state=_state(token, now),
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+            revoked_at=token.revoked_at,
+            used_at=token.used_at,
+        )
+
+
+def _state(token: people.Token, now: float) -> TokenState:
+    if token.revoked_at is not None:
+        return "revoked"
+    if token.expires_at is not None and now >= token.expires_at:
+        return "expired"
+    return "used" if token.uses_left == 0 else "valid"
+
+
+class TokenMade(Answer):
+    """The one answer that holds the secret: `token`. The cluster keeps only its hash."""
+
+    token: str
+    id: str
+    user: str
+    role: str
+    expires_at: float | None
+
+
+class KeyRotated(Answer):
+    """The key that seals now, by its id. `sealed`: values sealed anew; `unreadable`: values that no
+    key opens; `earlier_until`: until then tokens of jobs that run now are taken."""
+
+    key: str
+    sealed: int
+    unreadable: int
+    earlier_until: float
+
+
+class Tokens(Answer):
+    tokens: list[Token]
+
+
+class AuditEntry(Answer):
+    """One request, its caller and its result. Numbers rise.
+
+    `kind` is user, node, join, job, head or nobody; "" in entries from before it was recorded, as
+    `link`. `count` is the number of equal requests that the entry stands for.
+    """
+
+    number: int
+    at: float
+    by: str
+    kind: str
+    token: str | None
+    source: str
+    what: str
+    on: str
+    accepted: bool
+    code: str
+    detail: str
+    count: int
+    link: str
+
+    @classmethod
+    def of(cls, entry: people.AuditEntry) -> Self:
+        return cls(**{name: getattr(entry, name) for name in cls.model_fields})
+
+
+class Audit(Answer):
+    """Newest first."""
+
+    entries: list[AuditEntry]
+
+
+class Session(Answer):
+    """Whose session a browser has, and with which cluster. `operates`: queues whose operator the
+    user is, being no operator of the cluster."""
+
+    user: str
+    role: str
+    operates: list[str] = []
+    expires_at: float | None
+    cluster: str
+    engine: str
+    version: str
+
+
+class SessionOpened(Session):
+    """The one answer that holds `page_secret`. Pages send it in the header Corral-Page, beside the
+    cookie: without it the cookie lets in nobody."""
+
+    page_secret: str
+
+
+class LinkMade(Answer):
+    """An address that logs a browser in, once. It is a secret until then."""
+
+    url: str
+    expires_at: float
+
+
+class SignOn(Answer):
+    """Who else than a token lets somebody in: a provider by its name, or nobody."""
+
+    provider: str | None
+
+
+class TerminalBegun(Answer):
+    """Log-in of a terminal that has begun. `secret` fetches its token; the person types `code` in
+    the browser, at the head's `/v1/oidc/terminal?id=ID`."""
+
+    id: str
+    secret: str
+    code: str
+    provider: str
+    seconds: float
+    poll_seconds: float
+
+
+class TerminalFetch(BaseModel):
+    model_config = _ASKED
+
+    secret: Annotated[str, Field(min_length=16, max_length=200)]
+
+
+class TerminalToken(Answer):
+    """Token of the user who has confirmed the log-in; null while nobody has."""
+
+    token: str | None = None
+    id: str | None = None
+    user: str | None = None
+    role: str | None = None
+    expires_at: float | None = None

@@ -30,16 +30,16 @@ from torch import nn
 
 from corral.train.checkpoint_dir import Shelf
 from corral.train.checkpoint_verify import verify
-from corral.train.process_group import Gang
-from corral.train.restore import Candidate, load
+from corral.train.process_group import ProcessGroup
+from corral.train.restore import RestoreCandidate, load
 from corral.train.saver import Saved, Saver
-from corral.train.training_state import Holder
+from corral.train.training_state import StateHolder
 
 WIDTH = 1024
 LAYERS = 16  # 16.8 million parameters, 201 MB with AdamW's two moments
 ROUNDS = 9
 KEEP = 2  # both ways keep as many saves, each in files of its own
-ALONE = Gang(rank=0, world_size=1)
+ALONE = ProcessGroup(rank=0, world_size=1)
 
 
 @dataclass(slots=True)
@@ -51,18 +51,18 @@ class Costs:
     until_durable: list[float] = field(default_factory=list)
 
 
-def make_holder(device: torch.device, *, stepped: bool = True) -> Holder:
+def make_holder(device: torch.device, *, stepped: bool = True) -> StateHolder:
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
     model = model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-    holder = Holder(model=model, optimizers=(optimizer,))
+    holder = StateHolder(model=model, optimizers=(optimizer,))
     if stepped:
         train_step(holder)
     return holder
 
 
-def train_step(holder: Holder) -> None:
+def train_step(holder: StateHolder) -> None:
     device = next(holder.model.parameters()).device
     holder.model(torch.randn(32, WIDTH, device=device)).square().mean().backward()
     for optimizer in holder.optimizers:
@@ -72,7 +72,7 @@ def train_step(holder: Holder) -> None:
         torch.cuda.synchronize()
 
 
-def plain_save(holder: Holder, path: Path) -> None:
+def plain_save(holder: StateHolder, path: Path) -> None:
     """What a script without corral.train does: as a rule not even durable."""
     state = {
         "model": holder.model.state_dict(),
@@ -81,7 +81,7 @@ def plain_save(holder: Holder, path: Path) -> None:
     torch.save(state, path)
 
 
-def usual_step_seconds(holder: Holder, steps: int = 20) -> float:
+def usual_step_seconds(holder: StateHolder, steps: int = 20) -> float:
     return statistics.median(timed(lambda: train_step(holder)) for _ in range(steps))
 
 
@@ -91,7 +91,7 @@ def timed(action: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def measure_plain(holder: Holder, directory: Path, step: int, costs: Costs) -> None:
+def measure_plain(holder: StateHolder, directory: Path, step: int, costs: Costs) -> None:
     (directory / f"plain-{step - KEEP}.pt").unlink(missing_ok=True)
     path = directory / f"plain-{step}.pt"
     seconds = timed(lambda: plain_save(holder, path))
@@ -103,7 +103,7 @@ def measure_plain(holder: Holder, directory: Path, step: int, costs: Costs) -> N
 
 
 def measure_corral(
-    holder: Holder, saver: Saver, done: list[Saved], step: int, costs: Costs
+    holder: StateHolder, saver: Saver, done: list[Saved], step: int, costs: Costs
 ) -> None:
     usual = usual_step_seconds(holder)
     began = time.perf_counter()
@@ -139,15 +139,15 @@ def check(saved: Saved) -> None:
     verify(saved.path, attempt=1, step=saved.step, manifest_sha256=saved.manifest_sha256)
 
 
-def restore(saved: Saved, holder: Holder) -> None:
+def restore(saved: Saved, holder: StateHolder) -> None:
     check(saved)
-    found = Candidate(
+    found = RestoreCandidate(
         attempt=1, step=saved.step, path=saved.path, manifest_sha256=saved.manifest_sha256
     )
     load(found, holder)
 
 
-def measure_restore(saved: Saved, holder: Holder) -> dict[str, list[float]]:
+def measure_restore(saved: Saved, holder: StateHolder) -> dict[str, list[float]]:
     """In turns: a plain cold read, a restore into objects that are there, into new ones."""
     found: dict[str, list[float]] = {"cold read": [], "verify": [], "restore": [], "new": []}
     for _ in range(ROUNDS):

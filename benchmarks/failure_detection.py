@@ -20,7 +20,7 @@ from pathlib import Path
 from embedded import cluster, keep, report, spread
 
 import corral
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 
 SAVING = 'if [ "$CORRAL_ATTEMPT" = 1 ]; then sleep 300; else sleep 1; fi'
 
@@ -53,7 +53,7 @@ def event_at(client: "corral.Client", id: str, state: str) -> float:
 def killed_agent(root: Path, client: "corral.Client") -> float:
     """Seconds until the node's next agent is connected, as the head's log says."""
     record = root / "nodes" / "n1" / "agent.pid"
-    old = Process.recorded(record)
+    old = LocalProcess.recorded(record)
     assert old is not None
     before = (root / "head.log").read_text().count("agent_connected")
     began = time.monotonic()

@@ -20,13 +20,13 @@ import uvloop
 from websockets.asyncio.client import ClientConnection
 
 from corral.agent.connection import Dialler
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.agent.head_channel import BEATS, Beats
 from corral.agent.log_shipping import LOGS
-from corral.agent.telemetry.messages import Held
+from corral.agent.telemetry.messages import HeldAttempt
 from corral.agent.telemetry.pretend import Pretend
 from corral.domain.attempt import Exit
-from corral.domain.desired_state import Launch, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Version
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.observed_state import AttemptKey, Pace, Phase, Progress, Seen
@@ -176,7 +176,7 @@ class PlayedNode:
     def named(self, heads: tuple[str, ...]) -> None:
         pass
 
-    def wanted(self, wanted: Wanted) -> None:
+    def wanted(self, wanted: DesiredState) -> None:
         self.obeyed = wanted.version
         for launch in wanted.run:
             if launch.key not in self.ran:
@@ -221,7 +221,7 @@ class PlayedNode:
 
     def _sample(self, at: float) -> NodeSample:
         held = [
-            Held(
+            HeldAttempt(
                 job=key[0],
                 attempt=key[1],
                 gpus=one.launch.seat.gpus,
@@ -330,7 +330,7 @@ async def main(plan: Plan) -> None:
     trusted = trusting(plan.trusted) if plan.trusted else None
     nodes, waits = [], []
     for name, token in plan.tokens.items():
-        dialler = Dialler(heads=Heads(Path(plan.head_file)), token=token, trusted=trusted)
+        dialler = Dialler(heads=HeadAddresses(Path(plan.head_file)), token=token, trusted=trusted)
         seed = random.Random(chance.random())
         node = PlayedNode(NodeId(name), dialler, tally, seed, plan.signal_seconds)
         nodes.append(node)

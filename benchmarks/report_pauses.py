@@ -21,7 +21,7 @@ from reports import fill
 
 from corral.boot.gc_tuning import search_rarely
 from corral.control import Control
-from corral.control.gpu_usage import Ledger
+from corral.control.gpu_usage import GpuUsage
 from corral.control.reports import report_of
 from corral.domain.attempt import Allocation, Attempt, Seat
 from corral.domain.ids import AttemptNumber, ClusterId, NodeId, UserName, job_id
@@ -45,7 +45,7 @@ class Held:
 
     store: SqliteStore
     world: World
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: GpuUsage = field(default_factory=GpuUsage)
 
     def now(self) -> Now:
         return Now(serving=0.0, wall=time.time())

@@ -22,7 +22,7 @@ from embedded import CORRAL, cluster, keep, report
 from corral.domain.ids import AttemptNumber, QueueName, UserName, job_id
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
-from corral.domain.ledger import AMOUNTS, Account, Amounts, day_of
+from corral.domain.ledger import AMOUNTS, UsageAmounts, UsageRecord, day_of
 from corral.domain.resources import Resources
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore
@@ -31,7 +31,7 @@ ASKS = (("usage", "job"), ("goodput", "user"), ("cost", "queue"), ("waste", "gpu
 TIMES, AT_ONCE = 20, 1000
 
 
-def rows(number: int, dice: random.Random) -> tuple[Job, Account]:
+def rows(number: int, dice: random.Random) -> tuple[Job, UsageRecord]:
     queue, user = QueueName(f"q{dice.randrange(20)}"), UserName(f"u{dice.randrange(50)}")
     spec = JobSpec(
         name=f"train-{number}", run="true", queue=queue, resources=Resources(gpu_millis=8000)
@@ -41,12 +41,12 @@ def rows(number: int, dice: random.Random) -> tuple[Job, Account]:
         id=job_id(number), spec=spec, owner=user, submitted=number, submitted_at=now,
         state=JobState.DONE, since=now,
     )  # fmt: skip
-    account = Account(
+    account = UsageRecord(
         day=day_of(now) - dice.randrange(7),
         queue=queue,
         user=user,
         gpu_type=dice.choice(["h100", "a100", "b200"]),
-        amounts=Amounts(**{name: dice.uniform(0, 1e5) for name in AMOUNTS}),
+        amounts=UsageAmounts(**{name: dice.uniform(0, 1e5) for name in AMOUNTS}),
         job=job.id,
         attempt=AttemptNumber(1),
         name=spec.name,

@@ -11,7 +11,7 @@ from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import Policy, Queue, whole_tree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
-from corral.schedule import Ending, Fleet, NodeRoom, Waiting, decide
+from corral.schedule import NodeRoom, NodeTypes, SeatEnd, Waiting, decide
 from corral.schedule.quota.balances import Standing
 from corral.schedule.quota.limits import holding_of
 
@@ -38,7 +38,7 @@ def gang(at: int, queue: QueueName, nodes: int, gpus: int, seconds: float) -> Wa
 
 def one_pass(nodes: list[Node], waiting: list[Waiting], seed: int) -> tuple[float, int, int]:
     """Milliseconds; how many are promised a start; and how many are placed beside that."""
-    chance, rooms, ends = Random(seed), [NodeRoom(one) for one in nodes], list[Ending]()
+    chance, rooms, ends = Random(seed), [NodeRoom(one) for one in nodes], list[SeatEnd]()
     types = {one.id: ["h100"] * 8 for one in nodes}
     for room in rooms:
         while room.whole > (1 if chance.random() < 0.2 else 0):
@@ -48,11 +48,11 @@ def one_pass(nodes: list[Node], waiting: list[Waiting], seed: int) -> tuple[floa
             room.take(seat)
             holding = holding_of(EASY, ANN, [seat], types)
             job, until = JobId(f"r{len(ends)}"), chance.uniform(60.0, 86_400.0)
-            ends.append(Ending(job=job, seats=(seat,), until=until, holding=holding))
+            ends.append(SeatEnd(job=job, seats=(seat,), until=until, holding=holding))
     tree = whole_tree(
         [Queue(name=EASY, policy=Policy.BACKFILL), Queue(name=ALL, policy=Policy.CONSERVATIVE)]
     )
-    fleet = Fleet(nodes)
+    fleet = NodeTypes(nodes)
     standing = Standing(tree, capacity=fleet.capacity, kinds=["h100"])
     began = time.perf_counter()
     decision = decide(rooms, waiting, fleet=fleet, standing=standing, ends=lambda: ends)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from corral.client import AsyncClient, Client
-from corral.client.api_calls import Call
+from corral.client.api_calls import ApiCall
 
 T = TypeVar("T")
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -123,7 +123,7 @@ class Counting(AsyncClient):
 
     listings = 0
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         self.listings += call.path != "/v1/events"
         return await super()._call(call)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from corral.engines.ray import start_options
 from corral.engines.ray.bringup import RayHere, descendants
 from corral.engines.ray.settings import RaySettings
@@ -72,8 +72,8 @@ class RayHouse:
         with self.house.client() as client:
             return next(node.id for node in client.nodes() if node.id not in self.joined)
 
-    def ray_of_head(self) -> Process:
-        found = Process.recorded(self.house.root / "ray" / "ray.pid")
+    def ray_of_head(self) -> LocalProcess:
+        found = LocalProcess.recorded(self.house.root / "ray" / "ray.pid")
         assert found is not None
         return found
 
@@ -109,13 +109,13 @@ class RayHouse:
                 (one.liveness for one in client.nodes() if one.id == node and one.heard), "none"
             )
 
-    def ray_of(self, node: str) -> list[Process]:
+    def ray_of(self, node: str) -> list[LocalProcess]:
         """What Ray runs on a node that has joined."""
-        process = Process.recorded(self.joined[node].pid_file)
+        process = LocalProcess.recorded(self.joined[node].pid_file)
         return [process, *descendants(process)] if process is not None else []
 
-    def agent(self, node: str) -> Process | None:
-        return Process.recorded(self.folder(node) / "agent.pid")
+    def agent(self, node: str) -> LocalProcess | None:
+        return LocalProcess.recorded(self.folder(node) / "agent.pid")
 
     def actor(self, node: str) -> int:
         """The process of the agent actor."""
@@ -125,7 +125,7 @@ class RayHouse:
         """Living processes of one attempt, on any node."""
         return House(self.house.root.parent).ranks(id, attempt)
 
-    def is_actor(self, process: Process) -> bool:
+    def is_actor(self, process: LocalProcess) -> bool:
         """Whether it is the agent actor of a node."""
         return _words_of(process).startswith(b"ray::AgentActor")
 
@@ -209,7 +209,7 @@ def ray_house(
             _clear(mine)
 
 
-def _words_of(process: Process) -> bytes:
+def _words_of(process: LocalProcess) -> bytes:
     try:
         return Path(f"/proc/{process.pid}/cmdline").read_bytes()
     except OSError:
@@ -221,7 +221,7 @@ def _clear(mine: RayHouse) -> None:
     mine.house.corral("down", "--jobs", "stop", "-y", seconds=150)
     for node in mine.joined:
         mine.kill_ray(node)
-    head = Process.recorded(mine.house.root / "ray" / "ray.pid")
+    head = LocalProcess.recorded(mine.house.root / "ray" / "ray.pid")
     for process in [head, *descendants(head)] if head is not None else []:
         process.signal(signal.SIGKILL)
     for folder in mine.node_dir.glob("*/*"):

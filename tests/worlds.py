@@ -14,7 +14,7 @@ from corral.domain.requests import Asked, Submit, Wish
 from corral.domain.resources import Gpu, Inventory, Resources
 from corral.domain.world import World
 from corral.health.health_policy import HealthRules
-from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from corral.schedule import Learned
 
@@ -63,7 +63,7 @@ class Cluster:
         self.seen: dict[NodeId, dict[tuple[JobId, AttemptNumber], Seen]] = {}
         self.nodes = {one.id: one for one in nodes}
         self.mute: set[NodeId] = set()
-        self.outcome: Outcome | None = None
+        self.outcome: PassOutcome | None = None
         self.learned: Learned | None = None
         self.signals: dict[NodeId, tuple[Signal, ...]] = {}
         self.health = HealthRules()
@@ -80,7 +80,7 @@ class Cluster:
         suffix = "" if len(specs) == 1 and specs[0].array_index is None else "_0"
         return JobId(f"j{wish.sequence}{suffix}")
 
-    def tick(self, wishes: Sequence[Wish] = (), *, seconds: float = 0.5) -> Outcome:
+    def tick(self, wishes: Sequence[Wish] = (), *, seconds: float = 0.5) -> PassOutcome:
         self.wall += seconds
         self.serving += seconds
         for id, one in self.nodes.items():
@@ -97,7 +97,7 @@ class Cluster:
         self.world.apply(self.outcome.changes)
         return self.outcome
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
         return reconcile(
             self.world, self.facts, wishes, now, learned=self.learned, health=self.health
         )

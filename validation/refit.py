@@ -18,13 +18,13 @@ from corral.catalog import overheads
 from corral.catalog.facts import Fact, table
 from corral.perf import engines, software
 from corral.plan.rows.measures import is_good, step_seconds
-from corral.plan.rows.prediction_errors import Outcome
+from corral.plan.rows.prediction_errors import TablePredictions
 from corral.plan.rows.row import Row, RowRefused
 from corral.plan.rows.training import library, read
 from corral.plan.validation.held_out import series_of
 
 Rows = Sequence[Mapping[str, str]]
-Hold = Callable[[Rows], Outcome]
+Hold = Callable[[Rows], TablePredictions]
 LEAST_ROWS: Final = 8  # of other sources, for a fit
 MOST_ROWS: Final = 60  # that a fit is held against, evenly taken
 ROUNDS: Final = 2
@@ -137,12 +137,12 @@ def priors(constants: Sequence[Constant]) -> dict[Constant, str | None]:
     return {one: own[one] if one.subject in ("any", "default") else None for one in constants}
 
 
-def training(rows: Rows, hold: Hold) -> Outcome:
+def training(rows: Rows, hold: Hold) -> TablePredictions:
     """Predict the rows of each series of sources without what was fitted to it."""
     return _by_series(rows, hold, lambda series: _without(series, rows, hold))
 
 
-def inference(rows: Rows, hold: Hold) -> Outcome:
+def inference(rows: Rows, hold: Hold) -> TablePredictions:
     """The same of servers: engines were fitted to one series each, and fall back to the default."""
 
     def without(series: str) -> Values:
@@ -152,13 +152,13 @@ def inference(rows: Rows, hold: Hold) -> Outcome:
     return _by_series(rows, hold, without)
 
 
-def tests(rows: Rows, hold: Hold) -> Outcome:
+def tests(rows: Rows, hold: Hold) -> TablePredictions:
     """The same of Megatron-LM's functional tests, with a balanced router for experts."""
     balanced = Constant("overheads", "any", "expert_load")
     return _by_series(rows, hold, lambda series: {balanced: "1"})
 
 
-def _by_series(rows: Rows, hold: Hold, without: Callable[[str], Values]) -> Outcome:
+def _by_series(rows: Rows, hold: Hold, without: Callable[[str], Values]) -> TablePredictions:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(series_of(row.get("source", "")), []).append(row)
@@ -168,7 +168,7 @@ def _by_series(rows: Rows, hold: Hold, without: Callable[[str], Values]) -> Outc
             outcomes.append(hold(own))
     names = outcomes[0].pairs
     pairs = {name: tuple(pair for one in outcomes for pair in one.pairs[name]) for name in names}
-    return Outcome(pairs=pairs, refused={}, rows=len(rows))
+    return TablePredictions(pairs=pairs, refused={}, rows=len(rows))
 
 
 def _without(series: str, rows: Rows, hold: Hold) -> Values:

@@ -12,13 +12,13 @@ from typing import Final
 
 import refit
 
-from corral.catalog.bands import Band, written
+from corral.catalog.bands import ErrorBand, written
 from corral.plan.page import cell_text, column_text
 from corral.plan.plot import picture
 from corral.plan.predictors import predictor
-from corral.plan.report import Table
+from corral.plan.report import ReportTable
 from corral.plan.rows.measures import KINDS, MEASURES, SLICES
-from corral.plan.rows.prediction_errors import Errors, Outcome, Pair, by, errors_of, hold
+from corral.plan.rows.prediction_errors import Errors, Pair, TablePredictions, by, errors_of, hold
 from corral.plan.validation.failure_formulas import failures_table, held_failures
 from corral.plan.validation.held_out import by_kind, series_of, spreads
 from corral.plan.validation.layout_choices import ASKED, asked_for, choices, choices_table
@@ -48,7 +48,7 @@ PEERS: Final = {
 }
 
 
-def outcomes() -> dict[str, Outcome]:
+def outcomes() -> dict[str, TablePredictions]:
     return {kind: _held(kind)(_rows(kind)) for kind in KINDS}
 
 
@@ -81,7 +81,7 @@ def _rows(kind: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def page(found: Mapping[str, Outcome], held: Held) -> str:
+def page(found: Mapping[str, TablePredictions], held: Held) -> str:
     notes = (HERE / "notes.md").read_text(encoding="utf-8")
     parts = [*_head(found), *_held_out(held), notes, *_kinds(found), *_failures()]
     return "\n".join(parts) + "\n"
@@ -116,7 +116,7 @@ def _by_series(pairs: Sequence[Pair]) -> list[tuple[str, Errors | None]]:
     return [(name, errors_of(list(own.values()))) for name, own in sorted(groups.items())]
 
 
-def _head(found: Mapping[str, Outcome]) -> Iterator[str]:
+def _head(found: Mapping[str, TablePredictions]) -> Iterator[str]:
     yield "# The model held against reality\n"
     yield (
         "Written by `make validate` from [data](data/README.md). Errors are absolute percentage "
@@ -134,7 +134,7 @@ def _head(found: Mapping[str, Outcome]) -> Iterator[str]:
     yield from _choices(found["training"])
 
 
-def _choices(training: Outcome) -> Iterator[str]:
+def _choices(training: TablePredictions) -> Iterator[str]:
     ratios = [one.over_best for one in asked_for(choices(training.pairs["step time"]))]
     yield (
         f"Choosing the layout in vTrain's sweeps over several nodes: what is predicted to be the "
@@ -154,7 +154,7 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f} %"
 
 
-def _kinds(found: Mapping[str, Outcome]) -> Iterator[str]:
+def _kinds(found: Mapping[str, TablePredictions]) -> Iterator[str]:
     for kind, outcome in found.items():
         refused = sum(outcome.refused.values())
         yield f"## {kind}\n"
@@ -187,7 +187,7 @@ def _failures() -> Iterator[str]:
     yield from _table(failures_table(held))
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: ReportTable) -> Iterator[str]:
     yield f"| {' | '.join(column_text(column) for column in table.columns)} |"
     yield "| --- |" + " --- |" * (len(table.columns) - 1)
     for row in table.rows:
@@ -199,7 +199,7 @@ def _plot(kind: str, measure: str, column: str) -> str:
     return f"plots/{kind}-{measure.replace(' ', '-').lower()}-{column}.svg"
 
 
-def plots(found: Mapping[str, Outcome]) -> Iterator[tuple[str, str]]:
+def plots(found: Mapping[str, TablePredictions]) -> Iterator[tuple[str, str]]:
     """Path below this folder, and the picture."""
     for kind, outcome in found.items():
         for measure in MEASURES[kind]:
@@ -208,27 +208,38 @@ def plots(found: Mapping[str, Outcome]) -> Iterator[tuple[str, str]]:
                 yield _plot(kind, measure.name, column), picture(scatter(measure, pairs, column))
 
 
-def fitted(found: Mapping[str, Outcome], day: date) -> str:
+def fitted(found: Mapping[str, TablePredictions], day: date) -> str:
     return written(
-        Band(
-            name=name, mean=errors.mean, median=errors.median, p90=errors.p90, rows=errors.rows,
-            source=SOURCE, date=day,
+        ErrorBand(
+            name=name,
+            mean=errors.mean,
+            median=errors.median,
+            p90=errors.p90,
+            rows=errors.rows,
+            source=SOURCE,
+            date=day,
         )
         for kind in KINDS
         for name, _, errors, _ in parts(kind, found[kind])
         if errors is not None
-    )  # fmt: skip
+    )
 
 
 def bands(held: Held, day: date) -> str:
     return written(
-        Band(
-            name=own, mean=one.mean, median=one.median, p90=one.p90, rows=one.rows,
-            sources=one.sources, source=SOURCE, date=day,
+        ErrorBand(
+            name=own,
+            mean=one.mean,
+            median=one.median,
+            p90=one.p90,
+            rows=one.rows,
+            sources=one.sources,
+            source=SOURCE,
+            date=day,
         )
         for name, (_, pairs) in held.items()
         for own, one in spreads(name, pairs)
-    )  # fmt: skip
+    )
 
 
 def main(words: Sequence[str]) -> int:

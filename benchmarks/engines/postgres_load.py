@@ -33,7 +33,7 @@ from corral.boot.clock import SystemClock
 from corral.boot.gc_tuning import search_rarely
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
@@ -72,10 +72,10 @@ class Agents:
     def says(self, key: AttemptKey) -> str:
         return ""
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         asyncio.get_running_loop().call_soon(self._obey, wanted)
 
-    def _obey(self, wanted: Wanted) -> None:
+    def _obey(self, wanted: DesiredState) -> None:
         here = self.seen[wanted.node]
         fresh = [launch.key for launch in wanted.run if launch.key not in here]
         for key in fresh:

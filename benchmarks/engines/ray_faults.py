@@ -15,7 +15,7 @@ import time
 
 from embedded import keep, report, spread
 
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from corral.engines.ray.bringup import descendants
 from tests.ray_cluster import GPUS, RayHouse, ray_house
 from tests.scenarios.house import until
@@ -24,11 +24,11 @@ RUN = 'if [ "$CORRAL_ATTEMPT" = 1 ]; then sleep 300; else sleep 5; fi'
 FALLS = "r2"
 
 
-def processes(ray: RayHouse) -> list[Process]:
+def processes(ray: RayHouse) -> list[LocalProcess]:
     """All of the node."""
     folder = ray.folder(FALLS)
     files = [*folder.glob("*.pid"), *folder.glob("attempts/*/shim.pid")]
-    roots = [one for file in files if (one := Process.recorded(file)) is not None]
+    roots = [one for file in files if (one := LocalProcess.recorded(file)) is not None]
     return [*ray.ray_of(FALLS), *roots, *(one for root in roots for one in descendants(root))]
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from replays import KTH, LUBLIN, POLICIES, Case, head, keep, restarting, row, run
 
 from corral.replay import Workload, replay
-from corral.replay.array_replay import Event
+from corral.replay.array_replay import ReplayEvent
 
 STARTED, PROMISED = 0, 3
 
@@ -24,7 +24,7 @@ def missed(case: Case, work: Workload, policy: str) -> tuple[int, int]:
     promised: dict[int, float] = {}
     late: set[int] = set()
 
-    def see(event: Event) -> None:
+    def see(event: ReplayEvent) -> None:
         if event.kind == PROMISED:
             promised.setdefault(event.job, event.service)
         elif event.kind == STARTED and event.at > promised.get(event.job, event.at) + 1e-6:

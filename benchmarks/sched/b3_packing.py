@@ -34,7 +34,7 @@ from openb import (
     pods,
 )
 
-from corral.schedule import Fleet, NodeRoom, Shares, decide
+from corral.schedule import NodeRoom, NodeTypes, Shares, decide
 from corral.schedule.arrays.fragmentation import arrive, new_demand
 from corral.schedule.columns.placement import place, take_all
 
@@ -59,7 +59,7 @@ def corral(nodes: list[Machine], trace: list[Pod], line: list[Pod]) -> float:
 def live(nodes: list[Machine], line: list[Pod]) -> float:
     """The same by `schedule.decide`, as a head calls it."""
     rooms, shares, got = [NodeRoom(node) for node in nodes_of(nodes)], Shares(), 0
-    fleet = Fleet([])
+    fleet = NodeTypes([])
     for number, pod in enumerate(line):
         gang = gang_of(pod, number)
         shares.arrive(gang.shapes[0])

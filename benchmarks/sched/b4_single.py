@@ -31,14 +31,14 @@ from openb import TRACES, machines, pods
 from corral.schedule.arrays.cluster import (
     RACK,
     WHOLE,
-    Cluster,
-    NodeRow,
+    ClusterArrays,
+    NodeColumns,
     cluster_of,
     give,
     share_millis,
 )
 from corral.schedule.arrays.compiled import IS_COMPILED
-from corral.schedule.arrays.fit import PREFER, REQUIRE, Ask
+from corral.schedule.arrays.fit import PREFER, REQUIRE, ColumnRequest
 from corral.schedule.arrays.fragmentation import Demand, arrive, new_demand
 from corral.schedule.columns.placement import place, take_all
 
@@ -48,11 +48,11 @@ RACK_NODES, POD_NODES = 16, 512
 
 @dataclass(slots=True)
 class World:
-    cluster: Cluster
+    cluster: ClusterArrays
     demand: Demand
-    asks: list[Ask]
+    asks: list[ColumnRequest]
     gang_types: int
-    held: list[tuple[Ask, list[tuple[int, int]]]]
+    held: list[tuple[ColumnRequest, list[tuple[int, int]]]]
     used: int = 0
     capacity: int = 0
 
@@ -62,7 +62,7 @@ def world_of(copies: int, traces: Path) -> World:
     Random(0).shuffle(nodes)
     types = sorted({node.type for node in nodes if node.gpus})
     rows = [
-        NodeRow(
+        NodeColumns(
             gpus=node.gpus,
             cpu_millis=node.cpu_millis,
             memory_mib=node.memory_mib,
@@ -79,7 +79,9 @@ def world_of(copies: int, traces: Path) -> World:
             cluster.eligible[number * len(rows) + at] = row.gpu_type == number - 1
     of_trace = pods("default", traces)
     asks = [
-        Ask(gpus=p.millis // WHOLE, share=p.millis % WHOLE, cpu=p.cpu_millis, memory=p.memory_mib)
+        ColumnRequest(
+            gpus=p.millis // WHOLE, share=p.millis % WHOLE, cpu=p.cpu_millis, memory=p.memory_mib
+        )
         for p in of_trace
     ]
     made = World(cluster, new_demand(), asks, len(types), [])
@@ -87,7 +89,7 @@ def world_of(copies: int, traces: Path) -> World:
     return made
 
 
-def decide(world: World, ask: Ask) -> tuple[int, float, float]:
+def decide(world: World, ask: ColumnRequest) -> tuple[int, float, float]:
     """The number of seats, and the seconds that it took by the wall and of the thread."""
     begun, used = perf_counter(), thread_time()
     arrive(world.demand, ask.gpus, ask.share, ask.cpu, ask.memory, ask.nodes)
@@ -103,7 +105,7 @@ def decide(world: World, ask: Ask) -> tuple[int, float, float]:
     return seats, took, used
 
 
-def millis_of(ask: Ask) -> int:
+def millis_of(ask: ColumnRequest) -> int:
     return (ask.gpus * WHOLE + ask.share) * ask.nodes
 
 
@@ -118,18 +120,20 @@ def end_some(world: World, chance: Random) -> None:
         world.used -= millis_of(ask)
 
 
-def next_ask(world: World, chance: Random) -> Ask:
+def next_ask(world: World, chance: Random) -> ColumnRequest:
     ask = chance.choice(world.asks)
     if chance.random() < 0.2:
         bound = chance.random() < 0.5
         topology = REQUIRE if bound else PREFER
         nodes = 2 ** chance.randrange(8)
-        ask = Ask(nodes=nodes, gpus=8, cpu=64_000, memory=262_144, topology=topology, level=RACK)
+        ask = ColumnRequest(
+            nodes=nodes, gpus=8, cpu=64_000, memory=262_144, topology=topology, level=RACK
+        )
     typed = chance.random() < 1 / 3
     return ask._replace(group=chance.randrange(1, 1 + world.gang_types)) if typed else ask
 
 
-def numpy_best_fit(world: World, ask: Ask) -> float:
+def numpy_best_fit(world: World, ask: ColumnRequest) -> float:
     """Seconds of one search for the fullest node that holds a pod."""
     cluster, wide = world.cluster, world.cluster.max_gpus
     begun = perf_counter()
@@ -146,7 +150,7 @@ def numpy_best_fit(world: World, ask: Ask) -> float:
 def full_world(by: str, copies: int, decisions: int, traces: Path, chance: Random) -> World:
     """80 % full of pods, or of the mix of decisions; then a while has passed."""
     world = world_of(copies, traces)
-    decide(world, Ask(nodes=2, gpus=8))
+    decide(world, ColumnRequest(nodes=2, gpus=8))
     while world.used < FULL * world.capacity:
         decide(world, chance.choice(world.asks) if by == "pods" else next_ask(world, chance))
     for _ in range(decisions // 10):

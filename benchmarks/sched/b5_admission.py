@@ -37,11 +37,11 @@ from corral.api import ApiSettings, Channels, create_app
 from corral.boot.clock import SystemClock
 from corral.boot.directory_tokens import DirectoryToken
 from corral.boot.gc_tuning import search_rarely
-from corral.boot.key_rotation import Keys
+from corral.boot.key_rotation import HeadKeys
 from corral.boot.secret_encryption import KeyRing
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.ids import BootId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
@@ -127,7 +127,7 @@ class SimulatedEngine:
     def says(self, key: AttemptKey) -> str:
         return ""
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         here = self.seen[wanted.node]
         for launch in wanted.run:
             if launch.key not in here:
@@ -228,7 +228,7 @@ async def head(workload: Workload, share: float, root: Path) -> tuple[int, float
     await admin.begin()
     token = admin.secret
     ring = KeyRing.load(root / "key")
-    keys = Keys(store=store, ring=ring, wall=clock.wall, several=False)
+    keys = HeadKeys(store=store, ring=ring, wall=clock.wall, several=False)
     await keys.begin()
     control = Control(store=store, engine=engine, clock=clock)
     engine.control = control

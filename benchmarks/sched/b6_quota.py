@@ -22,7 +22,7 @@ from replays import PHILLY, TRACES, head, keep, restarting, row
 from corral.domain.ids import QueueName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
-from corral.replay import Outcome, Workload, metrics_of, parts_of, replay
+from corral.replay import ReplayOutcome, Workload, metrics_of, parts_of, replay
 from corral.replay.queue_replay import replay_queued
 from corral.schedule.columns.order import POLICIES
 from corral.traces.traces import read_trace
@@ -64,7 +64,7 @@ def tree_of(nodes: dict[str, int], *, in_one_line: bool) -> QueueTree:
     return whole_tree([top, *own] if in_one_line else own)
 
 
-def numbers_of(outcome: Outcome, labels: list[str], cpu_s: float) -> Numbers:
+def numbers_of(outcome: ReplayOutcome, labels: list[str], cpu_s: float) -> Numbers:
     parts = {label: asdict(part) for label, part in parts_of(outcome, labels).items()}
     return asdict(metrics_of(outcome)) | {"parts": parts, "cpu_s": cpu_s}
 

@@ -40,29 +40,34 @@ from corral.schedule.arrays.cluster import (
     POD,
     RACK,
     WHOLE,
-    Cluster,
-    NodeRow,
+    ClusterArrays,
+    NodeColumns,
     cluster_of,
     give,
     take,
 )
-from corral.schedule.arrays.fit import REQUIRE, Ask
+from corral.schedule.arrays.fit import REQUIRE, ColumnRequest
 from corral.schedule.arrays.fragmentation import arrive, new_demand
-from corral.schedule.columns.defragment import Running, Seats, defragment
-from corral.schedule.columns.locality import Patience, level_for, nearest, place_near
+from corral.schedule.columns.defragment import MovableGangs, Seats, defragment
+from corral.schedule.columns.locality import LocalityDelay, level_for, nearest, place_near
 from corral.schedule.columns.placement import take_all
 
 GPUS = 8
 RELOCATION_SECONDS, BUDGET, SETTLED = 120.0, 600.0, 3600.0
-PATIENCES = (Patience(0, 0), Patience(600, 1800), Patience(1800, 3600), Patience())
-Placing = Callable[[Cluster, Ask, float], int]  # the last: seconds waited
+PATIENCES = (
+    LocalityDelay(0, 0),
+    LocalityDelay(600, 1800),
+    LocalityDelay(1800, 3600),
+    LocalityDelay(),
+)
+Placing = Callable[[ClusterArrays, ColumnRequest, float], int]  # the last: seconds waited
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     submit_seconds: float
     run_seconds: float
-    ask: Ask
+    ask: ColumnRequest
 
 
 class Outcome(NamedTuple):
@@ -82,13 +87,13 @@ class Held(NamedTuple):
     since: float
 
 
-def hosts(traces: Path) -> list[NodeRow]:
+def hosts(traces: Path) -> list[NodeColumns]:
     with (traces / "alibaba_lingjun2023.nodes.csv").open() as file:
         rows = list(csv.DictReader(file))
     racks = sorted({row["rack"] for row in rows})
     pods = sorted({row["spine"] for row in rows})
     return [
-        NodeRow(
+        NodeColumns(
             gpus=GPUS,
             cpu_millis=1,
             memory_mib=1,
@@ -106,15 +111,15 @@ def jobs_of(traces: Path, compressed: float) -> list[Job]:
         for row in csv.DictReader(file):
             gpus = round(float(row["gpus"]))
             nodes = -(-gpus // GPUS)
-            ask = Ask(nodes=nodes, gpus=-(-gpus // nodes))
+            ask = ColumnRequest(nodes=nodes, gpus=-(-gpus // nodes))
             made.append(Job(float(row["submit_s"]) / compressed, float(row["duration_s"]), ask))
     return made
 
 
-def ours(patience: Patience) -> Placing:
-    demand, levels = new_demand(), dict[Ask, int]()
+def ours(patience: LocalityDelay) -> Placing:
+    demand, levels = new_demand(), dict[ColumnRequest, int]()
 
-    def seats(cluster: Cluster, ask: Ask, waited: float) -> int:
+    def seats(cluster: ClusterArrays, ask: ColumnRequest, waited: float) -> int:
         if not waited:
             arrive(demand, ask.gpus, ask.share, ask.cpu, ask.memory, ask.nodes)
         if ask not in levels:
@@ -128,7 +133,7 @@ def simple(kind: str, seed: int) -> Placing:
     """Random, packed or greedy."""
     chance = np.random.default_rng(seed)
 
-    def seats(cluster: Cluster, ask: Ask, waited: float) -> int:
+    def seats(cluster: ClusterArrays, ask: ColumnRequest, waited: float) -> int:
         able = np.flatnonzero(cluster.free_whole >= ask.gpus)
         if len(able) < ask.nodes:
             return 0
@@ -148,11 +153,11 @@ def simple(kind: str, seed: int) -> Placing:
     return seats
 
 
-def domains(cluster: Cluster, level: int, nodes: Any) -> Any:
+def domains(cluster: ClusterArrays, level: int, nodes: Any) -> Any:
     return cluster.domain[level * cluster.nodes + nodes]
 
 
-def first_domain(cluster: Cluster, able: Any, wanted: int) -> Any:
+def first_domain(cluster: ClusterArrays, able: Any, wanted: int) -> Any:
     for level in range(RACK, ANYWHERE):
         of_each = domains(cluster, level, able)
         held = np.bincount(of_each)
@@ -165,9 +170,9 @@ def first_domain(cluster: Cluster, able: Any, wanted: int) -> Any:
 class Replay:
     """Virtual time from event to event. Jobs of one ask wait in one line, in order of arrival."""
 
-    def __init__(self, nodes: list[NodeRow], jobs: list[Job], placing: Placing) -> None:
+    def __init__(self, nodes: list[NodeColumns], jobs: list[Job], placing: Placing) -> None:
         self.cluster, self.jobs, self.placing = cluster_of(nodes), jobs, placing
-        self.waiting: dict[Ask, deque[int]] = {}
+        self.waiting: dict[ColumnRequest, deque[int]] = {}
         self.ends: list[tuple[float, int]] = []
         self.held: dict[int, Held] = {}
         self.lost_gpu_seconds = 0.0
@@ -192,7 +197,7 @@ class Replay:
                 give(self.cluster, node, mask, WHOLE, 0, 0, False)
             self._start(at, lambda ask: True)
 
-    def _start(self, now: float, is_tried: Callable[[Ask], bool]) -> None:
+    def _start(self, now: float, is_tried: Callable[[ColumnRequest], bool]) -> None:
         """All who fit, by order of arrival. Whom no end has helped since they were tried stays out,
         but for gangs, whose patience may have run out."""
         heads = [(line[0], ask) for ask, line in self.waiting.items() if line and is_tried(ask)]
@@ -210,7 +215,7 @@ class Replay:
             if self.waiting[ask]:
                 heapq.heappush(heads, (self.waiting[ask][0], ask))
 
-    def _before(self, ask: Ask, waited: float, now: float) -> None:
+    def _before(self, ask: ColumnRequest, waited: float, now: float) -> None:
         """What is done before a job is tried: here nothing."""
 
     def _note(self, number: int, now: float, seats: int) -> None:
@@ -244,11 +249,11 @@ def gpu_seconds(job: Job) -> float:
 class Relocating(Replay):
     """Others leave a rack for a gang that comes and finds none."""
 
-    def __init__(self, nodes: list[NodeRow], jobs: list[Job]) -> None:
-        super().__init__(nodes, jobs, ours(Patience(0, 0)))
+    def __init__(self, nodes: list[NodeColumns], jobs: list[Job]) -> None:
+        super().__init__(nodes, jobs, ours(LocalityDelay(0, 0)))
         self.demand = new_demand()
 
-    def _before(self, ask: Ask, waited: float, now: float) -> None:
+    def _before(self, ask: ColumnRequest, waited: float, now: float) -> None:
         if ask.nodes == 1 or waited or nearest(self.cluster, ask) > RACK:
             return
         near = ask._replace(topology=REQUIRE, level=RACK)
@@ -265,10 +270,12 @@ class Relocating(Replay):
             self.lost_gpu_seconds += self._running(one.job).cost_gpu_seconds
             self.delays_seconds += RELOCATION_SECONDS
 
-    def _running(self, number: int) -> Running:
+    def _running(self, number: int) -> MovableGangs:
         ask = self.jobs[number].ask
         cost = RELOCATION_SECONDS * ask.nodes * ask.gpus
-        return Running(job=number, ask=ask, seats=self.held[number].seats, cost_gpu_seconds=cost)
+        return MovableGangs(
+            job=number, ask=ask, seats=self.held[number].seats, cost_gpu_seconds=cost
+        )
 
     def _turn(self, number: int, how: Callable[..., None]) -> None:
         for node, mask in self.held[number].seats:

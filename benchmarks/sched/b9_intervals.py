@@ -22,7 +22,7 @@ from embedded import keep, report
 from intervals import CLUSTERS, TRACES, Told, numbers_of, rows_of
 
 from corral.replay import Workload
-from corral.replay.array_replay import Event, replay, state_of_workload, world_of
+from corral.replay.array_replay import ReplayEvent, replay, state_of_workload, world_of
 from corral.replay.array_world import BEGAN_ON, NOW, advance_to, log_of
 from corral.replay.forecast import Arrivals, present_of, waits
 from corral.schedule.columns.job_groups import WAITING
@@ -36,7 +36,7 @@ def first_starts(work: Workload, nodes: list[int]) -> dict[int, float]:
     """When each job first starts."""
     starts: dict[int, float] = {}
 
-    def see(event: Event) -> None:
+    def see(event: ReplayEvent) -> None:
         if event.kind == BEGAN_ON:
             starts.setdefault(event.job, event.at)
 

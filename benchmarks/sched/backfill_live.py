@@ -13,13 +13,13 @@ from replays import KTH, POLICIES, restarting
 
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Policy, Queue, QueueTree
-from corral.replay import Outcome, Workload, replay
+from corral.replay import ReplayOutcome, Workload, replay
 from corral.replay.queue_replay import replay_queued
 
 SHORTEST_SECONDS = 10.0  # of a bounded slowdown
 
 
-def slowdown(work: Workload, done: Outcome) -> float:
+def slowdown(work: Workload, done: ReplayOutcome) -> float:
     """The mean of (wait + run) / max(run, 10 s), at least 1."""
     rows = zip(done.ended, work.submits, work.durations, strict=True)
     each = [max(1.0, (end - at) / max(own, SHORTEST_SECONDS)) for end, at, own in rows]
@@ -34,7 +34,7 @@ def main() -> None:
     nodes = [sum(KTH.nodes)]
     names = [DEFAULT_QUEUE] * (max(work.queues) + 1)
 
-    def tell(name: str, done: Outcome, began: float) -> None:
+    def tell(name: str, done: ReplayOutcome, began: float) -> None:
         print(
             f"{name}: bounded slowdown {slowdown(work, done):.2f}, mean wait "
             f"{sum(done.waits) / len(done.waits):,.0f} s, longest {max(done.waits):,.0f} s, "

@@ -23,7 +23,7 @@ from embedded import keep, quantile, report
 from corral.boot.clock import SystemClock
 from corral.boot.forecast_process import ForetellerProcess
 from corral.control import Control, Forecasts
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.ids import NodeId, UserName
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import AttemptKey, NodeFacts
@@ -51,7 +51,7 @@ class Nothing:
     def says(self, key: AttemptKey) -> str:
         return ""
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         pass
 
 

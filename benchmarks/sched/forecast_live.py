@@ -31,8 +31,8 @@ from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.observed_state import Phase, Progress
 from corral.domain.requests import Submit, Wish
-from corral.domain.run_history import Question, Ran, Told, ran_of
-from corral.reconcile import Now, Outcome, reconcile
+from corral.domain.run_history import Question, Ran, StartForecastTold, ran_of
+from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.attained_service import ended_before, live_of
 from corral.reconcile.start_forecast import foretell
 from corral.schedule.prediction.runtime_model import Learned
@@ -76,7 +76,7 @@ class Learning(Cluster):
         self.runs = runs
         super().__init__(*nodes)
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
         learned = Learned(ended_before(self.runs), live_of(self.world, now.wall))
         return reconcile(self.world, self.facts, wishes, now, learned=learned)
 
@@ -99,8 +99,8 @@ class Town:
         self.seconds: dict[JobId, float] = {}
         self.up: set[JobId] = set()
         self.stepping: set[JobId] = set()
-        self.open: dict[JobId, Told] = {}
-        self.over: list[Told] = []
+        self.open: dict[JobId, StartForecastTold] = {}
+        self.over: list[StartForecastTold] = []
         self.took: list[float] = []
         kinds = names(self.dice)
         each = sum(one.median_seconds * one.nodes * one.gpus * 1.28 for one in kinds) / len(kinds)
@@ -197,7 +197,7 @@ class Town:
             at = self.cluster.wall + 1.0
 
 
-def held(rows: list[Told], *, drawn: bool) -> float:
+def held(rows: list[StartForecastTold], *, drawn: bool) -> float:
     hits = 0
     for one in rows:
         low = one.drawn_low_seconds if drawn else one.low_seconds

@@ -31,9 +31,9 @@ from corral.domain.run_history import Ran
 from corral.replay import Workload
 from corral.replay.live_replay import Play
 from corral.replay.queue_replay import coming_of, node_of
-from corral.replay.runtime_history import Kin
-from corral.replay.snapshot import Coming, Happened, Kind, Present
-from corral.replay.start_distribution import Life, outlook
+from corral.replay.runtime_history import RuntimeHistory
+from corral.replay.snapshot import Coming, Happened, JobClass, Present
+from corral.replay.start_distribution import RunTimeKnowledge, outlook
 from corral.schedule import Waiting
 from corral.schedule.prediction.runtime_model import MOST_ENDED, Lessons
 from corral.traces.traces import read_trace, sizes_of
@@ -62,26 +62,33 @@ class Town:
     runs: list[Ran] = field(default_factory=list)
 
     def hear(self, one: Happened) -> None:
-        if one.kind == Kind.STARTED:
+        if one.kind == JobClass.STARTED:
             self.began.setdefault(one.job, one.at)
             self.since[one.job] = one.at
             return
         ran = one.at - self.since.pop(one.job)
         self.held[one.job] = self.held.get(one.job, 0.0) + ran
-        if one.kind == Kind.ENDED:
+        if one.kind == JobClass.ENDED:
             self.runs.append(self._ran(one))
 
     def _ran(self, one: Happened) -> Ran:
         came = self.coming[int(one.job)]
         return Ran(
-            job=one.job, user=came.gang.user, queue=came.gang.queue, stem="",
-            shape=came.gang.shapes[0], priority=0, preemptible=False,
-            seconds=self.held.pop(one.job), submitted_at=came.at, ended_at=one.at,
+            job=one.job,
+            user=came.gang.user,
+            queue=came.gang.queue,
+            stem="",
+            shape=came.gang.shapes[0],
+            priority=0,
+            preemptible=False,
+            seconds=self.held.pop(one.job),
+            submitted_at=came.at,
+            ended_at=one.at,
             served_seconds=one.service,
-        )  # fmt: skip
+        )
 
 
-def lives_of(present: Present) -> dict[JobId, Life]:
+def lives_of(present: Present) -> dict[JobId, RunTimeKnowledge]:
     """As `reconcile.start_forecast` has them."""
     lives = {gang.job: _life(gang, 0.0) for gang in present.waiting}
     for one in present.holders:
@@ -89,9 +96,9 @@ def lives_of(present: Present) -> dict[JobId, Life]:
     return lives
 
 
-def _life(gang: Waiting, ran_seconds: float) -> Life:
+def _life(gang: Waiting, ran_seconds: float) -> RunTimeKnowledge:
     kind = (gang.user, gang.stem, gang.shapes[0].gpu_millis)
-    return Life(kind=kind, ran_seconds=gang.served_seconds + ran_seconds)
+    return RunTimeKnowledge(kind=kind, ran_seconds=gang.served_seconds + ran_seconds)
 
 
 def asked_of(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> tuple[Town, list[Asked]]:
@@ -121,9 +128,16 @@ def ask(play: Play, town: Town, job: JobId, runs: int) -> Asked:
     recent = town.runs[-MOST_ENDED:]
     past = sorted(recent, key=lambda ran: ran.submitted_at)
     drawn = outlook(
-        present, lives_of(present), Kin(recent), past, job,
-        runs=runs, since=present.now, most_passes=MOST_PASSES, keep_on=lambda _: True,
-    )  # fmt: skip
+        present,
+        lives_of(present),
+        RuntimeHistory(recent),
+        past,
+        job,
+        runs=runs,
+        since=present.now,
+        most_passes=MOST_PASSES,
+        keep_on=lambda _: True,
+    )
     waits = sorted(one.wait_seconds for one in drawn)
     return Asked(at=present.now, drawn=waits, job=job, seconds=time.process_time() - begun)
 

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral.replay.conformal_interval import Interval, Kept, Record, drawn_interval, told_interval
+from corral.replay.conformal_interval import (
+    CalibrationRecord,
+    Interval,
+    Record,
+    drawn_interval,
+    told_interval,
+)
 from corral.replay.quantile import quantile
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -24,7 +30,7 @@ class Told:
 
 def judge(found: Sequence[Told]) -> tuple[list[Interval], list[float]]:
     """What was told, with the record as it was known then; and the waits."""
-    record, open_ones, told = Record(), list[tuple[float, Kept]](), list[Interval]()
+    record, open_ones, told = Record(), list[tuple[float, CalibrationRecord]](), list[Interval]()
     for one in found:
         for outcome in sorted(open_ones, key=lambda pair: pair[0]):
             if outcome[0] <= one.at:
@@ -33,7 +39,7 @@ def judge(found: Sequence[Told]) -> tuple[list[Interval], list[float]]:
         drawn = drawn_interval(one.drawn)
         interval = told_interval(drawn, record)
         told.append(interval)
-        kept = Kept(drawn=drawn, told=interval, actual=one.started - one.at)
+        kept = CalibrationRecord(drawn=drawn, told=interval, actual=one.started - one.at)
         open_ones.append((one.started, kept))
     return told, [one.started - one.at for one in found]
 

@@ -11,8 +11,8 @@ from corral.domain.ids import BootId, JobId, NodeId
 from corral.domain.node import Liveness, Node
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.schedule import Waiting
-from corral.schedule.arrays.cluster import WHOLE, Cluster, NodeRow, cluster_of
-from corral.schedule.arrays.fit import Ask
+from corral.schedule.arrays.cluster import WHOLE, ClusterArrays, NodeColumns, cluster_of
+from corral.schedule.arrays.fit import ColumnRequest
 
 TRACES = Path(__file__).resolve().parents[3] / "shared/traces"
 VARIANTS = (
@@ -82,10 +82,10 @@ def classes_of(of: Sequence[Pod]) -> list[tuple[str, ...]]:
     return [(), *sorted({pod.types for pod in of if pod.types})]
 
 
-def cluster_for(nodes: Sequence[Machine], classes: Sequence[tuple[str, ...]]) -> Cluster:
+def cluster_for(nodes: Sequence[Machine], classes: Sequence[tuple[str, ...]]) -> ClusterArrays:
     types = sorted({node.type for node in nodes})
     rows = [
-        NodeRow(
+        NodeColumns(
             gpus=node.gpus,
             cpu_millis=node.cpu_millis,
             memory_mib=node.memory_mib,
@@ -101,9 +101,9 @@ def cluster_for(nodes: Sequence[Machine], classes: Sequence[tuple[str, ...]]) ->
     return cluster
 
 
-def ask_of(pod: Pod, classes: Sequence[tuple[str, ...]]) -> Ask:
+def ask_of(pod: Pod, classes: Sequence[tuple[str, ...]]) -> ColumnRequest:
     whole, share = divmod(pod.millis, WHOLE)
-    return Ask(
+    return ColumnRequest(
         gpus=whole,
         share=share,
         cpu=pod.cpu_millis,

@@ -25,7 +25,7 @@ from corral.domain.job import JobSpec
 from corral.domain.node import Node
 from corral.domain.observed_state import Phase
 from corral.domain.requests import Submit, Wish
-from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.cache.pass_cache import Memo
 from tests.worlds import ALICE, Cluster, Exit, Order, gang, node
 
@@ -39,7 +39,7 @@ class Head(Cluster):
         self.memo, self.touched, self.spent = Memo(), frozenset[JobId](), list[float]()
         super().__init__(*nodes)
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
         began = process_time()
         try:
             return reconcile(

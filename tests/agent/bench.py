@@ -13,17 +13,17 @@ from websockets.asyncio.client import ClientConnection
 from corral.agent.agent import Agent
 from corral.agent.connection import Dialler
 from corral.agent.fetch_inputs import Prepare
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.agent.image.image_cache import Images
 from corral.agent.image.root import ImageRoot
-from corral.agent.job_account import Account
-from corral.agent.last_desired import Known
+from corral.agent.job_account import JobAccount
+from corral.agent.last_desired import LastDesired
 from corral.agent.outputs.kept_folders import KeptWorks
 from corral.agent.outputs.server import OutputServer
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.user_accounts import Accounts
 from corral.domain.attempt import Exit, Save, Seat
-from corral.domain.desired_state import Launch, Notice, Stop
+from corral.domain.desired_state import Launch, Stop, TimeWarning
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.observed_state import AttemptKey, Phase, Seen
@@ -82,11 +82,11 @@ class FakeRanks:
     environments: dict[AttemptKey, Mapping[str, str]] = field(default_factory=dict)
     works: dict[AttemptKey, Path] = field(default_factory=dict)
     stopped: list[Stop] = field(default_factory=list)
-    warned: list[Notice] = field(default_factory=list)
+    warned: list[TimeWarning] = field(default_factory=list)
     told_committed: list[tuple[AttemptKey, tuple[int, ...]]] = field(default_factory=list)
     settled: list[AttemptKey] = field(default_factory=list)
     launches: dict[AttemptKey, Launch] = field(default_factory=dict)
-    accounts: dict[AttemptKey, Account | None] = field(default_factory=dict)
+    accounts: dict[AttemptKey, JobAccount | None] = field(default_factory=dict)
     hold: asyncio.Event | None = None  # a launch waits for it
 
     async def launch(
@@ -95,7 +95,7 @@ class FakeRanks:
         work: Path,
         env: Mapping[str, str],
         image: ImageRoot | None = None,
-        account: Account | None = None,
+        account: JobAccount | None = None,
     ) -> None:
         self.launched.append(launch.key)
         self.accounts[launch.key] = account
@@ -111,7 +111,7 @@ class FakeRanks:
     def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None:
         self.told_committed.append((key, steps))
 
-    def warn(self, notice: Notice) -> None:
+    def warn(self, notice: TimeWarning) -> None:
         self.warned.append(notice)
 
     def overrun(self, key: AttemptKey, why: str) -> None:
@@ -184,7 +184,7 @@ def agent_in(
     (folder / "attempts").mkdir(parents=True, exist_ok=True)
     write_policy(folder)
     settings = NodeSettings(node=NODE, head_file=str(folder / "head.json"))
-    dialler = Dialler(heads=Heads(folder / "head.json", folder), token=TOKEN)
+    dialler = Dialler(heads=HeadAddresses(folder / "head.json", folder), token=TOKEN)
 
     async def look(held: frozenset[int]) -> Inventory:
         return Inventory(cpu_millis=2000, ports=tuple(held))
@@ -199,7 +199,7 @@ def agent_in(
         settings=settings,
         boot=BootId("b1"),
         ranks=ranks,
-        known=Known(folder, time.clock_gettime(time.CLOCK_BOOTTIME)),
+        known=LastDesired(folder, time.clock_gettime(time.CLOCK_BOOTTIME)),
         dialler=dialler,
         prepare=Prepare(
             images=Images(folder),

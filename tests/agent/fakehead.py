@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from corral.domain.active_checks import CheckUp
-from corral.domain.desired_state import Launch, Stop, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.resources import Inventory
@@ -70,7 +70,7 @@ class FakeHead:
     hellos: list[Hello] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
-    wanted: Wanted | None = None
+    wanted: DesiredState | None = None
     logs: dict[tuple[AttemptKey, int], bytearray] = field(default_factory=dict)
     chunks: list[LogChunk] = field(default_factory=list)
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class FakeHead:
         cluster: ClusterId = CLUSTER,
     ) -> None:
         """The whole word for the node, from now on."""
-        self.wanted = Wanted(
+        self.wanted = DesiredState(
             cluster=cluster,
             version=Version(term=term, counter=counter),
             node=self.node,

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from corral.agent.job_account import Account, account_in_system
+from corral.agent.job_account import JobAccount, account_in_system
 from corral.agent.supervisor.kill_node import kill_node
 from corral.agent.supervisor.supervisor import Supervisor
 from corral.domain.attempt import Exit, Seat
@@ -63,7 +63,7 @@ def write_policy(node_dir: Path, policy: NodePolicy | None = None) -> None:
     file.chmod(0o600)
 
 
-def account_for(owner: str) -> Account | None:
+def account_for(owner: str) -> JobAccount | None:
     """The machine's account of this name, whatever a policy says."""
     found = account_in_system(owner) if os.geteuid() == 0 else None
     return None if found is None or found.uid == 0 else found

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corral.agent.image.root import ImageRoot
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.agent.shim.user_isolation import TMP
 from corral.agent.supervisor.kill_node import kill_node
 from corral.domain.node_policy import NodePolicy
@@ -31,11 +31,11 @@ HOLD = (
 )
 
 
-def account(node_dir: Path, name: str, uid: int) -> Account:
+def account(node_dir: Path, name: str, uid: int) -> JobAccount:
     home = node_dir / "homes" / str(uid)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chown(home, uid, uid)
-    return Account(name=name, uid=uid, groups=(uid,), home=str(home))
+    return JobAccount(name=name, uid=uid, groups=(uid,), home=str(home))
 
 
 async def begin(here: Node, name: str, uid: int, run: str, attempt: int = 1) -> AttemptKey:

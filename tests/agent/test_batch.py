@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from corral.agent.batch import environment
-from corral.agent.batch.allocation import Allocation
+from corral.agent.batch.allocation import BatchAllocation
 from corral.agent.batch.encryption import Encryption
 from corral.agent.batch.frames import Frames, Message, Stranger, key_of
-from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
+from corral.agent.batch.layout import CannotStep, SrunOptions, TaskLayout, lay_out
 from corral.agent.batch.other_node import help_first
 from corral.agent.batch.tasks import Tasks
 from corral.wire.slurm.batch_plan import BatchPlan
@@ -32,28 +32,33 @@ ASKED_FOR_TASKS = plan(tasks=6, tasks_given=True, tasks_per_node=2)
 @pytest.mark.parametrize(
     ("asked", "of", "nodes", "tasks"),
     [
-        (Asked(), plan(), (0, 1, 2), (1, 1, 1)),
-        (Asked(), ASKED_FOR_TASKS, (0, 1, 2), (2, 2, 2)),
-        (Asked(nodes=1, tasks=1), ASKED_FOR_TASKS, (0,), (1,)),
-        (Asked(tasks=4), plan(), (0, 1, 2), (2, 1, 1)),
-        (Asked(tasks=2), plan(), (0, 1), (1, 1)),
-        (Asked(nodes=2, tasks_per_node=3), plan(), (0, 1), (3, 3)),
-        (Asked(nodes=1, tasks=1, on=("n2",)), plan(), (1,), (1,)),
-        (Asked(on=("10.0.0.3", "n1")), plan(), (2, 0), (1, 1)),
-        (Asked(relative=1), plan(), (1, 2), (1, 1)),
-        (Asked(off=("n1",)), plan(), (1, 2), (1, 1)),
+        (SrunOptions(), plan(), (0, 1, 2), (1, 1, 1)),
+        (SrunOptions(), ASKED_FOR_TASKS, (0, 1, 2), (2, 2, 2)),
+        (SrunOptions(nodes=1, tasks=1), ASKED_FOR_TASKS, (0,), (1,)),
+        (SrunOptions(tasks=4), plan(), (0, 1, 2), (2, 1, 1)),
+        (SrunOptions(tasks=2), plan(), (0, 1), (1, 1)),
+        (SrunOptions(nodes=2, tasks_per_node=3), plan(), (0, 1), (3, 3)),
+        (SrunOptions(nodes=1, tasks=1, on=("n2",)), plan(), (1,), (1,)),
+        (SrunOptions(on=("10.0.0.3", "n1")), plan(), (2, 0), (1, 1)),
+        (SrunOptions(relative=1), plan(), (1, 2), (1, 1)),
+        (SrunOptions(off=("n1",)), plan(), (1, 2), (1, 1)),
     ],
 )
 def test_tasks_lie_in_blocks_on_the_nodes_that_will_do(
-    asked: Asked, of: BatchPlan, nodes: tuple[int, ...], tasks: tuple[int, ...]
+    asked: SrunOptions, of: BatchPlan, nodes: tuple[int, ...], tasks: tuple[int, ...]
 ) -> None:
-    assert lay_out(asked, of, HOSTS) == Layout(nodes=nodes, tasks=tasks)
+    assert lay_out(asked, of, HOSTS) == TaskLayout(nodes=nodes, tasks=tasks)
 
 
 @pytest.mark.parametrize(
-    "asked", [Asked(nodes=4), Asked(on=("n9",)), Asked(nodes=1, tasks=3, tasks_per_node=2)]
+    "asked",
+    [
+        SrunOptions(nodes=4),
+        SrunOptions(on=("n9",)),
+        SrunOptions(nodes=1, tasks=3, tasks_per_node=2),
+    ],
 )
-def test_a_step_that_asks_for_more_than_the_job_holds_is_refused(asked: Asked) -> None:
+def test_a_step_that_asks_for_more_than_the_job_holds_is_refused(asked: SrunOptions) -> None:
     with pytest.raises(CannotStep):
         lay_out(asked, plan(), HOSTS)
 
@@ -133,7 +138,7 @@ def test_a_node_that_joins_after_the_end_of_the_script_ends_with_0(tmp_path: Pat
         CORRAL_NODE="n1", CORRAL_TOKEN="t" * 32, MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
         SLURM_NODEID="0",
     )  # fmt: skip
-    first = Allocation(plan(), here)
+    first = BatchAllocation(plan(), here)
     first.serve(str(tmp_path / "steps"))
     first.over()
     codes: list[int] = []

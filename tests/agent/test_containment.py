@@ -6,13 +6,13 @@ import pytest
 
 from corral.agent import containment
 from corral.agent.containment import cgroup
-from corral.agent.containment.base import Limits, Memory
+from corral.agent.containment.base import ContainmentLimits, MemoryEvents
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
 from tests.agent.nodes import launch_of, node
 
 MIB = 1024 * 1024
-LIMITS = Limits(pids=100, cpu_millis=1500, memory_bytes=64 * MIB)
+LIMITS = ContainmentLimits(pids=100, cpu_millis=1500, memory_bytes=64 * MIB)
 has_cgroups = pytest.mark.skipif(
     containment.probe().kind != containment.CGROUP, reason="needs cgroups that may be written"
 )
@@ -141,7 +141,7 @@ def test_version_1_is_entered_without_the_lock_of_all_processes(
 
 
 def test_only_the_granted_gpus_may_be_opened() -> None:
-    devices = cgroup._devices(Limits(devices={195: (2, 3, 254, 255)}))
+    devices = cgroup._devices(ContainmentLimits(devices={195: (2, 3, 254, 255)}))
     assert devices[0] == ("devices.deny", "c 195:* rwm")
     assert [word for _, word in devices[1:]] == [f"c 195:{minor} rwm" for minor in (2, 3, 254, 255)]
 
@@ -204,7 +204,7 @@ def test_a_limit_of_a_group_around_is_the_limit(tmp_path: Path) -> None:
     group = cgroup.Cgroup(version=2, folders=[inner])
     assert group.memory() is None
     (tmp_path / "job" / "memory.max").write_text("100\n")
-    assert group.memory() == Memory(oom_kills=1, peak_bytes=90, limit_bytes=100)
+    assert group.memory() == MemoryEvents(oom_kills=1, peak_bytes=90, limit_bytes=100)
 
 
 @pytest.mark.parametrize(("tightest", "limit"), [(100, 100), (2**63 - 4096, None)])
@@ -215,6 +215,6 @@ def test_version_1_tells_of_a_group_around_and_of_no_limit(
     (tmp_path / "memory.stat").write_text(f"cache 1\nhierarchical_memory_limit {tightest}\n")
     (tmp_path / "memory.max_usage_in_bytes").write_text("90\n")
     (tmp_path / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
-    assert cgroup.Cgroup(version=1, folders=[tmp_path]).memory() == Memory(
+    assert cgroup.Cgroup(version=1, folders=[tmp_path]).memory() == MemoryEvents(
         oom_kills=1, peak_bytes=90, limit_bytes=limit
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from corral.agent.head_silence import MARGIN_SECONDS, overdue
-from corral.agent.last_desired import Known
+from corral.agent.last_desired import LastDesired
 from corral.agent.node_boot import boot_id
 from tests.agent.bench import key_of, launch_of
 
@@ -32,14 +32,14 @@ def test_what_did_not_ask_for_it_is_never_stopped() -> None:
 
 
 def test_the_next_agent_counts_the_silence_from_where_the_last_one_was(tmp_path: Path) -> None:
-    first = Known(tmp_path, 1000.0)
+    first = LastDesired(tmp_path, 1000.0)
     assert first.heard_at() == pytest.approx(1000.0)  # not yet heard: counted from its start
     first.hear(1234.5)
     first.close()
-    again = Known(tmp_path, 5000.0)
+    again = LastDesired(tmp_path, 5000.0)
     assert again.heard_at() == pytest.approx(1234.5)
     again.close()
-    rebooted = Known(tmp_path, 20.0)
+    rebooted = LastDesired(tmp_path, 20.0)
     assert rebooted.heard_at() == pytest.approx(20.0)
     rebooted.close()
 
@@ -47,7 +47,7 @@ def test_the_next_agent_counts_the_silence_from_where_the_last_one_was(tmp_path:
 def test_a_record_that_does_not_read_is_not_taken_for_none(tmp_path: Path) -> None:
     (tmp_path / "wanted.json").write_text("{torn")
     with pytest.raises(ValueError, match="JSON"):
-        Known(tmp_path, 0.0)
+        LastDesired(tmp_path, 0.0)
 
 
 def test_a_nodes_boot_id_changes_with_the_machines_and_when_it_is_removed(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.processes import Process
+from corral.agent.processes import LocalProcess
 from corral.domain.desired_state import Launch
 from corral.domain.ids import NodeId
 from corral.domain.job import Per
@@ -139,7 +139,7 @@ def test_sigterm_ends_the_agent_alone_and_the_next_one_adopts() -> None:
             await node.head.want(1, run=(launch_of(ONE, script),))
             await node.until_phase(ONE, Phase.UP)
             assert node.end(signal.SIGTERM) == 0
-            shim = Process.recorded(node.dir / "attempts/j1.1/shim.pid")
+            shim = LocalProcess.recorded(node.dir / "attempts/j1.1/shim.pid")
             assert shim is not None
             await node.up()
             await node.until_phase(ONE, Phase.UP)
@@ -221,7 +221,7 @@ def test_a_launcher_that_died_is_replaced_inside_the_same_disk() -> None:
             script = "echo mine > /tmp/corral-launcher; while [ ! -e go ]; do sleep 0.02; done"
             await node.head.want(1, run=(launch_of(ONE, script),))
             await node.until_phase(ONE, Phase.UP)
-            launcher = Process.recorded(node.dir / "launcher.pid")
+            launcher = LocalProcess.recorded(node.dir / "launcher.pid")
             assert launcher is not None
             launcher.signal(signal.SIGKILL)
             look = launch_of(TWO, "cat /tmp/corral-launcher; rm /tmp/corral-launcher")

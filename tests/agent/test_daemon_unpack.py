@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.bounded_tar import Bounds
+from corral.agent.bounded_tar import UnpackLimits
 from corral.agent.unpack_workdir import SnapshotUnsafe, unpack
 
 
@@ -102,7 +102,7 @@ def test_nothing_leaves_the_folder(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_archive_made_to_burst_is_refused(tmp_path: Path) -> None:
-    bounds = Bounds(members=100, bytes=1000, seconds=10)
+    bounds = UnpackLimits(members=100, bytes=1000, seconds=10)
     packed = archive(tmp_path / "a.tar.gz", (member("a"), b"x" * 600), (member("b"), b"x" * 600))
     with pytest.raises(SnapshotUnsafe, match="more than a workdir may hold"):
         unpack(packed, tmp_path / "work", bounds)

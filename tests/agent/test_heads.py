@@ -8,7 +8,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response
 
-from corral.agent.head_addresses import ANSWERS, FILE, Heads
+from corral.agent.head_addresses import ANSWERS, FILE, HeadAddresses
 from corral.domain.observed_state import Phase, Seen
 from tests.agent.bench import bench, key_of
 from tests.agent.fakehead import FakeHead
@@ -22,9 +22,9 @@ def url_of(head: FakeHead) -> str:
     return f"http://{head.host}:{head.port}"
 
 
-def heads(tmp_path: Path, *named: str) -> Heads:
+def heads(tmp_path: Path, *named: str) -> HeadAddresses:
     (tmp_path / "head.json").write_text(json.dumps({"url": A}))
-    found = Heads(tmp_path / "head.json", tmp_path)
+    found = HeadAddresses(tmp_path / "head.json", tmp_path)
     found.named(named)
     return found
 
@@ -61,10 +61,10 @@ def test_a_head_that_stands_by_is_asked_for_a_while_before_the_next(tmp_path: Pa
 def test_a_restarted_agent_knows_the_heads_though_its_own_file_is_gone(tmp_path: Path) -> None:
     heads(tmp_path, B, A)
     (tmp_path / "head.json").unlink()
-    assert Heads(tmp_path / "head.json", tmp_path).url() == B
+    assert HeadAddresses(tmp_path / "head.json", tmp_path).url() == B
     (tmp_path / FILE).write_text("{torn")
     with pytest.raises(FileNotFoundError):
-        Heads(tmp_path / "head.json", tmp_path).url()
+        HeadAddresses(tmp_path / "head.json", tmp_path).url()
 
 
 async def test_beats_and_logs_go_on_with_the_next_head(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from corral.agent import containment, journal, shim_pool
-from corral.agent.processes import Process, children, lives
+from corral.agent.processes import LocalProcess, children, lives
 from corral.agent.shim_pool import IdleShims
 from corral.domain.observed_state import AttemptKey
 from tests.agent.nodes import Node, launch_of, node, stop_of
@@ -23,9 +23,9 @@ has_cgroups = pytest.mark.skipif(
 OPEN = "set -- /proc/$PPID/fd/*; echo $#"
 
 
-def shim_of(here: Node, key: AttemptKey) -> Process:
+def shim_of(here: Node, key: AttemptKey) -> LocalProcess:
     records = journal.read(here.work(key).parent / journal.FILE) or []
-    return Process(*next(one["shim"] for one in records if one["type"] == "launch"))
+    return LocalProcess(*next(one["shim"] for one in records if one["type"] == "launch"))
 
 
 async def ended(here: Node, run: str, name: str) -> AttemptKey:
@@ -34,7 +34,7 @@ async def ended(here: Node, run: str, name: str) -> AttemptKey:
     return key
 
 
-async def idle(here: Node, shim: Process) -> None:
+async def idle(here: Node, shim: LocalProcess) -> None:
     """Wait until it waits: an attempt is told to have ended a moment before."""
     name = Path(f"/proc/{shim.pid}/comm")
     await here.until(lambda: name.read_text() == "corral-idle\n", "a shim that waits")
@@ -86,7 +86,7 @@ async def test_shims_that_wait_end_with_their_launcher(node_dir: Path) -> None:
         busy = await here.launch(launch_of("echo up; sleep 3600", "j2"))
         await here.says(busy, "up")
         other = shim_of(here, await ended(here, "true", "j3"))
-        launcher = Process.recorded(node_dir / "launcher.pid")
+        launcher = LocalProcess.recorded(node_dir / "launcher.pid")
         assert launcher is not None
         launcher.signal(9)
         waiting = {shim.pid, other.pid} - {shim_of(here, busy).pid}

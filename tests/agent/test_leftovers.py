@@ -8,7 +8,7 @@ import pytest
 
 from corral.agent import journal
 from corral.agent.fetch_inputs import FORGOTTEN, HeadAway, Prepare
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.agent.image.image_cache import Images
 from corral.agent.leftover_folders import MOST_ASKED, sweep
 from corral.agent.user_accounts import Accounts
@@ -71,7 +71,7 @@ async def test_the_head_is_asked_with_the_nodes_token(tmp_path: Path) -> None:
     head.answers[f"{FORGOTTEN}j1,j2"] = (200, json.dumps({"forgotten": ["j2"]}).encode())
     prepare = Prepare(
         node_dir=tmp_path,
-        heads=Heads(head.file),
+        heads=HeadAddresses(head.file),
         token=TOKEN,
         images=Images(tmp_path),
         accounts=Accounts(

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from corral.agent.connection import Dialler
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.agent.log_shipping import CHUNK_BYTES, LOGS, WINDOW_BYTES, LogShipper
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.observed_state import AttemptKey, Phase, Seen
@@ -39,7 +39,7 @@ class Bench:
         self.shipper = LogShipper(
             attempts_dir=self.attempts, read=read, drained=self.drained.append
         )
-        self._dialler = Dialler(heads=Heads(self.head.file), token=TOKEN)
+        self._dialler = Dialler(heads=HeadAddresses(self.head.file), token=TOKEN)
         self._task: asyncio.Task[None] | None = None
 
     def write(self, data: bytes, key: AttemptKey = KEY, rank: int = 0) -> None:

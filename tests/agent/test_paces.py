@@ -2,7 +2,7 @@
 
 import pytest
 
-from corral.agent.shim.state import State
+from corral.agent.shim.state import ShimState
 
 
 def beat(rank: int, step: int, **more: float) -> dict[str, object]:
@@ -10,7 +10,7 @@ def beat(rank: int, step: int, **more: float) -> dict[str, object]:
 
 
 def test_each_rank_keeps_its_own_pace_and_the_newest_beat_is_the_nodes() -> None:
-    state = State()
+    state = ShimState()
     state.take_progress(
         beat(5, 3, data_seconds=1.0, compute_seconds=2.0, wait_seconds=0.5), 1.0, range(8)
     )
@@ -24,7 +24,7 @@ def test_each_rank_keeps_its_own_pace_and_the_newest_beat_is_the_nodes() -> None
 
 
 def test_a_beat_that_is_none_changes_nothing() -> None:
-    state = State()
+    state = ShimState()
     state.take_progress(beat(0, 1), 1.0, range(8))
     before = state.progress
     with pytest.raises((ValueError, KeyError, TypeError)):

@@ -15,7 +15,7 @@ import pytest
 from corral.agent.launcher import PID_FILE
 from corral.agent.pilot.early_launch import GRANTED, early_in, laid_out
 from corral.agent.pilot.start import PREFIX
-from corral.agent.processes import Process
+from corral.agent.processes import LocalProcess
 from corral.domain.attempt import Seat
 from corral.domain.desired_state import Launch
 from corral.domain.ids import NodeId
@@ -110,7 +110,7 @@ def test_ranks_begin_without_a_head_and_the_agent_finds_them_and_goes_when_they_
             assert seen is not None
             assert [end.code for _, end in seen.exits] == [3]
             (node_dir,) = it.own.glob(f"{PREFIX}*")
-            launcher = Process.recorded(node_dir / PID_FILE)
+            launcher = LocalProcess.recorded(node_dir / PID_FILE)
             assert launcher is not None
             await it.head.want(2, settled=(KEY,))
             await it.until(lambda: it.process.poll() is not None)

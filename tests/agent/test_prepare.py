@@ -10,7 +10,7 @@ import pytest
 
 from corral.agent import fetch_inputs as module
 from corral.agent.fetch_inputs import THREADS, USER_STARTS, NotStarted, Prepare
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.agent.image.image_cache import Images
 from corral.agent.unpack_workdir import SMALL, SnapshotTooLarge, helper_words
 from corral.agent.user_accounts import Accounts
@@ -23,7 +23,7 @@ from tests.agent.nodes import launch_of
 def prepared(node_dir: Path) -> Prepare:
     return Prepare(
         node_dir=node_dir,
-        heads=Heads(node_dir / "head.json"),
+        heads=HeadAddresses(node_dir / "head.json"),
         token="t",
         images=Images(node_dir),
         accounts=Accounts(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from corral.agent.shim.scalars import Scalars, scalars_within
-from corral.agent.shim.state import State, progress_within
+from corral.agent.shim.state import ShimState, progress_within
 from corral.domain.bounds import MOST_SCALARS
 
 
@@ -49,7 +49,7 @@ def test_names_are_bounded_in_number() -> None:
 
 
 def test_progress_of_ranks_that_log_nothing_keeps_the_scalars() -> None:
-    state = State()
+    state = ShimState()
     state.take_progress({"rank": 0, "step": 1, "loss": 2.0, "scalars": {"lr": 0.1}}, 1.0, [0, 1])
     state.take_progress({"rank": 1, "step": 1}, 2.0, [0, 1])
     assert state.progress is not None

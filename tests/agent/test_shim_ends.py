@@ -15,7 +15,7 @@ from corral.agent.output_capture import RankLog
 from corral.agent.shim import exit_record as exits
 from corral.agent.supervisor.attempt import connect_shim
 from corral.domain.attempt import Seat
-from corral.domain.desired_state import Notice
+from corral.domain.desired_state import TimeWarning
 from corral.domain.ids import NodeId
 from corral.domain.job import Per
 from corral.domain.observed_state import Phase
@@ -336,7 +336,7 @@ for text in line.makefile():
         key = await here.launch(launch_of("sleep 3600 & python3 -S talk.py; kill $! && echo fine"))
         await here.says(key, "up")
         for _ in range(3):
-            here.supervisor.warn(Notice(key=key, signal=signal.SIGUSR1, save=True))
+            here.supervisor.warn(TimeWarning(key=key, signal=signal.SIGUSR1, save=True))
         await here.says(key, "signalled")
         await here.says(key, '{"type":"save"}')
         here.supervisor.committed(key, (1,))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.agent import containment
-from corral.agent.processes import Process, lives
+from corral.agent.processes import LocalProcess, lives
 from corral.agent.supervisor.supervisor import kill_node
 from corral.domain.observed_state import Phase
 from tests.agent.nodes import launch_of, left_of, marked_processes, node, stop_of, unaged
@@ -74,7 +74,7 @@ async def test_a_killed_shim_takes_its_ranks_with_it(node_dir: Path, kind: str) 
     async with node(node_dir, kind) as here:
         key = await here.launch(launch_of(program(node_dir, PLAIN)))
         await here.says(key, "up")
-        shim = Process.recorded(here.work(key).parent / "shim.pid")
+        shim = LocalProcess.recorded(here.work(key).parent / "shim.pid")
         assert shim is not None
         os.kill(shim.pid, 9)
         seen = await here.ended(key)
@@ -90,7 +90,7 @@ async def test_a_shim_killed_while_no_agent_lives_is_found_dead(node_dir: Path, 
     async with node(node_dir, kind) as here:
         key = await here.launch(launch_of(program(node_dir, PLAIN)))
         await here.says(key, "up")
-    shim = Process.recorded(here.work(key).parent / "shim.pid")
+    shim = LocalProcess.recorded(here.work(key).parent / "shim.pid")
     assert shim is not None
     os.kill(shim.pid, 9)
     async with node(node_dir, kind) as again:

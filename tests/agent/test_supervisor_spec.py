@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.agent.supervisor.shim_spec import shim_spec_on
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
@@ -14,10 +14,10 @@ from corral.wire.shim_spec import ShimSpec
 from tests.agent.nodes import launch_of
 
 GIB = 1024**3
-ANN = Account(name="ann", uid=2000, groups=(2000,), home="/home/ann")
+ANN = JobAccount(name="ann", uid=2000, groups=(2000,), home="/home/ann")
 
 
-def spec_of(seat: Seat, account: Account | None = ANN, **policy: str) -> ShimSpec:
+def spec_of(seat: Seat, account: JobAccount | None = ANN, **policy: str) -> ShimSpec:
     settings = NodeSettings(
         node=NodeId("n1"),
         head_file="",

@@ -22,7 +22,7 @@ from corral.api import ApiSettings, Channels, create_app, token_digest
 from corral.boot.planner_process import PlannerProcess
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.desired_state import Version, Wanted
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import BootId, NodeId, UserName
 from corral.domain.node import NodeKind
 from corral.domain.node_signal import Signal
@@ -31,7 +31,7 @@ from corral.domain.quota import ClusterLimits
 from corral.domain.resources import Inventory
 from corral.domain.telemetry import NodeSample
 from corral.domain.users import HEAD, AuditEntry, Role, Token, User, token_id
-from corral.ports.series_store import Series
+from corral.ports.series_store import SeriesStore
 from corral.store.memory_store import MemoryStore
 from corral.wire.agent_messages import Beat, Heard, Hello, WantedNow, encode, from_head
 from corral.wire.users import KeyRotated
@@ -88,7 +88,7 @@ class PushingEngine:
     def says(self, key: AttemptKey) -> str:
         return ""
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         self.channels.push(wanted)
 
 
@@ -122,7 +122,7 @@ class Head:
         store: MemoryStore | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
-        series: Series | None = None,
+        series: SeriesStore | None = None,
         more: Mapping[str, Any] | None = None,
         user_requests: float = 10_000.0,
     ) -> None:
@@ -290,7 +290,7 @@ class Agent:
         self.boot = BootId(boot)
         self.inventory: Inventory = inventory(gpus)
         self.number = 0
-        self.wanted: list[Wanted] = []
+        self.wanted: list[DesiredState] = []
         self.heard = Heard(0)
         self._open = ExitStack()
         self.connection = self._open.enter_context(head.dial(node, "/v1/agents/beats"))

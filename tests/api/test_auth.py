@@ -9,7 +9,7 @@ import pytest
 
 from corral.api.auth import Caller, OwnJob, bearer
 from corral.api.errors import TooMany
-from corral.api.failures import FAILURES, Failures
+from corral.api.failures import FAILURES, FailureLimits
 from corral.domain.errors import Unauthorised
 from corral.domain.ids import AttemptNumber, JobId, NodeId, TokenId, UserName
 from corral.domain.job import TokenScope
@@ -99,7 +99,7 @@ async def no_digests() -> list[str]:
 
 def test_failures_of_one_address_are_counted_and_forgotten_with_time() -> None:
     now = [0.0]
-    failures = Failures(clock=lambda: now[0], digests=no_digests)
+    failures = FailureLimits(clock=lambda: now[0], digests=no_digests)
     error = Unauthorised("no")
     answers = [failures.note("192.0.2.1", error) for _ in range(FAILURES + 5)]
     assert answers[:FAILURES] == [error] * FAILURES
@@ -116,7 +116,7 @@ def test_a_flood_of_wrong_tokens_reads_the_store_once_a_second_and_lets_right_on
         reads[0] += 1
         return ["right"]
 
-    failures = Failures(clock=lambda: now[0], digests=digests)
+    failures = FailureLimits(clock=lambda: now[0], digests=digests)
     for _ in range(FAILURES):
         failures.note("192.0.2.1", Unauthorised("no"))
 
@@ -139,7 +139,7 @@ def test_a_flood_of_wrong_tokens_reads_the_store_once_a_second_and_lets_right_on
 
 
 def test_failures_of_a_network_of_ipv6_count_together() -> None:
-    failures = Failures(clock=lambda: 0.0, digests=no_digests)
+    failures = FailureLimits(clock=lambda: 0.0, digests=no_digests)
     error = Unauthorised("no")
     answers = [failures.note(f"2001:db8::{at:x}", error) for at in range(FAILURES + 1)]
     assert answers[:FAILURES] == [error] * FAILURES

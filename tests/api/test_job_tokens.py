@@ -61,7 +61,7 @@ def test_with_the_word_submit_it_is_the_owner_and_no_more_than_a_user_while_the_
     agent = joined(head)
     key = running(head, agent, token="submit")
     with bearing(head, token_of(head, key)) as http:
-        assert api.Jobs.model_validate(http.get("/v1/jobs").json()).jobs[0].owner == "alice"
+        assert api.JobsView.model_validate(http.get("/v1/jobs").json()).jobs[0].owner == "alice"
         more = {"specs": [{"name": "next", "run": "true"}], "key": "n"}
         next_one = http.post("/v1/jobs", json=more).json()["jobs"][0]
         assert next_one["owner"] == "alice"

@@ -10,18 +10,18 @@ from prometheus_client.parser import text_string_to_metric_families as read_plai
 
 from corral.api.metrics.accept import wants_open_metrics
 from corral.api.metrics.devices import GPUS, XIDS, gpu_families
-from corral.api.metrics.families import Family
+from corral.api.metrics.families import MetricFamily
 from corral.api.metrics.goodput import goodput, gpu_seconds
-from corral.control.counters import Counts, Histogram
+from corral.control.counters import HeadCounters, Histogram
 from corral.domain.attempt import Exit
 from corral.domain.ids import NodeId, QueueName, UserName
-from corral.domain.ledger import Account, Amounts
+from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.node import Liveness
 from corral.domain.node_fault import Ailment
 from corral.domain.node_signal import SignalKind
 from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
 from corral.domain.world import Changes
-from corral.insight.reports import Report, Row
+from corral.insight.reports import UsageReport, UsageRow
 from tests.api.heads import Agent, Head, ended, eventually, serving, up
 from tests.worlds import Cluster, gang, node
 
@@ -135,25 +135,30 @@ def test_what_came_of_held_gpus_is_told_by_queue_and_the_share_that_was_useful(
 
 
 def test_goodput_is_what_was_useful_of_what_was_held_and_idle_is_what_sensors_say() -> None:
-    lost = Amounts(allocated_gpu_seconds=100.0, useful_gpu_seconds=60.0, failed_gpu_seconds=30.0)
-    rows = (Row(name="a", amounts=lost), Row(name="b", amounts=Amounts(useful_gpu_seconds=1.0)))
-    found = Report(kind="goodput", by="queue", rows=rows, total=lost, days=())
+    lost = UsageAmounts(
+        allocated_gpu_seconds=100.0, useful_gpu_seconds=60.0, failed_gpu_seconds=30.0
+    )
+    rows = (
+        UsageRow(name="a", amounts=lost),
+        UsageRow(name="b", amounts=UsageAmounts(useful_gpu_seconds=1.0)),
+    )
+    found = UsageReport(kind="goodput", by="queue", rows=rows, total=lost, days=())
     told = told_by(goodput(found))
     assert told["corral_queue_goodput_ratio", ("a",)] == 0.6
     assert ("corral_queue_goodput_ratio", ("b",)) not in told, "of nothing there is no share"
     assert told["corral_queue_recent_gpu_seconds", ("a", "failures")] == 30.0
     assert told["corral_queue_recent_gpu_seconds", ("a", "other")] == 10.0
-    counts, sensed = Counts(), Amounts(measured_gpu_seconds=9.0, idle_gpu_seconds=4.0)
+    counts, sensed = HeadCounters(), UsageAmounts(measured_gpu_seconds=9.0, idle_gpu_seconds=4.0)
     cluster = Cluster(node("n1"))
     for amounts in (lost, sensed, sensed):
-        one = Account(day=1, queue=QueueName("a"), user=ALICE, gpu_type="h100", amounts=amounts)
+        one = UsageRecord(day=1, queue=QueueName("a"), user=ALICE, gpu_type="h100", amounts=amounts)
         counts.take_in(cluster.world, Changes(accounts=(one,)))
     told = told_by(gpu_seconds(counts.amounts))
     assert told["corral_gpu_seconds_total", ("a", "failures")] == 30.0
     assert told["corral_sensed_gpu_seconds_total", ("a", "idle")] == 8.0
 
 
-def told_by(families: Iterable[Family]) -> dict[tuple[str, tuple[str, ...]], float]:
+def told_by(families: Iterable[MetricFamily]) -> dict[tuple[str, tuple[str, ...]], float]:
     return {
         (f"{metric.name}{one.suffix}", tuple(one.labels.values())): one.value
         for metric in families

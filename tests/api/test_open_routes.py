@@ -11,10 +11,10 @@ from corral.api.anonymous_rates import OpenRoutes
 from corral.api.route_rights import HEALTH
 from corral.ingress.addresses import TrustedProxies
 from corral.ingress.forwarded import Forwarded
-from corral.ingress.line import Lines, Pace
+from corral.ingress.line import LinePace, RequestLines
 from corral.wire.head_proof import PROOF
 
-SMALL = Pace(a_second=10.0, at_once=3, in_line=5)
+SMALL = LinePace(a_second=10.0, at_once=3, in_line=5)
 
 
 class Moving:
@@ -110,6 +110,6 @@ def test_clients_behind_a_trusted_proxy_have_a_line_each(monkeypatch: pytest.Mon
 
 def test_a_hundred_users_behind_one_address_can_all_load_the_pages() -> None:
     """A page and some ten files for each, all at the same moment."""
-    lines = Lines(anonymous_rates.PAGES, lambda: 0.0)
+    lines = RequestLines(anonymous_rates.PAGES, lambda: 0.0)
     waits = [lines.take("10.0.0.9") for _ in range(100 * 12)]
     assert max(waits) <= 6.0

@@ -3,7 +3,7 @@
 import asyncio
 from unittest.mock import patch
 
-from corral.api.node_rates import LONGEST_WAIT_SECONDS, Pace
+from corral.api.node_rates import LONGEST_WAIT_SECONDS, NodeRates
 
 
 def waits(inventories: int, apart_seconds: float) -> list[float]:
@@ -14,7 +14,7 @@ def waits(inventories: int, apart_seconds: float) -> list[float]:
         held[-1] = seconds
 
     async def scenario() -> None:
-        pace = Pace()
+        pace = NodeRates()
         for number in range(inventories):
             held.append(0.0)
             await pace.wait_for_inventory(number * apart_seconds)

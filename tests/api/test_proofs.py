@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from corral.agent.connection import Dialler
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.api import Forwarder
 from corral.api.job_tokens import job_token
-from corral.boot.join_client import Call, ask
+from corral.boot.join_client import JoinCall, ask
 from corral.client import AsyncClient, Client
 from corral.domain.errors import CorralError, Unauthorised, Unreachable, WrongHead
 from corral.domain.ids import AttemptNumber, JobId
@@ -61,7 +61,7 @@ def by_async_terminal(url: str, token: str) -> None:
 
 
 def by_agent(url: str, token: str) -> None:
-    class At(Heads):
+    class At(HeadAddresses):
         def url(self) -> str:
             return url
 
@@ -81,7 +81,7 @@ def by_shim_or_fetch(url: str, token: str) -> None:
 
 
 def by_machine(url: str, token: str) -> None:
-    ask(url, Call(method="GET", path="/v1/agents/node", token=token))
+    ask(url, JoinCall(method="GET", path="/v1/agents/node", token=token))
 
 
 WAYS = [
@@ -179,7 +179,7 @@ def test_job_tokens_join_tokens_and_revoked_ones_are_proven_too(head: Head) -> N
         by_client(head.url, JOB_TOKEN)
     with pytest.raises(Unauthorised, match="was revoked"):
         by_client(head.url, TOKENS["gone"])
-    assert ask(head.url, Call(method="GET", path="/v1/join", token=TOKENS["join"]))
+    assert ask(head.url, JoinCall(method="GET", path="/v1/join", token=TOKENS["join"]))
 
 
 @pytest.mark.parametrize(

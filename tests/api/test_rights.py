@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 
-from corral.api.route_rights import RIGHTS, Rights, may, reaches, routes_of
+from corral.api.route_rights import RIGHTS, RouteRights, may, reaches, routes_of
 from corral.domain.ids import QueueName, UserName
 from corral.domain.job import JobSpec, TokenScope
 from corral.domain.queue import Queue
@@ -181,7 +181,7 @@ def test_an_app_with_a_route_that_has_no_rights_is_not_made() -> None:
     app = FastAPI(openapi_url=None)
     app.router.routes.append(Route("/v1/new", lambda request: None))
     with pytest.raises(ValueError, match="/v1/new"):
-        Rights(app.router.routes)
+        RouteRights(app.router.routes)
 
 
 @pytest.mark.parametrize("own", [True, False])

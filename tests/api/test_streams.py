@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from corral.client.sse import Parser, Sent
+from corral.client.sse import Parser, ServerSentEvent
 from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.agent_messages import LogChunk, encode, from_head
 from tests.api.heads import LOG_BYTES, Agent, Head, ended, eventually, serving, up
@@ -35,7 +35,7 @@ class Reader:
     """A stream that is read in a thread."""
 
     def __init__(self, head: Head, path: str, **headers: str) -> None:
-        self.sent: list[Sent] = []
+        self.sent: list[ServerSentEvent] = []
         self.over = threading.Event()
         self.path = path
         self.headers = headers

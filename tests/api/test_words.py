@@ -2,7 +2,7 @@
 
 from corral.api.desired_state_frames import LAUNCH_BYTES, word_frame
 from corral.domain.attempt import Seat
-from corral.domain.desired_state import Launch, Stop, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.observed_state import AttemptKey
@@ -21,13 +21,15 @@ def launch(number: int, *, characters: int = 10) -> Launch:
     )  # fmt: skip
 
 
-def wanted(*launches: Launch) -> Wanted:
+def wanted(*launches: Launch) -> DesiredState:
     stops = (Stop(key=(JobId("j99"), AttemptNumber(1)), grace_seconds=1.0, save=False, why="x"),)
     version = Version(term=1, counter=2)
-    return Wanted(cluster=ClusterId("c"), version=version, node=NODE, run=launches, stop=stops)
+    return DesiredState(
+        cluster=ClusterId("c"), version=version, node=NODE, run=launches, stop=stops
+    )
 
 
-def framed(word: Wanted, seen: set[AttemptKey]) -> tuple[list[AttemptKey], bool]:
+def framed(word: DesiredState, seen: set[AttemptKey]) -> tuple[list[AttemptKey], bool]:
     """Keys of the launches that one frame carries, and whether these are all."""
     frame, is_whole = word_frame(word, seen)
     assert len(frame) <= FRAME_BYTES

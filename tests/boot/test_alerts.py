@@ -15,14 +15,16 @@ from typing import Any
 import pytest
 
 from corral.boot.alerts.file import AlertFiles, DiskMemory
-from corral.boot.alerts.senders import NotSent, Webhook, receiver_of
+from corral.boot.alerts.senders import MessageNotSent, Webhook, receiver_of
 from corral.control.alert_delivery import Remembered
-from corral.insight.alerts import Alert, Kind
-from corral.insight.notifications import Notice, Sent, Taste, Told
+from corral.insight.alerts import Alert, AlertKind
+from corral.insight.notifications import DeliveredAlerts, Notification, SentAlert, Taste
 from corral.wire import alerts as wire
 
-DOWN = Alert(key="n", kind=Kind.NODE_DOWN, text="node <n1> is dead", next="corral node ls", since=1)
-NOTICE = Notice(alerts=(DOWN,))
+DOWN = Alert(
+    key="n", kind=AlertKind.NODE_DOWN, text="node <n1> is dead", next="corral node ls", since=1
+)
+NOTICE = Notification(alerts=(DOWN,))
 
 
 @contextmanager
@@ -72,7 +74,7 @@ class Post(socketserver.StreamRequestHandler):
 def test_a_webhook_gets_json_that_is_signed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
     with web() as (address, got):
-        one = wire.Receiver(name="hook", webhook=address, secret_file="secret")
+        one = wire.ReceiverBody(name="hook", webhook=address, secret_file="secret")
         asyncio.run(receiver_of(one, tmp_path).send(NOTICE, "c1"))
     ((headers, body),) = got
     signature = hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
@@ -84,7 +86,7 @@ def test_a_webhook_gets_json_that_is_signed(tmp_path: Path) -> None:
 
 def test_slack_gets_its_own_form_and_its_signs_are_no_links() -> None:
     with web() as (address, got):
-        one = wire.Receiver(name="team", slack=address)
+        one = wire.ReceiverBody(name="team", slack=address)
         asyncio.run(receiver_of(one, Path()).send(NOTICE, "c1"))
     said = json.loads(got[0][1])
     assert set(said) == {"text"}
@@ -97,20 +99,20 @@ def test_an_address_that_does_not_take_it_is_told_and_redirects_are_not_followed
 ) -> None:
     with web(status) as (address, _):
         hook = Webhook(name="hook", taste=Taste(), address=address)
-        with pytest.raises(NotSent, match=f"answers {status}"):
+        with pytest.raises(MessageNotSent, match=f"answers {status}"):
             asyncio.run(hook.send(NOTICE, "c1"))
 
 
 def test_an_address_where_nobody_is_is_told() -> None:
     hook = Webhook(name="hook", taste=Taste(), address="http://127.0.0.1:9/")
-    with pytest.raises(NotSent, match="hook: "):
+    with pytest.raises(MessageNotSent, match="hook: "):
         asyncio.run(hook.send(NOTICE, "c1"))
 
 
 @pytest.mark.parametrize("address", ["http://a:b/", "http://[::1/x", "http://\u2603.x/"])
 def test_an_address_that_is_none_is_told_like_one_where_nobody_is(address: str) -> None:
-    one = wire.Receiver(name="hook", webhook=address)
-    with pytest.raises(NotSent, match="hook: InvalidURL"):
+    one = wire.ReceiverBody(name="hook", webhook=address)
+    with pytest.raises(MessageNotSent, match="hook: InvalidURL"):
         asyncio.run(receiver_of(one, Path()).send(NOTICE, "c1"))
 
 
@@ -125,8 +127,8 @@ def test_a_mail_has_a_subject_of_one_line() -> None:
             "port": server.server_address[1],
             "security": "none",
         }
-        one = wire.Receiver.model_validate({"name": "mail", "email": mail})
-        notice = Notice(alerts=(DOWN, DOWN))
+        one = wire.ReceiverBody.model_validate({"name": "mail", "email": mail})
+        notice = Notification(alerts=(DOWN, DOWN))
         asyncio.run(receiver_of(one, Path()).send(notice, "c1"))
         server.shutdown()
         thread.join()
@@ -156,7 +158,9 @@ def test_what_was_told_is_remembered_and_a_broken_memory_is_none(tmp_path: Path)
     memory = DiskMemory(tmp_path / "alerts.json")
     assert memory.load() == Remembered()
     kept = Remembered(
-        event=7, told={"a": Told(sent={"n": Sent(alert=DOWN, at=3.0)})}, moments=(DOWN,)
+        event=7,
+        told={"a": DeliveredAlerts(sent={"n": SentAlert(alert=DOWN, at=3.0)})},
+        moments=(DOWN,),
     )
     memory.save(kept)
     assert memory.load() == kept

@@ -10,7 +10,7 @@ import pytest
 
 from corral.boot.audit import verify_log
 from corral.boot.backup import back_up, restore
-from corral.boot.key_rotation import Keys
+from corral.boot.key_rotation import HeadKeys
 from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import open_store, url_in
@@ -114,7 +114,7 @@ def test_a_rotated_key_and_a_restored_backup_keep_the_chain(
 ) -> None:
     async def rotate(store: Store, keys: KeyRing) -> None:
         await write(store, keys)
-        holder = Keys(store=store, ring=keys, wall=lambda: 3.0, several=False)
+        holder = HeadKeys(store=store, ring=keys, wall=lambda: 3.0, several=False)
         await holder.begin()
         said = AuditEntry(at=3.0, by=ANN, token=None, what="key.rotate", on="")
         await holder.rotate(said)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot.bring_up import Asked, bring_up, decide
+from corral.boot.bring_up import ClusterOptions, bring_up, decide
 from corral.boot.engine_settings import KINDS, check_engine_settings, check_files, example
 from corral.boot.settings import ClusterDir
 from corral.cli.slurm.install import install
@@ -115,7 +115,7 @@ def test_a_file_that_is_not_there_is_refused_before_a_head_starts(
     place, given = ClusterDir(tmp_path / "here"), BESIDE.get(name, {})
     for path, why in (("/nonexistent/file", "there is no such file"), (str(tmp_path), "no file")):
         with pytest.raises(SpecInvalid, match=f"^{name}={path}: .*{why}") as refused:
-            bring_up(place, Asked(engine=engine, engine_settings={**given, name: path}))
+            bring_up(place, ClusterOptions(engine=engine, engine_settings={**given, name: path}))
         hint = refused.value.hint
         assert f"run: corral up --engine {engine} " in hint
         assert told_in(hint) == {**given, name: path}
@@ -158,7 +158,7 @@ def test_a_file_is_kept_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.Mo
     place = ClusterDir(tmp_path / "here")
     for typed, whole in (("jwt", f"{tmp_path}/jwt"), ("~/jwt", "/home/ada/jwt")):
         given = {"rest": "http://a", "rest_token_file": typed}
-        kept = decide(place, Asked(engine="slurm", engine_settings=given), lambda: 0)
+        kept = decide(place, ClusterOptions(engine="slurm", engine_settings=given), lambda: 0)
         assert kept.engine_settings == {"rest": "http://a", "rest_token_file": whole}
 
 
@@ -174,7 +174,7 @@ def test_own_shims_in_the_place_of_slurms_commands_are_refused_with_the_way_out(
         (own / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{shims}:{own}")
     with pytest.raises(Conflict, match=f"^{shims}/scontrol is no command of Slurm's") as refused:
-        bring_up(place, Asked(engine="slurm", engine_settings={"partition": "gpu"}))
+        bring_up(place, ClusterOptions(engine="slurm", engine_settings={"partition": "gpu"}))
     first = str(own) if slurms_too else "FOLDER_OF_SLURM"
     way_out = f'PATH={first}:"$PATH" corral up --engine slurm --set partition=gpu'
     assert refused.value.hint.endswith(way_out)

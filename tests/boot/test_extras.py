@@ -6,12 +6,12 @@ from typing import cast
 import pytest
 
 from corral.boot import extras
-from corral.boot.bring_up import Asked, bring_up
+from corral.boot.bring_up import ClusterOptions, bring_up
 from corral.boot.engines import build_engine
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import open_store
 from corral.domain.errors import Conflict
-from corral.engines.batch.engine import Links
+from corral.engines.batch.engine import HeadLinks
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
 @pytest.mark.parametrize(
     ("extra", "asked"),
     [
-        ("ray", Asked(engine="ray")),
-        ("kubernetes", Asked(engine="kubernetes")),
-        ("postgres", Asked(nodes=1, gpus=0, store_file="/s", shared_state="/d")),
+        ("ray", ClusterOptions(engine="ray")),
+        ("kubernetes", ClusterOptions(engine="kubernetes")),
+        ("postgres", ClusterOptions(nodes=1, gpus=0, store_file="/s", shared_state="/d")),
     ],
 )
 def test_what_is_not_installed_is_refused_before_a_head_starts(
-    place: ClusterDir, extra: str, asked: Asked
+    place: ClusterDir, extra: str, asked: ClusterOptions
 ) -> None:
     with pytest.raises(Conflict, match="no module named") as refused:
         bring_up(place, asked)
@@ -40,6 +40,6 @@ def test_what_is_not_installed_is_refused_before_a_head_starts(
 
 def test_a_head_without_what_it_needs_refuses_too(place: ClusterDir) -> None:
     with pytest.raises(Conflict, match="the ray engine needs"):
-        build_engine(place, ClusterSettings(engine="ray"), cast(Links, None))
+        build_engine(place, ClusterSettings(engine="ray"), cast(HeadLinks, None))
     with pytest.raises(Conflict, match="several heads share needs"):
         open_store(place, "postgresql://u@h/corral", lambda: "c1")

@@ -12,11 +12,16 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from corral.boot.clock import SystemClock
-from corral.boot.http_server import HSTS, Server, uvicorn_config
+from corral.boot.http_server import HSTS, HttpServer, uvicorn_config
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import Tls, tls_of
 from corral.ingress.addresses import TrustedProxies
-from corral.ingress.connections import ConnectionLimits, ConnectionTable, Refused, connection_of
+from corral.ingress.connections import (
+    ClosedReason,
+    ConnectionLimits,
+    ConnectionTable,
+    connection_of,
+)
 from tests.boot.test_serving import serving
 from tests.patience import PATIENCE_SECONDS
 
@@ -79,7 +84,7 @@ def talk(
     """Run a client against a server with these limits; nothing is left of it."""
     trusted = TrustedProxies([proxies] if proxies else ())
     table = ConnectionTable(limits, SystemClock().monotonic)
-    server = Server(uvicorn_config(app, tls, trusted), table=table, proxies=trusted)
+    server = HttpServer(uvicorn_config(app, tls, trusted), table=table, proxies=trusted)
     context = None
     if tls is not None:
         context = ssl.create_default_context(cafile=str(tls.trusted))
@@ -128,7 +133,7 @@ def test_a_head_without_end_is_refused_after_a_bounded_number_of_bytes(line: byt
         except OSError:
             pass
         assert sent < 50_000_000
-        assert table.refused[Refused.HEAD_SIZE] + table.refused[Refused.MALFORMED] == 1
+        assert table.refused[ClosedReason.HEAD_SIZE] + table.refused[ClosedReason.MALFORMED] == 1
         calm = await dial()
         await calm.send(GET + b"\r\n")
         assert (await calm.answer())[0] == 200
@@ -161,7 +166,7 @@ def test_trailers_without_end_are_refused_too() -> None:
         except OSError:
             pass
         await client.until_closed()
-        assert table.refused[Refused.HEAD_SIZE] == 1
+        assert table.refused[ClosedReason.HEAD_SIZE] == 1
 
     talk(trailers, ConnectionLimits())
 
@@ -171,7 +176,7 @@ def test_a_flood_of_requests_on_one_connection_is_refused() -> None:
         client = await dial()
         await client.send((GET + b"\r\n") * 1000)
         await client.until_closed()
-        assert table.refused[Refused.PIPELINE] == 1
+        assert table.refused[ClosedReason.PIPELINE] == 1
         calm = await dial()
         await calm.send((GET + b"\r\n") * 3)
         assert [(await calm.answer())[0] for _ in range(3)] == [200, 200, 200]
@@ -185,7 +190,7 @@ def test_slow_ones_are_closed(sent: bytes) -> None:
         client = await dial()
         await client.send(sent)
         await client.until_closed()
-        assert table.refused[Refused.HEAD_TIME] == 1
+        assert table.refused[ClosedReason.HEAD_TIME] == 1
 
     talk(slow, ConnectionLimits(head_seconds=SHORT))
 
@@ -201,7 +206,7 @@ def test_the_rest_of_a_body_that_nobody_wants_is_not_read_for_ever() -> None:
                 await asyncio.sleep(0.02)
         except (OSError, RuntimeError):  # closed; uvloop says the latter of a closed transport
             pass
-        assert table.refused[Refused.HEAD_TIME] == 1
+        assert table.refused[ClosedReason.HEAD_TIME] == 1
 
     talk(body, ConnectionLimits(head_seconds=SHORT))
 
@@ -217,7 +222,7 @@ def test_a_handshake_without_end_is_closed_and_the_next_one_gets_in(tmp_path: Pa
             client = await dial(None)
             await client.send(sent)
             await client.until_closed()
-        while table.refused[Refused.HEAD_TIME] + table.refused[Refused.HANDSHAKE] < 2:
+        while table.refused[ClosedReason.HEAD_TIME] + table.refused[ClosedReason.HANDSHAKE] < 2:
             await asyncio.sleep(0.01)
         calm = await dial()
         await calm.send(GET + b"\r\n")
@@ -243,7 +248,7 @@ def test_connections_that_are_held_open_keep_nobody_out() -> None:
             await calm.send(GET + b"Connection: close\r\n\r\n")
             assert (await calm.answer())[0] == 200
         assert table.unproven <= 30
-        assert table.refused[Refused.ADDRESS] > 200
+        assert table.refused[ClosedReason.ADDRESS] > 200
         assert not agent.reader.at_eof()
 
     talk(crowd, ConnectionLimits(total=60, per_address=30))

@@ -10,7 +10,7 @@ from corral.boot.settings import ClusterDir
 from corral.domain.errors import TokenUsed, Unauthorised
 from corral.domain.users import ANOTHER_JOIN
 
-WANTED = join.Wanted(url="https://10.0.0.1:7000", token="corral_join_bad")
+WANTED = join.JoinRequest(url="https://10.0.0.1:7000", token="corral_join_bad")
 
 
 @pytest.mark.parametrize(

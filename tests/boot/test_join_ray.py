@@ -9,7 +9,7 @@ from corral.boot.join_ray import check, check_machine, write
 from corral.boot.settings import ClusterSettings
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.ray import member
-from corral.engines.ray.member import Member
+from corral.engines.ray.member import RayMember
 from corral.wire.joining import JoinNeeds, RayInvitation
 
 NEEDS = JoinNeeds(engine="ray", ray="2.60.0", python="3.11.2")
@@ -44,7 +44,7 @@ def test_what_all_nodes_see_is_not_for_one_machine_to_say() -> None:
 def test_a_machines_labels_and_pretended_gpus_are_labels_of_its_ray_node(tmp_path: Path) -> None:
     machine = ClusterSettings(gpus=2, gpu_type="a100", pretend=True, labels=("rack=r1",))
     write(tmp_path / "ray", "w1", INVITATION, machine, "")
-    made = Member.load(tmp_path / "ray")
+    made = RayMember.load(tmp_path / "ray")
     assert made.labels == {"corral.node": "w1", "rack": "r1", "corral.pretend": "a100"}
     assert (made.address, made.num_gpus) == ("10.0.0.1:7000", 2)
     token = tmp_path / "ray" / "token"
@@ -54,5 +54,5 @@ def test_a_machines_labels_and_pretended_gpus_are_labels_of_its_ray_node(tmp_pat
 
 def test_gpus_that_are_real_are_counted_by_ray_unless_told(tmp_path: Path) -> None:
     write(tmp_path / "ray", "w1", INVITATION, ClusterSettings(), "10.0.0.7")
-    made = Member.load(tmp_path / "ray")
+    made = RayMember.load(tmp_path / "ray")
     assert (made.num_gpus, made.host, "corral.pretend" in made.labels) == (None, "10.0.0.7", False)

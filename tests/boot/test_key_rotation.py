@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corral.api.job_tokens import job_token, job_tokens
-from corral.boot.key_rotation import AUTHORITY, CURRENT, RETIRED_SECONDS, WRAPPED, Keys
+from corral.boot.key_rotation import AUTHORITY, CURRENT, RETIRED_SECONDS, WRAPPED, HeadKeys
 from corral.boot.secret_encryption import KeyRing, KeyTrouble
 from corral.domain.errors import Conflict
 from corral.domain.ids import AttemptNumber, JobId, UserName
@@ -64,11 +64,11 @@ class Cluster:
         self.store = store or MemoryStore()
         self.now = 1_000_000.0
 
-    def head(self, name: str = "a", *, several: bool = True) -> Keys:
+    def head(self, name: str = "a", *, several: bool = True) -> HeadKeys:
         ring = KeyRing.load(self.folder / name)
-        return Keys(store=self.store, ring=ring, wall=lambda: self.now, several=several)
+        return HeadKeys(store=self.store, ring=ring, wall=lambda: self.now, several=several)
 
-    async def start(self) -> Keys:
+    async def start(self) -> HeadKeys:
         head = self.head()
         await head.begin()
         for name in NAMES:
@@ -82,13 +82,13 @@ class Cluster:
         (self.folder / name).write_bytes((self.folder / "a").read_bytes())
         (self.folder / name).chmod(0o600)
 
-    async def check_opens(self, head: Keys) -> None:
+    async def check_opens(self, head: HeadKeys) -> None:
         for name in NAMES:
             assert head.ring.open(name, await self.store.secret(name) or b"") == name.encode()
         said = await self.store.agreed(AUTHORITY)
         assert head.ring.open(AUTHORITY, b64decode(said or "")) == b"the authority"
 
-    async def check_sealed_by(self, head: Keys) -> None:
+    async def check_sealed_by(self, head: HeadKeys) -> None:
         await self.check_opens(head)
         for name in NAMES:
             assert head.ring.is_current(await self.store.secret(name) or b"")

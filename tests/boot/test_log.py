@@ -11,9 +11,9 @@ SCRIPT = """
 import logging, sys
 from pathlib import Path
 from corral.boot.head_log import configure
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 configure(Path(sys.argv[1])).hide("known-token-123456")
-log = Log("corral.test")
+log = HeadLogger("corral.test")
 log.info("asked", token="abc", path="/x?known-token-123456", by="ann")
 logging.getLogger("library").warning("sent Authorization: Bearer abcdefghijk to %s", "head")
 try:

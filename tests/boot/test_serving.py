@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
 from corral.boot.http_protocols import Inbox
-from corral.boot.http_server import Server, uvicorn_config
+from corral.boot.http_server import HttpServer, uvicorn_config
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import Tls, tls_of
 
@@ -30,8 +30,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(tls: Tls | None, server: Server | None = None) -> AsyncIterator[int]:
-    server = server or Server(uvicorn_config(app, tls))
+async def serving(tls: Tls | None, server: HttpServer | None = None) -> AsyncIterator[int]:
+    server = server or HttpServer(uvicorn_config(app, tls))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         running = asyncio.create_task(server.serve(sockets=[listening]))
@@ -83,7 +83,7 @@ def test_agents_that_dial_anew_leave_nothing_of_their_old_connections(tmp_path: 
 
 def test_those_who_dial_at_once_are_let_in_within_a_few_rounds_of_the_loop() -> None:
     """One a round, a slow head would take each after it has given up."""
-    server = Server(uvicorn_config(app, None))
+    server = HttpServer(uvicorn_config(app, None))
 
     async def dial() -> int:
         async with serving(None, server) as port:

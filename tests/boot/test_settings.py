@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.agent.discovery.helper import unread_gpus
-from corral.boot.bring_up import Asked, decide, settled
+from corral.boot.bring_up import ClusterOptions, decide, settled
 from corral.boot.settings import (
     ClusterDir,
     ClusterSettings,
@@ -99,26 +99,32 @@ def test_a_cluster_that_cannot_be_is_refused(nodes: int, gpus: int) -> None:
 @pytest.mark.parametrize(
     ("asked", "found", "settings"),
     [
-        (Asked(), 0, ClusterSettings()),
-        (Asked(), 8, ClusterSettings()),
-        (Asked(nodes=3), 0, ClusterSettings(nodes=3, gpus=0)),
-        (Asked(nodes=3), 8, ClusterSettings(nodes=3, gpus=2)),
-        (Asked(nodes=3, gpus=2), 0, ClusterSettings(nodes=3, gpus=2, pretend=True)),
-        (Asked(nodes=3, gpus=2), 6, ClusterSettings(nodes=3, gpus=2)),
-        (Asked(gpus=0), 8, ClusterSettings(gpus=0)),
-        (Asked(gpus=4, pretend=True), 8, ClusterSettings(gpus=4, pretend=True)),
+        (ClusterOptions(), 0, ClusterSettings()),
+        (ClusterOptions(), 8, ClusterSettings()),
+        (ClusterOptions(nodes=3), 0, ClusterSettings(nodes=3, gpus=0)),
+        (ClusterOptions(nodes=3), 8, ClusterSettings(nodes=3, gpus=2)),
+        (ClusterOptions(nodes=3, gpus=2), 0, ClusterSettings(nodes=3, gpus=2, pretend=True)),
+        (ClusterOptions(nodes=3, gpus=2), 6, ClusterSettings(nodes=3, gpus=2)),
+        (ClusterOptions(gpus=0), 8, ClusterSettings(gpus=0)),
+        (ClusterOptions(gpus=4, pretend=True), 8, ClusterSettings(gpus=4, pretend=True)),
     ],
 )
 def test_gpus_are_pretended_only_where_there_are_none_or_when_asked(
-    asked: Asked, found: int, settings: ClusterSettings
+    asked: ClusterOptions, found: int, settings: ClusterSettings
 ) -> None:
     assert settled(asked, lambda: found) == settings
 
 
 @pytest.mark.parametrize(
-    "asked", [Asked(nodes=3, gpus=2), Asked(nodes=6), Asked(gpus=6), Asked(gpu_type="h100")]
+    "asked",
+    [
+        ClusterOptions(nodes=3, gpus=2),
+        ClusterOptions(nodes=6),
+        ClusterOptions(gpus=6),
+        ClusterOptions(gpu_type="h100"),
+    ],
 )
-def test_more_than_the_machines_gpus_is_refused_not_pretended(asked: Asked) -> None:
+def test_more_than_the_machines_gpus_is_refused_not_pretended(asked: ClusterOptions) -> None:
     with pytest.raises(SpecInvalid) as refused:
         settled(asked, lambda: 5)
     assert "--pretend" in refused.value.hint
@@ -127,8 +133,8 @@ def test_more_than_the_machines_gpus_is_refused_not_pretended(asked: Asked) -> N
 def test_a_cluster_that_is_down_may_become_another(tmp_path: Path) -> None:
     place = ClusterDir(tmp_path)
     ClusterSettings(nodes=2, gpus=2, pretend=True, gpu_type="a100").save(place)
-    assert decide(place, Asked(), none).nodes == 2
-    changed = decide(place, Asked(nodes=4), none)
+    assert decide(place, ClusterOptions(), none).nodes == 2
+    changed = decide(place, ClusterOptions(nodes=4), none)
     assert (changed.nodes, changed.gpus, changed.gpu_type) == (4, 2, "a100")
 
 
@@ -138,13 +144,13 @@ def test_what_the_head_alone_reads_changes_while_nodes_run_on(
     place = ClusterDir(tmp_path)
     ClusterSettings(pretend=True).save(place)
     monkeypatch.setattr("corral.boot.bring_up.node_processes", lambda place: ["n1"])
-    assert decide(place, Asked(monitoring=True), none).monitoring
+    assert decide(place, ClusterOptions(monitoring=True), none).monitoring
     with pytest.raises(Conflict) as refused:
-        decide(place, Asked(monitoring=True, gpus=2), none)
+        decide(place, ClusterOptions(monitoring=True, gpus=2), none)
     assert "ends its jobs, run: corral down; corral up" in refused.value.hint
     monkeypatch.setattr("corral.boot.bring_up.head_runs", lambda place: True)
     with pytest.raises(Conflict) as refused:
-        decide(place, Asked(monitoring=True), none)
+        decide(place, ClusterOptions(monitoring=True), none)
     assert refused.value.hint.endswith("corral up --restart --monitoring")
 
 
@@ -154,7 +160,7 @@ def test_a_cluster_that_is_up_names_the_options_as_they_are_typed(
     place = ClusterDir(tmp_path)
     ClusterSettings().save(place)
     monkeypatch.setattr("corral.boot.bring_up.head_runs", lambda place: True)
-    asked = Asked(gpus=1, pretend=True, labels=("a=b", "n1:c"), shared=("/my data",))
+    asked = ClusterOptions(gpus=1, pretend=True, labels=("a=b", "n1:c"), shared=("/my data",))
     with pytest.raises(Conflict) as refused:
         decide(place, asked, none)
     assert refused.value.message.endswith(
@@ -213,30 +219,30 @@ def test_slices_are_of_pretend_gpus_and_not_shared_by_time_too() -> None:
     with pytest.raises(SpecInvalid, match="not both"):
         ClusterSettings(gpus=1, gpu_slices=7, gpu_shares=True)
     with pytest.raises(SpecInvalid, match="real ones"):
-        settled(Asked(gpus=1, gpu_slices=7), lambda: 8)
+        settled(ClusterOptions(gpus=1, gpu_slices=7), lambda: 8)
 
 
 def test_a_cluster_that_lives_keeps_its_labels_until_it_is_down(tmp_path: Path) -> None:
     place = ClusterDir(tmp_path)
-    settled(Asked(labels=("zone=a",), topology="racks=1"), none).save(place)
-    assert decide(place, Asked(), none).labels == ("zone=a",)
-    assert decide(place, Asked(labels=("zone=b",)), none).topology == "racks=1"
+    settled(ClusterOptions(labels=("zone=a",), topology="racks=1"), none).save(place)
+    assert decide(place, ClusterOptions(), none).labels == ("zone=a",)
+    assert decide(place, ClusterOptions(labels=("zone=b",)), none).topology == "racks=1"
 
 
 def test_a_cluster_that_shrinks_forgets_the_labels_of_nodes_that_it_has_no_more(
     tmp_path: Path,
 ) -> None:
     place = ClusterDir(tmp_path)
-    settled(Asked(nodes=4, labels=("zone=a", "n3:disk", "n4:zone=b")), none).save(place)
-    assert decide(place, Asked(nodes=3), none).labels == ("zone=a", "n3:disk")
+    settled(ClusterOptions(nodes=4, labels=("zone=a", "n3:disk", "n4:zone=b")), none).save(place)
+    assert decide(place, ClusterOptions(nodes=3), none).labels == ("zone=a", "n3:disk")
     with pytest.raises(SpecInvalid, match="no node n4"):
-        decide(place, Asked(nodes=3, labels=("n4:zone=b",)), none)
+        decide(place, ClusterOptions(nodes=3, labels=("n4:zone=b",)), none)
 
 
 def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:
     place = ClusterDir(tmp_path)
     assert ClusterSettings().retention == Retention(seconds=30 * 86400.0, jobs=50_000)
-    asked = decide(place, Asked(keep_days=0.5, keep_jobs=7, gpus=0), none)
+    asked = decide(place, ClusterOptions(keep_days=0.5, keep_jobs=7, gpus=0), none)
     asked.save(place)
     known = ClusterSettings.load(place)
     assert known is not None
@@ -270,14 +276,14 @@ def test_no_gpu_is_pretended_unasked_where_there_is_one_that_no_driver_reads(
         (tmp_path / name / "class").write_text(f"{kind}\n")
     assert unread_gpus(tmp_path) == makers
 
-    def made(asked: Asked) -> bool:
+    def made(asked: ClusterOptions) -> bool:
         return settled(asked, lambda: 0, lambda: makers).pretend
 
-    assert made(Asked(gpus=8, pretend=True)) is True
-    assert made(Asked()) is False
+    assert made(ClusterOptions(gpus=8, pretend=True)) is True
+    assert made(ClusterOptions()) is False
     if not makers:
-        assert made(Asked(gpus=8)) is True
+        assert made(ClusterOptions(gpus=8)) is True
         return
     with pytest.raises(SpecInvalid, match=f"--gpus 8: this machine has a GPU of {makers[0]}") as no:
-        made(Asked(gpus=8))
+        made(ClusterOptions(gpus=8))
     assert "--pretend" in no.value.hint

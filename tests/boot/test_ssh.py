@@ -17,7 +17,7 @@ import corral
 from corral.boot.extras import needed_to_join
 from corral.boot.own_wheel import own_wheel
 from corral.boot.settings import ClusterSettings
-from corral.boot.ssh_hosts import Target, _installed, read_targets
+from corral.boot.ssh_hosts import SshHost, _installed, read_targets
 from corral.domain.errors import SpecInvalid
 
 
@@ -27,12 +27,12 @@ def test_a_line_is_a_host_and_what_goes_to_the_join_there() -> None:
         "[fd00::1]:22\nfd00::2\n"
     )
     assert read_targets(text, "hosts") == [
-        Target(host="w1"),
-        Target(
+        SshHost(host="w1"),
+        SshHost(
             host="10.0.0.2", port=2222, user="ann", words=("--name", "w2", "--label", "zone=a b")
         ),
-        Target(host="fd00::1"),
-        Target(host="fd00::2"),
+        SshHost(host="fd00::1"),
+        SshHost(host="fd00::2"),
     ]
 
 

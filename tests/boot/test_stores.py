@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
-from corral.boot.bring_up import Asked, bring_up
-from corral.boot.key_rotation import Keys
+from corral.boot.bring_up import ClusterOptions, bring_up
+from corral.boot.key_rotation import HeadKeys
 from corral.boot.leader_election import RollCall
 from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
@@ -36,7 +36,7 @@ def join(store: MemoryStore, root: Path, name: str, state: Path, key: Path | Non
     place, ring = place_of(root, key)
 
     async def begin() -> None:
-        await Keys(store=store, ring=ring, wall=lambda: 1.0, several=True).begin()
+        await HeadKeys(store=store, ring=ring, wall=lambda: 1.0, several=True).begin()
         await agree(store, place, settings(state, name))
 
     asyncio.run(begin())
@@ -101,7 +101,7 @@ def test_what_the_variable_says_is_kept_for_the_next_start(tmp_path: Path) -> No
 
 
 def test_a_password_on_the_command_line_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    asked = Asked(nodes=1, gpus=0, store_file=ADDRESS, shared_state=str(tmp_path))
+    asked = ClusterOptions(nodes=1, gpus=0, store_file=ADDRESS, shared_state=str(tmp_path))
     with pytest.raises(SpecInvalid, match="names a file") as refused:
         bring_up(ClusterDir(tmp_path / "a"), asked)
     assert "hush" not in f"{refused.value.message}{refused.value.hint}"

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from corral.boot.join_client import Call, ask
+from corral.boot.join_client import JoinCall, ask
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import DAYS, Tls, names_of, own_tls, tls_of
 from corral.domain.errors import SpecInvalid, Unreachable, WrongHead
@@ -128,7 +128,7 @@ class Server:
         return self.got
 
 
-ASKED = Call(method="GET", path="/v1/x", token="the-secret-token-of-a-node")
+ASKED = JoinCall(method="GET", path="/v1/x", token="the-secret-token-of-a-node")
 
 
 def now() -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from corral.boot import bring_up as up
-from corral.boot.bring_up import Asked, bring_up
+from corral.boot.bring_up import ClusterOptions, bring_up
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start_head import StartFailed
 from corral.boot.stores import KEPT
@@ -33,10 +33,10 @@ def test_of_a_first_head_that_never_came_up_nothing_is_kept(
     place: ClusterDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(StartFailed):
-        bring_up(place, Asked(**PRETEND, keep_jobs=7))
+        bring_up(place, ClusterOptions(**PRETEND, keep_jobs=7))
     assert ClusterSettings.load(place) is None
     monkeypatch.setattr(up, "start_head", lambda place: None)
-    bring_up(place, Asked(**PRETEND))
+    bring_up(place, ClusterOptions(**PRETEND))
     assert ClusterSettings.load(place) == ClusterSettings(**PRETEND, started_in=str(Path.cwd()))
 
 
@@ -53,7 +53,7 @@ def test_a_head_that_had_to_move_says_which_port_was_taken(
         place.head_json.write_text(f'{{"url": "http://127.0.0.1:{port_now}"}}')
 
     monkeypatch.setattr(up, "start_head", starts)
-    assert bring_up(place, Asked(**PRETEND)).lost_port == lost
+    assert bring_up(place, ClusterOptions(**PRETEND)).lost_port == lost
 
 
 def test_what_was_before_is_there_again(place: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_what_was_before_is_there_again(place: ClusterDir, monkeypatch: pytest.M
     (place.root / KEPT).write_text("postgresql://u@one/corral\n")
     monkeypatch.setenv("CORRAL_STORE", "postgresql://u@two/corral")
     with pytest.raises(StartFailed):
-        bring_up(place, Asked(nodes=2, shared_state=str(place.root / "state")))
+        bring_up(place, ClusterOptions(nodes=2, shared_state=str(place.root / "state")))
     assert ClusterSettings.load(place) == before
     assert (place.root / KEPT).read_text() == "postgresql://u@one/corral\n"
 
@@ -80,12 +80,14 @@ def test_a_head_that_is_only_late_keeps_what_it_was_started_with(
 
         monkeypatch.setattr(up, "start_head", late)
         with pytest.raises(StartFailed):
-            bring_up(place, Asked(**PRETEND))
+            bring_up(place, ClusterOptions(**PRETEND))
     assert ClusterSettings.load(place) == ClusterSettings(**PRETEND, started_in=str(Path.cwd()))
 
 
 def test_a_store_file_that_is_a_folder_is_refused_before_a_head_starts(place: ClusterDir) -> None:
-    asked = Asked(**PRETEND, store_file=str(place.root), shared_state=str(place.root / "state"))
+    asked = ClusterOptions(
+        **PRETEND, store_file=str(place.root), shared_state=str(place.root / "state")
+    )
     with pytest.raises(Conflict, match="address of the store cannot be read: .*directory"):
         bring_up(place, asked)
     assert ClusterSettings.load(place) is None

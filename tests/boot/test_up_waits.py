@@ -16,8 +16,8 @@ SILENT = "slurm does not answer: cannot reach slurmctld"
 
 def status(warning: str = SILENT) -> api.Status:
     return api.Status(
-        head=api.Head(pid=1, url="http://127.0.0.1:1", version="1", started_at=0.0),
-        cluster=api.Cluster(id="c", engine="slurm", term=1),
+        head=api.HeadView(pid=1, url="http://127.0.0.1:1", version="1", started_at=0.0),
+        cluster=api.ClusterView(id="c", engine="slurm", term=1),
         nodes=[],
         gpus=api.Gpus(total=0, free=0.0, used=0.0, away=0),
         jobs={},

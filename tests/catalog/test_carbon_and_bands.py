@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from corral.catalog.bands import Band, band, bands, bands_of, gpu_band, written
+from corral.catalog.bands import ErrorBand, band, bands, bands_of, gpu_band, written
 from corral.catalog.carbon import region, usual_pue
 from corral.catalog.facts import by_subject, read_facts, table
 from corral.domain.errors import NotFound
@@ -35,8 +35,8 @@ def test_a_misspelt_region_gets_the_nearest() -> None:
     assert "Germany" in refused.value.hint
 
 
-def made(name: str, mean: float = 0.061) -> Band:
-    return Band(
+def made(name: str, mean: float = 0.061) -> ErrorBand:
+    return ErrorBand(
         name=name,
         mean=mean,
         median=0.05,

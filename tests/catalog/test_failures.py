@@ -3,7 +3,7 @@
 import pytest
 
 from corral.catalog.facts import table
-from corral.catalog.failures import Seen, failing_parts, rate_of, seen
+from corral.catalog.failures import ClusterFailures, failing_parts, rate_of, seen
 
 
 def test_the_parts_of_llama_3_come_to_all_its_unexpected_interruptions() -> None:
@@ -13,7 +13,7 @@ def test_the_parts_of_llama_3_come_to_all_its_unexpected_interruptions() -> None
 
 
 @pytest.mark.parametrize("one", [one for one in seen() if one.failures], ids=lambda one: one.name)
-def test_a_rate_is_what_was_counted(one: Seen) -> None:
+def test_a_rate_is_what_was_counted(one: ClusterFailures) -> None:
     # Llama 3: 419 / (2,048 nodes x 54 days) = 3.789 per 1,000; GLM: 11 / (96 x 56) = 2.046
     facts = table("failures")[one.name]
     counted = facts["failures"].number / (facts["nodes"].number * facts["days"].number)

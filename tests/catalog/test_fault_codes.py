@@ -4,7 +4,7 @@ import pytest
 
 from corral.catalog.facts import table
 from corral.catalog.fault_codes import (
-    Jobs,
+    JobConsequence,
     codes_in,
     family_of,
     named_by_driver,
@@ -38,7 +38,7 @@ def test_whoever_disagrees_is_told_why() -> None:
 
 def test_a_row_never_ends_jobs_and_then_lets_its_node_take_them_again_at_once() -> None:
     for rule in rules():
-        if rule.jobs != Jobs.RUN_ON and rule.remedy != Remedy.RESTART_APP:
+        if rule.jobs != JobConsequence.RUN_ON and rule.remedy != Remedy.RESTART_APP:
             assert rule.bar == Bar.DRAIN, rule.subject
 
 
@@ -81,7 +81,7 @@ def test_a_links_code_means_what_its_family_says(gpu: str, code: int, remedy: Re
 
 def test_an_unknown_code_ends_nothing_and_closes_nothing() -> None:
     rule = rule_of(XID, 9999)
-    assert (rule.bar, rule.jobs) == (Bar.AVOID, Jobs.RUN_ON)
+    assert (rule.bar, rule.jobs) == (Bar.AVOID, JobConsequence.RUN_ON)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ class Watcher:
                     self.answers.append(time.time())
                     self._take(jobs, self.answers[-1])
 
-    def _take(self, jobs: Sequence[api.Job], at: float) -> None:
+    def _take(self, jobs: Sequence[api.JobView], at: float) -> None:
         self.unfinished = sum(not job.is_over for job in jobs)
         for job in jobs:
             seen = (job.state, job.exit_code, job.attempt, job.ended_at)
@@ -157,15 +157,19 @@ class Watcher:
                 state, code, attempt, ended = seen
                 self.sightings.append(
                     Sighting(
-                        at=at, job=job.id, state=state, exit_code=code, attempt=attempt,
+                        at=at,
+                        job=job.id,
+                        state=state,
+                        exit_code=code,
+                        attempt=attempt,
                         ended_at=ended,
                     )
-                )  # fmt: skip
+                )
 
 
-def all_jobs(client: "corral.Client") -> list[api.Job]:
+def all_jobs(client: "corral.Client") -> list[api.JobView]:
     """Every job that the head has, newest first. Raises: CorralError."""
-    found: list[api.Job] = []
+    found: list[api.JobView] = []
     while True:
         before = found[-1].id if found else None
         page = client.jobs(everything=True, limit=PAGE, before=before)

@@ -14,7 +14,7 @@ from typing import Final
 
 import corral
 from corral.domain.errors import CorralError
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from tests.chaos.faults import HEAD, NODES
 from tests.chaos.history import Command
 from tests.scenarios.house import CORRAL, House
@@ -28,7 +28,7 @@ FILLER: Final = ".chaos-fills"
 class RankProcess:
     """A process of a rank, and the attempt that its environment names."""
 
-    process: Process
+    process: LocalProcess
     job: str
     attempt: int
 
@@ -102,21 +102,21 @@ class Cluster:
 
     # -- processes -------------------------------------------------------------------------------
 
-    def head(self) -> Process | None:
+    def head(self) -> LocalProcess | None:
         with suppress(OSError, ValueError):
-            return Process.find(self.house.head_pid())
+            return LocalProcess.find(self.house.head_pid())
         return None
 
-    def recorded(self, node: str, name: str) -> list[Process]:
+    def recorded(self, node: str, name: str) -> list[LocalProcess]:
         """Living agents, launchers or shims of the node."""
         pattern = "attempts/*/shim.pid" if name == "shim" else f"{name}.pid"
         files = self.node_dir(node).glob(pattern)
-        return [one for file in sorted(files) if (one := Process.recorded(file))]
+        return [one for file in sorted(files) if (one := LocalProcess.recorded(file))]
 
-    def attempt_of(self, node: str, shim: Process) -> tuple[str, int]:
+    def attempt_of(self, node: str, shim: LocalProcess) -> tuple[str, int]:
         """The attempt of a shim; ("", 0) when it is gone."""
         for file in self.node_dir(node).glob("attempts/*/shim.pid"):
-            if Process.recorded(file) == shim:
+            if LocalProcess.recorded(file) == shim:
                 job, _, number = file.parent.name.rpartition(".")
                 return job, int(number)
         return "", 0
@@ -127,7 +127,7 @@ class Cluster:
     def _ranks(self, node: str) -> Iterator[RankProcess]:
         mark = f"CORRAL_SOCKET={self.node_dir(node)}/"
         for pid in sorted(int(one) for one in os.listdir("/proc") if one.isdecimal()):
-            found = Process.find(pid)
+            found = LocalProcess.find(pid)
             try:
                 said = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
             except OSError:
@@ -136,10 +136,10 @@ class Cluster:
             if found and mark in said and env.get("CORRAL_ATTEMPT", "").isdecimal():
                 yield RankProcess(found, env["CORRAL_JOB_ID"], int(env["CORRAL_ATTEMPT"]))
 
-    def all_of(self, node: str) -> list[Process]:
+    def all_of(self, node: str) -> list[LocalProcess]:
         pids = self.house.processes(f"nodes/{node}/")
         pids += self.house.processes(f"nodes/{node}\0")
-        return [one for pid in sorted(set(pids)) if (one := Process.find(pid))]
+        return [one for pid in sorted(set(pids)) if (one := LocalProcess.find(pid))]
 
     def thaw(self) -> None:
         """Let every process of the cluster go on."""

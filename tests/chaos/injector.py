@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import NODES, Injection
 from tests.chaos.history import Fault
@@ -99,7 +99,7 @@ class Injector:
         self.missed[one.kind] += 1
 
     def _freeze(
-        self, one: Injection, some: list[Process], target: str, job: str = "", attempt: int = 0
+        self, one: Injection, some: list[LocalProcess], target: str, job: str = "", attempt: int = 0
     ) -> None:
         if not some:
             self.missed[one.kind] += 1

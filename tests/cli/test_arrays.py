@@ -13,7 +13,7 @@ from corral.client import Client
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.agent_messages import LogChunk, SignalNow, encode
-from corral.wire.api import ChangedJob, Job
+from corral.wire.api import ChangedJob, JobView
 from tests.api.heads import Agent, Head, ended, eventually, up
 
 Say = Callable[..., tuple[int, str]]
@@ -186,7 +186,7 @@ def test_one_node_that_is_not_there_keeps_no_other_from_its_change(
     ],
 )
 def test_indices_are_told_as_spans(indices: list[int], text: str) -> None:
-    assert spans_of([Job.model_construct(array_index=index) for index in indices]) == text
+    assert spans_of([JobView.model_construct(array_index=index) for index in indices]) == text
 
 
 def test_a_submitted_array_is_told_by_its_own_name_and_id(agent: Agent, corral: Say) -> None:

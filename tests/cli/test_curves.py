@@ -15,10 +15,10 @@ from corral.cli.curves.output import as_json, print_csv, show
 from corral.cli.curves.rows import (
     MOST_NODES,
     POINTS,
+    CurveRow,
     Gathered,
     Grid,
     Picture,
-    Row,
     job_asks,
     job_picture,
     node_picture,
@@ -29,8 +29,8 @@ from corral.cli.main import run
 from corral.domain.ids import NodeId
 from corral.store.series import SeriesFile
 from corral.wire.api import JobDetail
-from corral.wire.job_parts import Attempt
-from corral.wire.time_series import Series
+from corral.wire.job_parts import AttemptView
+from corral.wire.time_series import SeriesView
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving, up
 
 values = st.lists(st.none() | st.floats(-1e6, 1e6), max_size=200)
@@ -93,8 +93,10 @@ def test_what_only_rises_is_told_as_its_rise_and_a_new_beginning_is_no_fall() ->
     assert rises([]) == []
 
 
-def series(key: str, times: list[float], **fields: list[float | None]) -> Series:
-    return Series(key=key, times=times, fields={k.replace("__", "."): v for k, v in fields.items()})
+def series(key: str, times: list[float], **fields: list[float | None]) -> SeriesView:
+    return SeriesView(
+        key=key, times=times, fields={k.replace("__", "."): v for k, v in fields.items()}
+    )
 
 
 def test_gpus_of_several_nodes_make_one_mean_and_a_row_each() -> None:
@@ -116,9 +118,9 @@ def test_gpus_of_several_nodes_make_one_mean_and_a_row_each() -> None:
 
 def picture(gpus: int = 2) -> Picture:
     rows = tuple(
-        Row(name=f"n1 GPU {at}", unit="share", values=(0.5, None, 1.0)) for at in range(gpus)
+        CurveRow(name=f"n1 GPU {at}", unit="share", values=(0.5, None, 1.0)) for at in range(gpus)
     )
-    power = Row(name="GPU power", unit="W", values=(300.0, None, 612.5))
+    power = CurveRow(name="GPU power", unit="W", values=(300.0, None, 612.5))
     grid = Grid(since=1000.0, until=1030.0, cells=3)
     return Picture(what="gpt (j1)", grid=grid, rows=(power,), gpus=rows)
 
@@ -165,8 +167,8 @@ def test_what_was_never_known_is_no_row() -> None:
     found = Gathered()
     found.take(series("cluster", [1.0], utilisation=[None]))
     assert found.own == {"utilisation": []}
-    assert not any(Row(name="", unit="", values=(None,)).known)
-    assert nan not in Row(name="", unit="", values=(None, 1.0)).known
+    assert not any(CurveRow(name="", unit="", values=(None,)).known)
+    assert nan not in CurveRow(name="", unit="", values=(None, 1.0)).known
 
 
 @pytest.fixture
@@ -270,7 +272,7 @@ def test_of_a_wide_job_not_every_node_is_asked() -> None:
     job = JobDetail.model_construct(
         id="j1",
         name="wide",
-        attempts=[Attempt.model_validate(attempt)],
+        attempts=[AttemptView.model_validate(attempt)],
     )
     asks = job_asks(job, 20.0, 50.0)
     assert len(asks) == 1 + MOST_NODES

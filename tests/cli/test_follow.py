@@ -9,11 +9,11 @@ import pytest
 
 from corral.cli.follow import SAID_ELSEWHERE
 from corral.cli.follow_many import indices_of, names_of
-from corral.cli.log_lines import Lines
+from corral.cli.log_lines import LogLinePrinter
 from corral.cli.main import run
 from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.agent_messages import LogChunk, encode
-from corral.wire.api import Job, LogLines
+from corral.wire.api import JobView, LogLines
 from tests.api.heads import Agent, Head, ended, eventually, up
 from tests.patience import PATIENCE_SECONDS
 
@@ -126,7 +126,7 @@ def test_why_a_job_without_retries_failed_is_told_at_its_end_alone(
 
 def test_a_line_is_written_whole_with_its_job_and_its_rank() -> None:
     out = io.StringIO()
-    lines = Lines(out, label=True, job="a")
+    lines = LogLinePrinter(out, label=True, job="a")
     for rank, data in ((0, "x"), (1, "y\nz"), (0, "w\n")):
         lines.write(LogLines(rank=rank, attempt=1, data=data))
     lines.finish()
@@ -135,7 +135,7 @@ def test_a_line_is_written_whole_with_its_job_and_its_rank() -> None:
 
 def test_a_line_that_an_attempt_left_unfinished_is_not_taken_on_by_the_next() -> None:
     out = io.StringIO()
-    lines = Lines(out, label=True)
+    lines = LogLinePrinter(out, label=True)
     said = ((1, 0, "x"), (1, 1, "y"), (2, 0, "a"), (2, 0, "b\n"), (2, 1, "\n"))
     for attempt, rank, data in said:
         lines.write(LogLines(rank=rank, attempt=attempt, data=data))
@@ -144,8 +144,8 @@ def test_a_line_that_an_attempt_left_unfinished_is_not_taken_on_by_the_next() ->
 
 
 def test_labels_tell_jobs_apart() -> None:
-    def row(id: str, name: str, array: str | None = None, index: int | None = None) -> Job:
-        return Job.model_construct(id=id, name=name, array=array, array_index=index)
+    def row(id: str, name: str, array: str | None = None, index: int | None = None) -> JobView:
+        return JobView.model_construct(id=id, name=name, array=array, array_index=index)
 
     plain = [row("j1_0", "a"), row("j1_1", "b"), row("j1_2", "b")]
     assert names_of(plain) == {"j1_0": "a", "j1_1": "b j1_1", "j1_2": "b j1_2"}
@@ -172,7 +172,7 @@ def test_a_job_commands_no_terminal_and_keeps_its_colours_and_progress(
     label: bool, raw: bool
 ) -> None:
     out = Terminal()
-    lines = Lines(out, label=label, raw=raw)
+    lines = LogLinePrinter(out, label=label, raw=raw)
     for data in ("a", *WIPE, WIPE, FINE):  # also cut at each character
         lines.write(LogLines(rank=0, attempt=1, data=data))
     lines.finish()
@@ -184,9 +184,9 @@ def test_a_job_commands_no_terminal_and_keeps_its_colours_and_progress(
 def test_a_pipe_gets_every_byte_and_an_endless_sequence_hides_nothing() -> None:
     out, pipe = Terminal(), io.StringIO()
     for data in ("\x1b]0;no end", " of it\nnext\n", "\x1b]" + "x" * 5_000):
-        Lines(pipe, label=False).write(LogLines(rank=0, attempt=1, data=data))
+        LogLinePrinter(pipe, label=False).write(LogLines(rank=0, attempt=1, data=data))
     assert pipe.getvalue() == "\x1b]0;no end of it\nnext\n\x1b]" + "x" * 5_000
-    lines = Lines(out, label=False)
+    lines = LogLinePrinter(out, label=False)
     for data in ("\x1b]0;no end", " of it\nnext\n", "\x1b]" + "x" * 5_000, "\nlast\n"):
         lines.write(LogLines(rank=0, attempt=1, data=data))
     assert out.getvalue().startswith("\nnext\n")

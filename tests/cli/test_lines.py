@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from corral.cli.log_lines import Lines
+from corral.cli.log_lines import LogLinePrinter
 from corral.wire.api import LogLines
 
 
@@ -12,7 +12,7 @@ def test_a_later_attempt_is_noted_once_and_the_lines_stay_as_they_were(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = io.StringIO()
-    lines = Lines(out, label=False)
+    lines = LogLinePrinter(out, label=False)
     for attempt, data in ((1, "a\n"), (1, "b\n"), (2, "c\n"), (1, "late\n"), (2, "d\n")):
         lines.write(LogLines(rank=0, attempt=attempt, data=data))
     lines.finish()
@@ -22,7 +22,7 @@ def test_a_later_attempt_is_noted_once_and_the_lines_stay_as_they_were(
 
 def test_a_line_has_the_time_at_which_it_began() -> None:
     out = io.StringIO()
-    lines = Lines(out, label=True, times=True)
+    lines = LogLinePrinter(out, label=True, times=True)
     lines.write(LogLines(rank=0, attempt=1, data="a\nbeg", times=[0.0, 0.0]))
     lines.write(LogLines(rank=1, attempt=1, data="other\n", times=[None, None]))
     lines.write(LogLines(rank=0, attempt=1, data="un\nc\n", times=[5.0, 6.0, 6.0]))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from corral import __version__
-from corral.agent.containment import Found
+from corral.agent.containment import ContainmentChoice
 from corral.cli import doctor_checks
 from corral.cli.doctor_checks import Is, of_head, of_nodes, of_pretend_gpus
 from corral.cli.main import run
@@ -82,8 +82,8 @@ def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked
                                ("queue_starved", "warning"))
     ]  # fmt: skip
     standing = alerts.Alerts(alerts=rows, receivers=[], trouble="")
-    head = api.Head(url="http://x", pid=1, started_at=0.0, version="0.0.1")
-    cluster = api.Cluster(id="c", engine="local", term=1)
+    head = api.HeadView(url="http://x", pid=1, started_at=0.0, version="0.0.1")
+    cluster = api.ClusterView(id="c", engine="local", term=1)
     status = api.Status(
         head=head, cluster=cluster, nodes=[node("d", health="hot")], jobs={},
         gpus=api.Gpus(total=0, used=0, free=0, away=0),
@@ -116,7 +116,7 @@ def test_a_directory_that_may_not_be_written_is_wrong_and_a_missing_head_is_no_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("corral.boot.bring_up.real_gpu_count", lambda: 0)
-    monkeypatch.setattr("corral.agent.containment.probe", lambda: Found("cgroup", ""))
+    monkeypatch.setattr("corral.agent.containment.probe", lambda: ContainmentChoice("cgroup", ""))
     monkeypatch.delenv("CORRAL_URL", raising=False)
     monkeypatch.setattr("os.access", lambda path, mode: False)
     run(["doctor", "--json", "--dir", str(tmp_path / "none")])
@@ -130,17 +130,21 @@ def test_a_directory_that_may_not_be_written_is_wrong_and_a_missing_head_is_no_f
 def test_whose_account_runs_what_is_told_by_node_and_once() -> None:
     shared = separation_of(Inventory(shared_account="ann"))
     own = separation_of(Inventory())
-    told = [api.Separation.of(shared, ["n1"]), api.Separation.of(own, ["n2", "n3"])]
+    told = [api.UserIsolationView.of(shared, ["n1"]), api.UserIsolationView.of(own, ["n2", "n3"])]
     found = list(doctor_checks.of_users(told))
     assert [(one.where, one.state, one.text) for one in found] == [
         ("n1", Is.NOTE, shared.text),
         ("n2, n3", Is.WELL, own.text),
     ]
-    head = api.Head(url="http://x", pid=1, started_at=0.0, version="0.0.1")
+    head = api.HeadView(url="http://x", pid=1, started_at=0.0, version="0.0.1")
     status = api.Status(
-        head=head, cluster=api.Cluster(id="c", engine="local", term=1), nodes=[], jobs={},
+        head=head,
+        cluster=api.ClusterView(id="c", engine="local", term=1),
+        nodes=[],
+        jobs={},
         gpus=api.Gpus(total=0, used=0, free=0, away=0),
-        warnings=[f"n1: {shared.text}", "the disk is slow"], separation=told,
-    )  # fmt: skip
+        warnings=[f"n1: {shared.text}", "the disk is slow"],
+        separation=told,
+    )
     of_cluster = list(of_head(status, alerts.Alerts(alerts=[], receivers=[], trouble="")))
     assert [one.text for one in of_cluster[1:2]] == ["the disk is slow"]

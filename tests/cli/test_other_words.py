@@ -5,7 +5,7 @@ import pytest
 from corral.cli.embedded_head import awaited_text
 from corral.cli.main import OTHER_WORDS, TOP, other_word, run
 from corral.client.head_target import unreachable
-from corral.wire.api import Job, Node
+from corral.wire.api import JobView, NodeView
 
 
 @pytest.mark.parametrize("word", OTHER_WORDS)
@@ -31,13 +31,13 @@ def test_commands_of_this_tool_and_words_of_none_are_left_alone(
 
 def test_a_long_end_says_what_it_waits_for() -> None:
     jobs = [
-        Job.model_construct(id="j3", name="train", nodes=["n1", "n2"]),
-        Job.model_construct(id="j4", name="waits", nodes=[]),
+        JobView.model_construct(id="j3", name="train", nodes=["n1", "n2"]),
+        JobView.model_construct(id="j4", name="waits", nodes=[]),
     ]
     nodes = [
-        Node.model_construct(id="n1", liveness="alive"),
-        Node.model_construct(id="n2", liveness="silent"),
-        Node.model_construct(id="n3", liveness="dead"),
+        NodeView.model_construct(id="n1", liveness="alive"),
+        NodeView.model_construct(id="n2", liveness="silent"),
+        NodeView.model_construct(id="n3", liveness="dead"),
     ]
     assert awaited_text(jobs, nodes, 135.0) == (
         "waiting at most 135 s for 1 job to end: train (j3) on n1,n2; node n2 is silent and does "

@@ -1,11 +1,11 @@
 """The line at the end of a job that says what it wrote, and how to get it."""
 
 from corral.cli.outputs import summary
-from corral.wire.output_answers import NodeOutputs, OutputFile, Outputs
+from corral.wire.output_answers import NodeOutputs, OutputFileView, Outputs
 
 
 def kept(node: str, *paths: str) -> NodeOutputs:
-    files = [OutputFile(path=path, bytes=10, modified_at=0.0) for path in paths]
+    files = [OutputFileView(path=path, bytes=10, modified_at=0.0) for path in paths]
     return NodeOutputs(node=node, ranks=[0], files=files, count=len(files), bytes=10 * len(files))
 
 

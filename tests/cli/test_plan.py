@@ -6,15 +6,15 @@ from corral.cli.arrays import when_text
 from corral.cli.head_options import Change
 from corral.cli.submission_plan import show_plan
 from corral.cli.submit import tell_when
-from corral.client.spec_input import Wished
+from corral.client.spec_input import WireSpecs
 from corral.domain.ids import JobId
-from corral.domain.run_history import Forecast, Instead, Span, Told
+from corral.domain.run_history import ChangeSuggestion, StartForecast, StartForecastTold, TimeSpan
 from corral.wire import api, job_parts
 
 PLANNED = api.PlannedJob(
     name="train",
     starts_now=False,
-    shape=api.Shape(
+    shape=api.ShapeView(
         nodes=1, gpus_per_node=1, gpu_type=None, cpus_per_node=0, memory_bytes_per_node=0
     ),
     seats=[],
@@ -24,7 +24,7 @@ PLANNED = api.PlannedJob(
     code="Dependency",
     suggestions=[],
 )
-NOTHING = Wished(values=(), paths=())
+NOTHING = WireSpecs(values=(), paths=())
 
 
 def test_the_plan_of_a_job_that_is_followed_leaves_stdout_to_its_ranks(
@@ -96,24 +96,28 @@ def test_all_forms_are_shown_and_the_one_that_it_would_get(
     assert "ranks" in told or not starts_now, "how many it has is known when it starts"
 
 
-def forecast() -> api.Forecast:
-    starts = Span(low_seconds=725.0, high_seconds=2395.0)
-    row = Told(
-        job=JobId("j1"), at=0.0, drawn_low_seconds=725.0, drawn_high_seconds=2395.0,
-        low_seconds=725.0, high_seconds=2395.0,
-    )  # fmt: skip
-    found = Forecast(
+def forecast() -> api.StartForecastView:
+    starts = TimeSpan(low_seconds=725.0, high_seconds=2395.0)
+    row = StartForecastTold(
+        job=JobId("j1"),
+        at=0.0,
+        drawn_low_seconds=725.0,
+        drawn_high_seconds=2395.0,
+        low_seconds=725.0,
+        high_seconds=2395.0,
+    )
+    found = StartForecast(
         starts=starts,
-        ends=Span(low_seconds=7200.0, high_seconds=None),
+        ends=TimeSpan(low_seconds=7200.0, high_seconds=None),
         runs=40,
         known=1.0,
         limited=1.0,
         told=200,
         held=83.0,
         row=row,
-        instead=(Instead(change="with 1 node instead of 2", starts=starts),),
+        instead=(ChangeSuggestion(change="with 1 node instead of 2", starts=starts),),
     )
-    return api.Forecast.of(found)
+    return api.StartForecastView.of(found)
 
 
 def test_who_would_wait_is_told_when_it_starts_and_what_would_be_sooner(
@@ -155,7 +159,9 @@ class Refused(Waiting):
     """A client of a user whom all nodes refuse."""
 
     def why(self, job: str) -> api.Why:
-        never = job_parts.Span(low_seconds=864_000.0, high_seconds=None, text="in more than 10 d")
+        never = job_parts.TimeSpanView(
+            low_seconds=864_000.0, high_seconds=None, text="in more than 10 d"
+        )
         late = forecast().model_copy(update={"starts": never})
         update = {"reason": "no node has an account", "suggestions": ["run: useradd ann"]}
         return super().why(job).model_copy(update={**update, "forecast": late})
@@ -164,7 +170,7 @@ class Refused(Waiting):
 def test_who_does_not_stay_is_told_why_where_no_start_is_foreseen(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    job = api.Job.model_construct(id="j3", state="QUEUED")
+    job = api.JobView.model_construct(id="j3", state="QUEUED")
     tell_when(Refused(), [job], Change())  # type: ignore[arg-type]
     told = capsys.readouterr().err
     assert told == "train waits: no node has an account\n  run: useradd ann\n"
@@ -176,7 +182,7 @@ def test_who_does_not_stay_is_told_why_where_no_start_is_foreseen(
 def test_who_does_not_stay_is_told_when_the_job_starts_too(
     state: str, as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = api.Job.model_construct(id="j3", state=state)
+    job = api.JobView.model_construct(id="j3", state=state)
     tell_when(Waiting(), [job], Change(json=as_json))  # type: ignore[arg-type]
     told = capsys.readouterr()
     assert told.out == ""

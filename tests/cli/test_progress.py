@@ -60,7 +60,7 @@ def test_plan_capacity_shows_its_replays_unless_the_answer_is_json(
 
     from corral.replay import replay as real
 
-    monkeypatch.setattr("corral.replay.array_replay", slow_replay)
+    monkeypatch.setattr("corral.replay.replay", slow_replay)
     words = ["plan", "capacity", "--history", str(log), "--wait", "1h"]
     assert run(words) == 0
     assert "replaying 70 jobs on 1 node, 0 s" in capsys.readouterr().err

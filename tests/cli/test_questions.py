@@ -11,8 +11,8 @@ import pytest
 from corral.cli.head_options import Change
 from corral.cli.lost_work import array_impact, job_impact
 from corral.domain.errors import Conflict
-from corral.wire.api import Job, JobDetail
-from corral.wire.job_parts import Attempt, Checkpoint, Shape
+from corral.wire.api import JobDetail, JobView
+from corral.wire.job_parts import AttemptView, CheckpointView, ShapeView
 
 
 class Terminal(io.StringIO):
@@ -100,9 +100,9 @@ def job(state: str, *, saves: tuple[float, ...] = (), **more: Any) -> JobDetail:
         id="j1",
         name="train",
         state=state,
-        shape=Shape.model_construct(nodes=2, gpus_per_node=4.0),
-        attempts=[Attempt.model_construct(running_at=1000.0)],
-        checkpoints=[Checkpoint.model_construct(at=at, quarantined="") for at in saves],
+        shape=ShapeView.model_construct(nodes=2, gpus_per_node=4.0),
+        attempts=[AttemptView.model_construct(running_at=1000.0)],
+        checkpoints=[CheckpointView.model_construct(at=at, quarantined="") for at in saves],
         **more,
     )
 
@@ -135,7 +135,7 @@ def test_what_stopping_a_job_loses(one: JobDetail, text: str) -> None:
 def test_what_stopping_an_array_ends() -> None:
     states = ("DONE", "RUNNING", "RUNNING", "QUEUED")
     jobs = [
-        Job.model_construct(name=f"sweep_{index}", state=state, started_at=1000.0 + index)
+        JobView.model_construct(name=f"sweep_{index}", state=state, started_at=1000.0 + index)
         for index, state in enumerate(states)
     ]
     assert array_impact(jobs, now=1061.0) == (

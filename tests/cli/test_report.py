@@ -8,18 +8,18 @@ from corral.cli.error_output import Usage
 from corral.cli.planner.output import show_report
 from corral.cli.report import VERDICTS, _moment, _print_csv, shown
 from corral.domain.ids import AttemptNumber, QueueName, UserName, job_id
-from corral.domain.ledger import Account, Amounts
+from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.insight.reports import BY, KINDS, report
 from corral.plan.page import page
-from corral.wire.reports import Report, encoded
+from corral.wire.reports import ReportView, encoded
 
 HOUR = 3600.0
 
 
-def found(kind: str, by: str, *, limit: int = 10) -> Report:
+def found(kind: str, by: str, *, limit: int = 10) -> ReportView:
     """Ann held 10 h, of which 8 were of use; Bo 5 h a day later, and all was lost."""
     rows = [
-        Account(
+        UsageRecord(
             day=20_000 + at,
             queue=QueueName("team"),
             user=UserName(user),
@@ -31,13 +31,13 @@ def found(kind: str, by: str, *, limit: int = 10) -> Report:
         )
         for at, (user, amounts) in enumerate(
             [
-                ("ann", Amounts(10 * HOUR, 10 * HOUR, 9 * HOUR, 0, 8 * HOUR, 2 * HOUR)),
-                ("bo", Amounts(allocated_gpu_seconds=5 * HOUR, failed_gpu_seconds=5 * HOUR)),
+                ("ann", UsageAmounts(10 * HOUR, 10 * HOUR, 9 * HOUR, 0, 8 * HOUR, 2 * HOUR)),
+                ("bo", UsageAmounts(allocated_gpu_seconds=5 * HOUR, failed_gpu_seconds=5 * HOUR)),
             ]
         )
     ]
     body = encoded(report(kind, by, rows, limit), first=20_000, last=20_001, currency="EUR")
-    return Report.model_validate_json(body)
+    return ReportView.model_validate_json(body)
 
 
 @pytest.mark.parametrize("by", BY)
@@ -73,7 +73,7 @@ def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(
 
 def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
     body = encoded(report("cost", "queue", []), first=0, last=1, currency="EUR")
-    told = shown(Report.model_validate_json(body))
+    told = shown(ReportView.model_validate_json(body))
     assert (told.verdict, told.tables) == ("Nobody held a GPU in that time.", ())
 
 
@@ -137,18 +137,18 @@ LOST = "0 wasted, an unknown part for time in which no kernel ran"
 def test_two_price_bases_are_told_apart_with_their_currencies(
     money: float, listed: float, unpriced: float, verdict: str, columns: list[str]
 ) -> None:
-    amounts = Amounts(
+    amounts = UsageAmounts(
         allocated_gpu_seconds=2 * HOUR,
         useful_gpu_seconds=2 * HOUR,
         unpriced_gpu_seconds=unpriced,
         money=money,
         list_money=listed,
     )
-    row = Account(
+    row = UsageRecord(
         day=1, queue=QueueName("team"), user=UserName("ann"), gpu_type="h100", amounts=amounts
     )
     body = encoded(report("cost", "queue", [row]), first=0, last=1, currency="EUR")
-    told = shown(Report.model_validate_json(body))
+    told = shown(ReportView.model_validate_json(body))
     assert told.verdict == f"2.00 GPU-hours: {verdict}."
     (table,) = told.tables
     prices = [one.name for one in table.columns if one.unit in ("EUR", "USD")]

@@ -3,12 +3,12 @@
 import pytest
 
 from corral.cli.job_row import time_of, where_or_why
-from corral.wire.api import Job, Progress
+from corral.wire.api import JobView, ProgressView
 
 
-def job(**fields: object) -> Job:
+def job(**fields: object) -> JobView:
     named = {"submitted_at": 100.0, "started_at": 200.0, "ended_at": None, "ran_seconds": 0.0}
-    return Job.model_construct(**(named | {"running_since": None} | fields))  # type: ignore[arg-type]
+    return JobView.model_construct(**(named | {"running_since": None} | fields))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,6 @@ def test_time_is_what_ran(fields: dict[str, object], seconds: float) -> None:
 
 
 def test_a_job_with_a_training_loop_says_when_it_ends() -> None:
-    beat = Progress.model_construct(step=20, until=100, left_seconds=95.0)
+    beat = ProgressView.model_construct(step=20, until=100, left_seconds=95.0)
     running = job(state="RUNNING", nodes=["n1"], progress=beat)
     assert where_or_why(running) == "n1 step 20/100, ends in 1 to 2 min"

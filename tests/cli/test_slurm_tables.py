@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from corral.cli.slurm import columns, sinfo, squeue
-from corral.cli.slurm.job_columns import LETTERS, NAMES, Job, exit_of
+from corral.cli.slurm.job_columns import LETTERS, NAMES, SlurmJobRow, exit_of
 from corral.cli.slurm.sacct import FIELDS
 from corral.cli.slurm.scontrol import tres_text
 
@@ -48,7 +48,7 @@ JobID           JobName  Partition    Account  AllocCPUS      State ExitCode
 """
 
 
-def job(id: str, name: str, state: str, **more: Any) -> Job:
+def job(id: str, name: str, state: str, **more: Any) -> SlurmJobRow:
     index = int(id.split("_")[1]) if "_" in id else None
     shape = {
         "nodes": more.pop("count", 1), "gpus_per_node": 0, "gpu_type": None, "cpus_per_node": 2.0,
@@ -61,10 +61,10 @@ def job(id: str, name: str, state: str, **more: Any) -> Job:
         "started_at": None, "ended_at": None, "array_index": index,
         "array": id.split("_")[0] if index is not None else None, "max_duration_seconds": None,
     }  # fmt: skip
-    return Job({**row, **more}, NOW, lambda _: row)
+    return SlurmJobRow({**row, **more}, NOW, lambda _: row)
 
 
-def jobs() -> list[Job]:
+def jobs() -> list[SlurmJobRow]:
     waiting = {"reason_code": "ArrayLimit", "max_duration_seconds": 86_400.0}
     runs = {"started_at": NOW - 2}
     return [
@@ -117,7 +117,7 @@ def test_sinfo_lines_up_as_slurms_does(form: str, text: str, each: bool) -> None
     both = (node("s6231a6n1"), node("s6231a6n2"))
     partitions = ("main*", "urgent")[: text.count("\n") - 1]
     groups = [
-        sinfo.Group(partition=name, nodes=both[at : at + 1] if each else both)
+        sinfo.NodeGroup(partition=name, nodes=both[at : at + 1] if each else both)
         for at, name in enumerate(partitions)
     ]
     assert lines(columns.percent(form, sinfo.LETTERS), groups) == text

@@ -12,7 +12,7 @@ from corral.cli.error_output import REFUSED, Usage
 from corral.cli.main import build, with_negatives
 from corral.cli.main import run as main_run
 from corral.cli.spec_options import Typed, command_text, made_name, spec_of
-from corral.cli.time_options import Wishes, constraints_of, forms_of, nodes_of, number
+from corral.cli.time_options import RequestOptions, constraints_of, forms_of, nodes_of, number
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import is_name
 
@@ -152,11 +152,17 @@ NOON = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 
 
 def test_every_wish_of_time_and_place_has_its_field() -> None:
-    wishes = Wishes(
-        image="u:1", begin="30m", start_by="2h", signal="USR1@2m",
+    wishes = RequestOptions(
+        image="u:1",
+        begin="30m",
+        start_by="2h",
+        signal="USR1@2m",
         constraint=("zone=a,b", "node!=n3", "nvme"),
-        topology="require:rack", exclusive=True, apart_from=("x",), preemptible=True,
-    )  # fmt: skip
+        topology="require:rack",
+        exclusive=True,
+        apart_from=("x",),
+        preemptible=True,
+    )
     assert wishes.fields(NOON) == {
         "image": "u:1",
         "begin": "30m",
@@ -168,7 +174,7 @@ def test_every_wish_of_time_and_place_has_its_field() -> None:
         "apart_from": ["x"],
         "preemptible": True,
     }
-    assert Wishes().fields(NOON) == {}
+    assert RequestOptions().fields(NOON) == {}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +190,7 @@ def test_every_wish_of_time_and_place_has_its_field() -> None:
 )
 def test_a_moment_is_that_of_whoever_types(typed: str, meant: str) -> None:
     """A time of day is the next one; what is none is left to the spec's reader to refuse."""
-    assert Wishes(begin=typed).fields(NOON) == {"begin": meant}
+    assert RequestOptions(begin=typed).fields(NOON) == {"begin": meant}
 
 
 @pytest.mark.parametrize("typed", ["=a", "!=a", ""])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral import AsyncClient, Client
-from corral.cli.slurm.http_client import Head as SlurmHead
+from corral.cli.slurm.http_client import HeadClient as SlurmHead
 from corral.client.head_target import Where
 from corral.domain.errors import SpecInvalid, Unauthorised, Unreachable
 from tests.api.heads import TOKENS, Head, serving

@@ -3,17 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.client.sse import Parser, Sent
+from corral.client.sse import Parser, ServerSentEvent
 
 TEXT = (
     b": a heartbeat\n\nid: 1\ndata: one\n\ndata: two\ndata: lines\n\r\n"
     b"event: end\nid: 1:0:7\ndata:{}\n\nretry: 5\n\n" + "data: ü\n\n".encode()
 )
 SENT = [
-    Sent("", "1", "one"),
-    Sent("", "1", "two\nlines"),
-    Sent("end", "1:0:7", "{}"),
-    Sent("", "1:0:7", "ü"),
+    ServerSentEvent("", "1", "one"),
+    ServerSentEvent("", "1", "two\nlines"),
+    ServerSentEvent("end", "1:0:7", "{}"),
+    ServerSentEvent("", "1:0:7", "ü"),
 ]
 
 
@@ -21,7 +21,7 @@ SENT = [
 def test_bytes_cut_anywhere_make_the_same_events(cuts: list[int]) -> None:
     parser = Parser()
     edges = [0, *sorted(cuts), len(TEXT)]
-    found: list[Sent] = []
+    found: list[ServerSentEvent] = []
     for begin, end in zip(edges, edges[1:], strict=False):
         found += parser.feed(TEXT[begin:end])
     assert found == SENT

@@ -6,7 +6,7 @@ import pytest
 
 from corral.control.desired_versions import Book
 from corral.domain.attempt import Save, SeatState
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.observed_state import NodeFacts, Phase, Seen
@@ -24,7 +24,9 @@ def unchanged(monkeypatch: pytest.MonkeyPatch) -> list[NodeId]:
     found: list[NodeId] = []
     renewed = Book.renewed
 
-    def checked(self: Book, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted | None:
+    def checked(
+        self: Book, world: World, node: NodeId, heard: NodeFacts | None
+    ) -> DesiredState | None:
         word = renewed(self, world, node, heard)
         if word is None:
             last = self._told[node]

@@ -9,7 +9,7 @@ import pytest
 
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.errors import (
     CannotFit,
     Conflict,
@@ -56,7 +56,7 @@ class Notebook:
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""
-    told: list[Wanted] = field(default_factory=list)
+    told: list[DesiredState] = field(default_factory=list)
     proofs: dict[NodeId, str] = field(default_factory=dict)
     lost: set[NodeId] = field(default_factory=set)
 
@@ -69,7 +69,7 @@ class Notebook:
     def says(self, key: AttemptKey) -> str:
         return ""
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         self.told.append(wanted)
 
 

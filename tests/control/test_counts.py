@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from corral.control.counters import Counts
+from corral.control.counters import HeadCounters
 from corral.domain.attempt import Cause, Receipt
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.world import Changes
@@ -10,7 +10,7 @@ from tests.worlds import Cluster, gang, node
 
 
 def test_a_job_waits_once_and_starts_with_each_attempt() -> None:
-    cluster, counts = Cluster(node("n1")), Counts()
+    cluster, counts = Cluster(node("n1")), HeadCounters()
     job = cluster.submit(gang())
     first = replace(
         cluster.world.attempts.pop(job), placed_at=cluster.world.jobs[job].submitted_at + 7
@@ -24,7 +24,7 @@ def test_a_job_waits_once_and_starts_with_each_attempt() -> None:
 
 
 def test_an_end_is_counted_once_with_its_cause() -> None:
-    cluster, counts = Cluster(node("n1")), Counts()
+    cluster, counts = Cluster(node("n1")), HeadCounters()
     job = cluster.submit(gang())
     ended = replace(cluster.world.attempts[job], ended_at=9.0, cause=Cause.USER)
     counts.take_in(cluster.world, Changes(attempts=(ended,)))
@@ -34,7 +34,7 @@ def test_an_end_is_counted_once_with_its_cause() -> None:
 
 
 def test_the_loss_of_a_preemption_is_counted_once() -> None:
-    counts = Counts()
+    counts = HeadCounters()
     victim = Receipt(
         job=JobId("j1"), attempt=AttemptNumber(1), kind="preemption", cause=Cause.NONE,
         culprit="", evidence="", steps_lost=None, gpu_seconds_lost=330.0, seen_at=1.0,

@@ -17,7 +17,7 @@ from corral.domain.observed_state import Phase, Seen
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
 from corral.domain.requests import Cancel, Suspend
 from corral.domain.resources import Resources
-from corral.domain.run_history import Forecast, Question
+from corral.domain.run_history import Question, StartForecast
 from corral.domain.users import AuditEntry
 from corral.reconcile.start_forecast import foretell
 from corral.store.memory_store import MemoryStore
@@ -37,7 +37,7 @@ class Here:
     trouble: bool = False
     gate: asyncio.Event | None = None
 
-    async def forecast(self, question: Question) -> Forecast | None:
+    async def forecast(self, question: Question) -> StartForecast | None:
         self.asked.append(question)
         if self.gate is not None:
             await self.gate.wait()

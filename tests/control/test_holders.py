@@ -5,28 +5,28 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.requests import SetNode
-from corral.domain.run_history import Ending, Span
+from corral.domain.run_history import ExpectedEnd, TimeSpan
 from tests.worlds import Cluster, gang, node
 
 NOW = 1_000_000.0
 
 
-def told(cluster: Cluster, id: JobId, code: str = "Resources", **ends: Ending) -> str:
+def told(cluster: Cluster, id: JobId, code: str = "Resources", **ends: ExpectedEnd) -> str:
     """`ends`: of jobs by their names."""
 
-    def ending_of(job: Job) -> Ending | None:
+    def ending_of(job: Job) -> ExpectedEnd | None:
         return ends.get(job.spec.name)
 
     return holders_text(cluster.world, cluster.world.jobs[id], code, NOW, ending_of)
 
 
-def kin(low: float, high: float) -> Ending:
-    ends = Span(low_seconds=low, high_seconds=high)
-    return Ending(ends=ends, percent=80, kin=12, ends_by=None)
+def kin(low: float, high: float) -> ExpectedEnd:
+    ends = TimeSpan(low_seconds=low, high_seconds=high)
+    return ExpectedEnd(ends=ends, percent=80, kin=12, ends_by=None)
 
 
-def limit(seconds: float) -> Ending:
-    return Ending(ends=None, percent=None, kin=0, ends_by=NOW + seconds)
+def limit(seconds: float) -> ExpectedEnd:
+    return ExpectedEnd(ends=None, percent=None, kin=0, ends_by=NOW + seconds)
 
 
 def full() -> tuple[Cluster, JobId]:

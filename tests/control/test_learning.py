@@ -1,6 +1,6 @@
 """What a head learns from the jobs that end, the next one knows as well."""
 
-from corral.control.runtime_learning import Learning
+from corral.control.runtime_learning import HeadLearning
 from corral.domain.attempt import Exit
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.observed_state import Phase, Seen
@@ -13,7 +13,7 @@ from tests.worlds import gang
 ONE, FOUR = Class(DEFAULT_QUEUE, 1000), Class(DEFAULT_QUEUE, 4000)
 
 
-def ranks(head: Head, learning: Learning) -> list[float]:
+def ranks(head: Head, learning: HeadLearning) -> list[float]:
     late = Now(wall=head.clock.wall(), serving=1e6)  # enough to look anew
     learning.take_in(head.control.world, Changes(), late)
     table = learning.table
@@ -49,6 +49,6 @@ def test_a_new_head_knows_what_the_old_one_has_learned() -> None:
         assert old[0] < unknowing, "who is new ends soon"
         assert old[1] > old[0], "and who has run for longer than most does not"
         runs = await head.store.runs(limit=MOST_ENDED)
-        assert old == ranks(head, Learning(runs, head.control.world, head.control.now()))
+        assert old == ranks(head, HeadLearning(runs, head.control.world, head.control.now()))
 
     story(tell())

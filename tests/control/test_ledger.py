@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.gpu_usage import FLUSH_SECONDS, LONGEST_SECONDS, Ledger
+from corral.control.gpu_usage import FLUSH_SECONDS, LONGEST_SECONDS, GpuUsage
 from corral.domain.ids import JobId, NodeId
-from corral.domain.ledger import Amounts
+from corral.domain.ledger import UsageAmounts
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import Changes
 from tests.worlds import Cluster, gang, node
@@ -31,7 +31,7 @@ class Watch:
         self.cluster = Cluster(node("n1"), node("n2"))
         self.job: JobId = self.cluster.submit(gang(nodes=2, gpus=2))
         self.cluster.up(self.job)
-        self.ledger = Ledger()
+        self.ledger = GpuUsage()
         self.at = self.cluster.wall + 100.0
         self.key = (self.job, self.cluster.world.attempts[self.job].number)
 
@@ -40,8 +40,8 @@ class Watch:
         self.ledger.take(self.cluster.world, on, NodeSample(at=self.at, gpus=gpus), self.at)
 
     @property
-    def sums(self) -> Amounts:
-        found = Amounts()
+    def sums(self) -> UsageAmounts:
+        found = UsageAmounts()
         for one in self.ledger.waiting():
             found = found.plus(one.amounts)
         return found
@@ -131,4 +131,4 @@ def test_readings_of_pretend_gpus_are_not_counted() -> None:
     watch = Watch()
     for _ in range(3):
         watch.say(gpu(0, 0.9, pretend=True, power_watts=400.0), gpu(1, 0.0, pretend=True))
-    assert watch.sums == Amounts()
+    assert watch.sums == UsageAmounts()

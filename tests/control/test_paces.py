@@ -9,7 +9,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.observed_state import Pace, Phase, Progress
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import Event
-from corral.insight.bottleneck import Bottleneck, Bound
+from corral.insight.bottleneck import Bottleneck, BottleneckKind
 from tests.worlds import Cluster, gang, node
 
 
@@ -66,7 +66,7 @@ def test_a_straggler_is_told_once_with_its_node_and_its_share() -> None:
     assert "rank 3 on n2 is 10 % slower" in event.text
     found = whole.bound(Sensed())
     assert found is not None
-    assert found.bound == Bound.STRAGGLER
+    assert found.bound == BottleneckKind.STRAGGLER
 
 
 def test_of_ranks_that_are_alike_none_is_told() -> None:
@@ -82,7 +82,7 @@ def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apar
     sensed = Sensed()
     found = whole.bound(sensed)
     assert found is not None
-    assert found.bound == Bound.DATA
+    assert found.bound == BottleneckKind.DATA
     full = Gang()
     full.pass_by(4)
     gpus = tuple(GpuSample(index=at, uuid=str(at), utilisation=0.95) for at in range(2))
@@ -90,7 +90,7 @@ def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apar
         sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
     found = full.bound(sensed)
     assert found is not None
-    assert found.bound == Bound.COMPUTE
+    assert found.bound == BottleneckKind.COMPUTE
 
 
 def test_nothing_is_said_of_gpus_that_start_nor_of_pretend_ones() -> None:
@@ -106,7 +106,7 @@ def test_nothing_is_said_of_gpus_that_start_nor_of_pretend_ones() -> None:
     assert whole.bound(sensed, after_seconds=1.0) is None
     found = whole.bound(sensed)
     assert found is not None
-    assert found.bound == Bound.IDLE
+    assert found.bound == BottleneckKind.IDLE
     read(pretend=True)
     assert whole.bound(sensed) is None
 
@@ -127,7 +127,7 @@ def test_a_job_whose_links_are_full_is_told_so_by_the_rate_that_the_catalog_has(
         sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
     found = full.bound(sensed)
     assert found is not None
-    assert found.bound == Bound.COMMUNICATION
+    assert found.bound == BottleneckKind.COMMUNICATION
     assert "NVLinks carry 360 of 450 GB/s, 80 % of their rate" in found.text
 
 

@@ -13,7 +13,7 @@ from corral.domain.ids import QueueName, UserName
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.queue import Budget, Policy, Queue
 from corral.domain.requests import SetQueues
-from corral.domain.time_point import Moment, Warn
+from corral.domain.time_point import EndWarning, Moment
 from corral.reconcile import Now
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned
 from tests.worlds import ALICE, Cluster, gang, node
@@ -172,7 +172,7 @@ def test_one_queue_that_cannot_be_is_refused_with_the_command_that_mends_it(
 
 def test_a_warning_needs_an_end_which_the_queue_may_give() -> None:
     world = Cluster(node("n1", gpus=8)).world
-    warned = gang(warn=Warn(signal=10))
+    warned = gang(warn=EndWarning(signal=10))
     with pytest.raises(SpecInvalid, match="no end to warn before") as refused:
         check_specs(world, [normal(world, warned)], {})
     assert "--time 4h" in refused.value.hint

@@ -11,7 +11,7 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.observed_state import Progress, Scalar
 from corral.domain.pilot import part_of
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
-from corral.ports.series_store import Series
+from corral.ports.series_store import SeriesStore
 from tests.worlds import Cluster, gang, node
 
 
@@ -60,7 +60,7 @@ def test_of_the_cluster_only_gpus_that_are_held_count_for_how_busy_they_are() ->
 def test_a_curve_of_a_node_whose_parts_speak_in_turn_is_no_denser_than_that_of_another() -> None:
     control, drawn = SimpleNamespace(sensed=Sensed()), list[float]()
     series = SimpleNamespace(put=lambda key, at, values: drawn.append(at))
-    Recorder(cast(Control, control), cast(Series, series))
+    Recorder(cast(Control, control), cast(SeriesStore, series))
     parts = [part_of(NodeId("n1"), (JobId(f"j{at}"), AttemptNumber(1))) for at in range(5)]
     for at in range(20):
         control.sensed.take(parts[at % 5], NodeSample(at=at), float(at))

@@ -10,9 +10,9 @@ from unittest import mock
 import pytest
 
 from corral.control import Control
-from corral.control.gpu_usage import Ledger
+from corral.control.gpu_usage import GpuUsage
 from corral.control.reports import report_of
-from corral.domain.ledger import Account, day_of
+from corral.domain.ledger import UsageRecord, day_of
 from corral.insight import open_accounts, reports
 from corral.store.memory_store import MemoryStore
 from tests.patience import PATIENCE_SECONDS
@@ -29,7 +29,7 @@ def control_of(cluster: Cluster) -> Control:
     """As much of one as a report asks for, an hour on."""
     now = SimpleNamespace(wall=cluster.wall + 3600.0)
     store = MemoryStore()
-    found = SimpleNamespace(store=store, world=cluster.world, ledger=Ledger(), now=lambda: now)
+    found = SimpleNamespace(store=store, world=cluster.world, ledger=GpuUsage(), now=lambda: now)
     return cast(Control, found)
 
 
@@ -38,7 +38,7 @@ def test_the_loop_goes_on_while_a_report_is_summed_and_what_it_changes_is_not_in
     begun, changed = threading.Event(), threading.Event()
     there: list[threading.Thread] = []
 
-    def held_up(held: open_accounts.Held) -> Iterator[Account]:
+    def held_up(held: open_accounts.OpenAllocations) -> Iterator[UsageRecord]:
         """As a report over very many jobs would be, until the loop has done something else."""
         there.append(threading.current_thread())
         begun.set()
@@ -52,7 +52,7 @@ def test_the_loop_goes_on_while_a_report_is_summed_and_what_it_changes_is_not_in
         cluster.world.attempts.clear()
         changed.set()
 
-    async def scenario() -> reports.Report:
+    async def scenario() -> reports.UsageReport:
         day, control = day_of(cluster.wall), control_of(cluster)
         asked = report_of(control, "usage", "queue", first=day, last=day + 1)
         found, _ = await asyncio.gather(asked, go_on())
@@ -67,7 +67,7 @@ def test_the_loop_goes_on_while_a_report_is_summed_and_what_it_changes_is_not_in
 def test_sums_and_their_order_are_not_made_by_the_loop() -> None:
     there: list[threading.Thread] = []
 
-    def noted(*given: Any) -> reports.Report:
+    def noted(*given: Any) -> reports.UsageReport:
         there.append(threading.current_thread())
         return reports.report(*given)
 

@@ -1,6 +1,6 @@
 """What is known of a node whose parts tell of it, and when it is known no more."""
 
-from corral.control.gpu_usage import Ledger
+from corral.control.gpu_usage import GpuUsage
 from corral.control.latest_samples import PART_SECONDS, Sensed
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.pilot import part_of
@@ -74,7 +74,7 @@ def test_the_ledger_counts_each_second_of_a_gpu_once_though_parts_speak_in_turn(
     jobs = [cluster.submit(gang(gpus=1)) for _ in range(2)]
     for job in jobs:
         cluster.up(job)
-    sensed, ledger = Sensed(lambda: cluster.world), Ledger()
+    sensed, ledger = Sensed(lambda: cluster.world), GpuUsage()
     sensed.listen(lambda *heard: ledger.take(cluster.world, *heard))
     began = cluster.wall + 100.0
     for turn in range(12):  # each part each 10 s, one 5 s after the other

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.ids import UserName
-from corral.domain.kept_work import HIGH_WATER, DiskRoom, KeptWork, WorkLimits, folders_to_remove
+from corral.domain.kept_work import HIGH_WATER, DiskSpace, KeptWork, WorkLimits, folders_to_remove
 from corral.domain.units import DAY_SECONDS
 
-EMPTY_DISK = DiskRoom(total_bytes=1000, used_bytes=0)
+EMPTY_DISK = DiskSpace(total_bytes=1000, used_bytes=0)
 LIMITS = WorkLimits(days=7.0, user_bytes=100)
 NOW = 30 * DAY_SECONDS
 
@@ -21,7 +21,7 @@ def work(
     )
 
 
-def removed(*kept: KeptWork, disk: DiskRoom = EMPTY_DISK) -> list[str]:
+def removed(*kept: KeptWork, disk: DiskSpace = EMPTY_DISK) -> list[str]:
     return [one.name for one in folders_to_remove(kept, LIMITS, disk, NOW)]
 
 
@@ -36,11 +36,11 @@ def test_beyond_the_size_of_a_user_the_oldest_go_and_those_of_others_stay() -> N
 
 def test_a_full_disk_takes_the_oldest_of_all_users_first() -> None:
     kept = [work("a", 1, 40), work("b", 3, 40, "bob"), work("c", 2, 40)]
-    assert removed(*kept, disk=DiskRoom(total_bytes=1000, used_bytes=941)) == ["b", "c"]
+    assert removed(*kept, disk=DiskSpace(total_bytes=1000, used_bytes=941)) == ["b", "c"]
 
 
 def test_saves_stay_until_their_job_is_forgotten() -> None:
-    full = DiskRoom(total_bytes=1000, used_bytes=1000)
+    full = DiskSpace(total_bytes=1000, used_bytes=1000)
     assert removed(work("a", 9, 500, saves=True), disk=full) == []
 
 
@@ -50,7 +50,7 @@ def test_saves_stay_until_their_job_is_forgotten() -> None:
 )
 def test_no_more_goes_than_must(ages: list[tuple[float, int]], used: int) -> None:
     kept = [work(f"w{at:02}", age, size) for at, (age, size) in enumerate(ages)]
-    disk = DiskRoom(total_bytes=1000, used_bytes=used)
+    disk = DiskSpace(total_bytes=1000, used_bytes=used)
     gone = folders_to_remove(kept, LIMITS, disk, NOW)
     left = [one for one in kept if one not in gone]
     assert sum(one.bytes for one in left) <= LIMITS.user_bytes

@@ -7,8 +7,8 @@ from corral.domain.resources import Inventory
 from corral.domain.user_isolation import (
     NAMES_MOST,
     Means,
-    Separation,
     Surface,
+    UserIsolation,
     names_text,
     separation_of,
     separations,
@@ -16,12 +16,12 @@ from corral.domain.user_isolation import (
 from tests.worlds import node
 
 
-def found(containment: str, account: str = "") -> Separation:
+def found(containment: str, account: str = "") -> UserIsolation:
     return separation_of(Inventory(containment=containment, shared_account=account))
 
 
 def test_accounts_and_a_cgroup_leave_the_network_alone_shared() -> None:
-    assert found("cgroup") == Separation(Means.OWN_ACCOUNTS, "", (Surface.PORTS,))
+    assert found("cgroup") == UserIsolation(Means.OWN_ACCOUNTS, "", (Surface.PORTS,))
     assert Surface.GPUS in found("pid-namespace").shared
 
 

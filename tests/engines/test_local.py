@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from corral.agent.journal import Journal
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.errors import NotFound
 from corral.domain.ids import NodeId
 from corral.domain.node_policy import NodePolicy
 from corral.engines.local import node
 from corral.engines.local.engine import LocalEngine
-from corral.engines.local.processes import Process, spawn
+from corral.engines.local.processes import LocalProcess, spawn
 from corral.engines.local.settings import LocalSettings
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 
@@ -33,7 +33,7 @@ class House:
     dir: Path
     settings: LocalSettings
     tokens: dict[NodeId, str] = field(default_factory=dict)
-    pushed: list[Wanted] = field(default_factory=list)
+    pushed: list[DesiredState] = field(default_factory=list)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def engine(self) -> LocalEngine:
@@ -50,8 +50,8 @@ class House:
         await engine.start()
         return engine
 
-    def process(self, node: NodeId, name: str) -> Process | None:
-        return Process.recorded(self.dir / "nodes" / node / f"{name}.pid")
+    def process(self, node: NodeId, name: str) -> LocalProcess | None:
+        return LocalProcess.recorded(self.dir / "nodes" / node / f"{name}.pid")
 
     def boot(self, node: NodeId) -> str:
         return (self.dir / "nodes" / node / "boot").read_text()

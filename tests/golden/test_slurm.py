@@ -2,11 +2,11 @@
 
 import pytest
 
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import JobSpec
 from corral.domain.resources import Resources
-from corral.engines.slurm.batch_script import Place, script_of
+from corral.engines.slurm.batch_script import AttemptPaths, script_of
 from corral.engines.slurm.queued_script import Grounds, asking_script_of, batch_name
 from corral.engines.slurm.settings import SlurmSettings
 from tests.engines.slurm.gangs import CLUSTER, gang_of
@@ -18,13 +18,13 @@ TYPES = {NodeId("fa1"): ("h100", "h100"), NodeId("fa2"): ("h100", "h100"), NodeI
 MEMORY = dict.fromkeys(TYPES, 8 * GIB)
 
 
-def place_of(folder: str) -> Place:
-    return Place(
+def place_of(folder: str) -> AttemptPaths:
+    return AttemptPaths(
         folder=folder, python="/opt/corral/bin/python", gpu_types=TYPES, memory_bytes=MEMORY
     )
 
 
-def candidate(index: int | None = None, *, nodes: int = 1, **more: object) -> Candidate:
+def candidate(index: int | None = None, *, nodes: int = 1, **more: object) -> ExternalCandidate:
     resources = Resources(gpu_millis=2000, gpu_type="h100", cpu_millis=3500, memory_bytes=GIB)
     name = "tiny" if index is None else f"tiny_{index}"
     spec = JobSpec(name=name, run="true", nodes=nodes, resources=resources, array_index=index,
@@ -32,7 +32,7 @@ def candidate(index: int | None = None, *, nodes: int = 1, **more: object) -> Ca
                    max_duration_seconds=None if index is None else 1800.0)  # fmt: skip
     job, array = ("j17", None) if index is None else (f"j17_{index}", JobId("j17"))
     key = (JobId(job), AttemptNumber(1))
-    return Candidate(key=key, spec=spec, array=array, **more)  # type: ignore[arg-type]
+    return ExternalCandidate(key=key, spec=spec, array=array, **more)  # type: ignore[arg-type]
 
 
 def asking_scripts() -> dict[str, str]:

@@ -9,8 +9,8 @@ from corral.domain.active_checks import (
     MOST_MEASURES,
     MOST_PAST,
     CheckKind,
+    CheckMeasure,
     CheckUp,
-    Measure,
     Result,
 )
 from corral.domain.ids import NodeId
@@ -37,7 +37,7 @@ def asked(*kinds: CheckKind, gpus: int = 1) -> Node:
     return replace(node("n0", gpus), checkups=(one,))
 
 
-def shown(kind: CheckKind, value: float, *past: float, unit: str = "B/s", on: Node) -> Measure:
+def shown(kind: CheckKind, value: float, *past: float, unit: str = "B/s", on: Node) -> CheckMeasure:
     """What the newest result is, after these earlier ones."""
     for number in (*past, value):
         on = take_checks(on, [of(kind, gpu=0, value=number, unit=unit)], [on], 1.0).node
@@ -176,11 +176,14 @@ def ring_of(slow: set[tuple[int, int]], count: int = 4) -> list[Node]:
         for other in ((number - 1) % count, (number + 1) % count):
             bad = {(number, other), (other, number)} & slow
             links.append(
-                Measure(
-                    kind=CheckKind.LINK, device=f"n{other}", text="", at=0.0,
+                CheckMeasure(
+                    kind=CheckKind.LINK,
+                    device=f"n{other}",
+                    text="",
+                    at=0.0,
                     result=Result.FAILED if bad else Result.PASSED,
                 )
-            )  # fmt: skip
+            )
         found.append(replace(node(f"n{number}"), id=NodeId(f"n{number}"), measures=tuple(links)))
     return found
 
@@ -205,7 +208,7 @@ def test_a_single_slow_link_of_a_node_that_has_no_other_blames_nobody() -> None:
 
 def test_a_node_with_one_good_link_is_not_the_slow_end() -> None:
     first, second, *others = ring_of({(0, 1), (1, 2)})
-    good = Measure(kind=CheckKind.LINK, device="n3", text="", at=0.0, result=Result.PASSED)
+    good = CheckMeasure(kind=CheckKind.LINK, device="n3", text="", at=0.0, result=Result.PASSED)
     reached = replace(second, measures=(*second.measures, good))
     assert ill([first, reached, *others]) == []
 
@@ -219,12 +222,19 @@ def test_a_link_is_held_against_those_of_other_nodes() -> None:
         replace(
             node(f"n{number}"),
             measures=(
-                Measure(kind=CheckKind.LINK, device="x", text="", at=0.0, value=40e9, unit="B/s",
-                        result=Result.MEASURED),
+                CheckMeasure(
+                    kind=CheckKind.LINK,
+                    device="x",
+                    text="",
+                    at=0.0,
+                    value=40e9,
+                    unit="B/s",
+                    result=Result.MEASURED,
+                ),
             ),
         )
         for number in range(1, 4)
-    ]  # fmt: skip
+    ]
     slow = take_checks(asked(), [of("link:n1", value=19e9, unit="B/s")], others, 1.0).node
     assert slow.measures[-1].result == Result.FAILED
     well = take_checks(asked(), [of("link:n1", value=21e9, unit="B/s")], others, 1.0).node

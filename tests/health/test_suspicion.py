@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from corral.domain.failure_record import HALF_SECONDS, NodeRecord, UserRecord
 from corral.domain.ids import NodeId, UserName
 from corral.domain.node import Node
-from corral.health.lemon_nodes import Fleet, Suspicion, beta_binomial, suspicion_of
+from corral.health.lemon_nodes import Suspicion, UserFailureRates, beta_binomial, suspicion_of
 
 N0 = NodeId("n0")
 
@@ -28,7 +28,7 @@ def judged(on_it: NodeRecord, elsewhere: NodeRecord, others: int = 9) -> Suspici
     for number in range(others):
         id = NodeId(f"n{number + 1}")
         nodes[id] = Node(id=id, record=elsewhere)
-    return suspicion_of(on_it, Fleet(nodes))
+    return suspicion_of(on_it, UserFailureRates(nodes))
 
 
 @given(n=some.integers(0, 30), a=some.floats(0.1, 50), b=some.floats(0.1, 50))
@@ -99,7 +99,7 @@ def test_over_generated_fleets_the_bad_node_is_found_and_others_hardly_ever() ->
     found = wrong = 0
     for seed in range(60):
         nodes = one_fleet(seed, bad=0.6)
-        fleet = Fleet(nodes)
+        fleet = UserFailureRates(nodes)
         blamed = {id for id, node in nodes.items() if suspicion_of(node.record, fleet)}
         found += N0 in blamed
         wrong += bool(blamed - {N0})

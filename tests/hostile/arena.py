@@ -17,12 +17,12 @@ from websockets.exceptions import ConnectionClosed
 
 from corral.api import node_messages
 from corral.api.metrics.families import OPEN_METRICS
-from corral.api.node_rates import Pace
+from corral.api.node_rates import NodeRates
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.job import Retry
 from corral.domain.job_states import JobState
 from corral.domain.placement_constraints import Constraint, PlaceRule
-from corral.domain.refill_budget import Budget
+from corral.domain.refill_budget import RefillBudget
 from corral.ports.store import Store
 from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
@@ -208,7 +208,7 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
             row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
         return int(row[0]) if row else 0
 
-    with patch.object(node_messages, "Pace", _roomy_pace), serving(root, store=store) as head:
+    with patch.object(node_messages, "NodeRates", _roomy_pace), serving(root, store=store) as head:
         neighbour = Agent(head, NEIGHBOUR).hello()
         neighbour.beat()
         attacker = Agent(head, ATTACKER).hello()
@@ -229,10 +229,10 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
             head.run(store.close())
 
 
-def _roomy_pace() -> Pace:
+def _roomy_pace() -> NodeRates:
     """A node's budgets, with room for the inventories of all attacks: over its budget a node waits
     2 s for each, and here that would be for each attack (tests/api/test_paced.py has the wait)."""
-    return Pace(inventories=Budget(0.5, 1_000))
+    return NodeRates(inventories=RefillBudget(0.5, 1_000))
 
 
 def _known(head: Head) -> bool:

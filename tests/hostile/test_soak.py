@@ -15,15 +15,15 @@ import msgspec
 import pytest
 
 from corral.agent.heartbeat import encoded
-from corral.agent.shim.connection import Line, Message
+from corral.agent.shim.connection import Message, ShimConnection
 from corral.agent.shim.event_loop import Loop
-from corral.agent.shim.state import State, save_record
+from corral.agent.shim.state import ShimState, save_record
 from corral.agent.supervisor.attempt import Supervised
 from corral.api.node_trust import believed, own_labels, own_signals
 from corral.control import Control
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.observed_state import NodeFacts
-from corral.domain.refill_budget import Budget
+from corral.domain.refill_budget import RefillBudget
 from corral.store.sqlite import SqliteStore
 from corral.wire.agent_messages import Beat, encode
 from corral.wire.bounded_decoding import WRONG, read_frame
@@ -133,7 +133,7 @@ def _word(control: Control, beat: Beat) -> NodeFacts:
 
 
 def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
-    chance, state, dropped = Random(16), State(), 0
+    chance, state, dropped = Random(16), ShimState(), 0
     whole = {
         "type": "save", "step": 1, "path": "/x", "attempt": 1, "seconds": 1.0, "size_bytes": 5,
         "manifest_sha256": "ab", "quarantined": "", "rank": 0, "loss": 0.5, "until": 9,
@@ -141,7 +141,7 @@ def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
     }  # fmt: skip
     ways = list(places(whole))
 
-    def heard(line: Line, message: Message) -> None:
+    def heard(line: ShimConnection, message: Message) -> None:
         if message["type"] == "save":
             state.take(save_record(message, 1, 1.0))
         else:
@@ -155,8 +155,8 @@ def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
     attempt = Supervised(key=key, folder=tmp_path, on_change=lambda: None, wall=lambda: 1.0)
     ours, theirs = socket.socketpair()
     slowest = 0.0
-    with mock.patch.object(Budget, "take", return_value=True), theirs:
-        line = Line(Loop(), ours, heard, lambda _: None, drop)
+    with mock.patch.object(RefillBudget, "take", return_value=True), theirs:
+        line = ShimConnection(Loop(), ours, heard, lambda _: None, drop)
         for case in range(CASES):
             whole["type"] = chance.choice(("save", "progress"))
             message = json.dumps(mutated(whole, ways, chance), default=str).encode()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.boot.http_server import Server, uvicorn_config
+from corral.boot.http_server import HttpServer, uvicorn_config
 from tests.api.heads import TOKENS, Head, no_haste
 from tests.patience import PATIENCE_SECONDS
 
@@ -48,8 +48,8 @@ ENDS = ("\r\n", "\r\n", "\r\n", "\n", "\r")
 class RealHead(Head):
     """A head behind the protocols and limits of connections that users meet."""
 
-    def _server_of(self, app: Any) -> Server:
-        return Server(uvicorn_config(app, None))
+    def _server_of(self, app: Any) -> HttpServer:
+        return HttpServer(uvicorn_config(app, None))
 
 
 def request(chance: Random) -> bytes:

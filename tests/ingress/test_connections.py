@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.ingress.connections import Connection, ConnectionLimits, ConnectionTable, Refused
+from corral.ingress.connections import ClosedReason, Connection, ConnectionLimits, ConnectionTable
 
 LIMITS = ConnectionLimits(total=6, per_address=3, per_holder=2, head_seconds=10, serve_seconds=60)
 
@@ -51,7 +51,7 @@ def test_the_oldest_silent_one_of_an_address_is_closed_for_the_next() -> None:
     assert end.is_aborted
     assert not is_open(first)
     assert all(map(is_open, [*others, newest]))
-    assert world.table.refused[Refused.ADDRESS] == 1
+    assert world.table.refused[ClosedReason.ADDRESS] == 1
 
 
 def test_what_is_being_answered_is_never_closed_for_another() -> None:
@@ -85,7 +85,7 @@ def test_in_all_the_oldest_silent_one_goes() -> None:
     found = [world.must(address) for address in "aabbcc"]
     world.must("d")
     assert [is_open(one) for one in found] == [False, True, True, True, True, True]
-    assert world.table.refused[Refused.TOTAL] == 1
+    assert world.table.refused[ClosedReason.TOTAL] == 1
 
 
 def test_a_proven_connection_counts_no_more_and_is_never_closed_for_another() -> None:
@@ -114,9 +114,10 @@ def test_one_token_proves_a_bounded_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("serves", "seconds", "why"), [(False, 10, Refused.HEAD_TIME), (True, 60, Refused.SERVE_TIME)]
+    ("serves", "seconds", "why"),
+    [(False, 10, ClosedReason.HEAD_TIME), (True, 60, ClosedReason.SERVE_TIME)],
 )
-def test_what_takes_too_long_is_closed(serves: bool, seconds: int, why: Refused) -> None:
+def test_what_takes_too_long_is_closed(serves: bool, seconds: int, why: ClosedReason) -> None:
     world = World()
     slow = world.must()
     if serves:
@@ -148,11 +149,11 @@ def test_a_proven_stream_has_no_deadline_and_a_slow_head_on_it_has() -> None:
 def test_a_refused_one_is_cut_off_when_it_takes_its_answer_in_too_slowly() -> None:
     world = World()
     refused = world.must()
-    refused.refuse(Refused.HEAD_SIZE)
+    refused.refuse(ClosedReason.HEAD_SIZE)
     world.now = 2.0
     world.table.sweep()
     assert not is_open(refused)
-    assert world.table.refused[Refused.HEAD_SIZE] == 1
+    assert world.table.refused[ClosedReason.HEAD_SIZE] == 1
 
 
 STEPS = st.lists(
@@ -177,7 +178,7 @@ def test_counts_are_true_whatever_happens(steps: list[tuple[str, int, str]]) -> 
         elif what == "prove" and found:
             found[at % len(found)].prove(name)
         elif what == "refuse" and found:
-            found[at % len(found)].refuse(Refused.MALFORMED)
+            found[at % len(found)].refuse(ClosedReason.MALFORMED)
         elif what in ("serve", "wait", "leave") and found:
             getattr(found[at % len(found)], what)()
         there = [one for one in found if is_open(one)]

@@ -11,15 +11,30 @@ from corral.domain.node import Liveness
 from corral.domain.observed_state import Facts, Phase, Progress
 from corral.domain.telemetry import DiskSample, NodeSample
 from corral.domain.world import Changes
-from corral.insight.alerts import Alert, AlertRules, Kind, Look, Severity, standing, with_beginnings
-from corral.insight.notifications import CALM_SECONDS, Notice, Quiet, Taste, Told, due
+from corral.insight.alerts import (
+    Alert,
+    AlertKind,
+    AlertRules,
+    AlertSnapshot,
+    Severity,
+    standing,
+    with_beginnings,
+)
+from corral.insight.notifications import (
+    CALM_SECONDS,
+    DeliveredAlerts,
+    Notification,
+    Quiet,
+    Taste,
+    due,
+)
 from tests.worlds import Cluster, gang, node
 
 NOON = 12 * 3600.0
 RULES = AlertRules()
 
 
-def look(cluster: Cluster, **more: object) -> Look:
+def look(cluster: Cluster, **more: object) -> AlertSnapshot:
     asked: dict[str, object] = {
         "facts": Facts(),
         "wall": 1_000_000.0,
@@ -28,10 +43,10 @@ def look(cluster: Cluster, **more: object) -> Look:
         "budgets": {},
         "disks": {},
     } | more
-    return Look(world=cluster.world, **asked)  # type: ignore[arg-type]
+    return AlertSnapshot(world=cluster.world, **asked)  # type: ignore[arg-type]
 
 
-def kinds(look: Look, rules: AlertRules = RULES) -> list[str]:
+def kinds(look: AlertSnapshot, rules: AlertRules = RULES) -> list[str]:
     return [alert.key for alert in standing(look, rules)]
 
 
@@ -78,12 +93,12 @@ def test_budgets_and_disks_near_their_end() -> None:
     assert kinds(found) == ["budget_low:a", "disk_full:the head:/d", "disk_full:node n1:/data"]
 
 
-def alert(key: str = "a", kind: Kind = Kind.JOB_STUCK, **more: object) -> Alert:
+def alert(key: str = "a", kind: AlertKind = AlertKind.JOB_STUCK, **more: object) -> Alert:
     return Alert(key=key, kind=kind, text=f"{key} is so", next="corral ps", since=0.0, **more)  # type: ignore[arg-type]
 
 
 def test_what_stands_is_told_once_again_after_hours_and_when_it_is_over() -> None:
-    told, taste, found = Told(), Taste(), []
+    told, taste, found = DeliveredAlerts(), Taste(), []
     for minute in range(8 * 60):
         now = 60.0 * minute
         alerts = [alert()] if minute < 6 * 60 else []
@@ -91,11 +106,11 @@ def test_what_stands_is_told_once_again_after_hours_and_when_it_is_over() -> Non
         if notice is not None:
             found.append((minute, len(notice.alerts), len(notice.over)))
     assert found == [(0, 1, 0), (240, 1, 0), (360 + CALM_SECONDS / 60, 0, 1)]
-    assert told == Told()
+    assert told == DeliveredAlerts()
 
 
 def test_what_flaps_is_not_told_each_time() -> None:
-    told, count = Told(), 0
+    told, count = DeliveredAlerts(), 0
     for second in range(0, 600, 10):
         alerts = [alert()] if second // 30 % 2 == 0 else []
         notice, told = due(told, alerts, float(second), NOON, Taste())
@@ -104,19 +119,19 @@ def test_what_flaps_is_not_told_each_time() -> None:
 
 
 def test_a_moment_is_told_once_and_is_never_over() -> None:
-    moment = alert(kind=Kind.JOB_FAILED, moment=True)
-    notice, told = due(Told(), [moment], 0.0, NOON, Taste())
+    moment = alert(kind=AlertKind.JOB_FAILED, moment=True)
+    notice, told = due(DeliveredAlerts(), [moment], 0.0, NOON, Taste())
     assert notice is not None
     for hours in range(1, 30):
         notice, told = due(told, [moment] if hours < 24 else [], hours * 3600.0, NOON, Taste())
         assert notice is None
-    assert told == Told()
+    assert told == DeliveredAlerts()
 
 
 def test_quiet_hours_let_through_what_is_critical_and_tell_the_rest_in_the_morning() -> None:
     taste = Taste(quiet=Quiet(from_seconds=22 * 3600.0, until_seconds=7 * 3600.0))
-    alerts = [alert("w"), alert("c", Kind.NODE_DOWN)]
-    notice, told = due(Told(), alerts, 0.0, 23 * 3600.0, taste)
+    alerts = [alert("w"), alert("c", AlertKind.NODE_DOWN)]
+    notice, told = due(DeliveredAlerts(), alerts, 0.0, 23 * 3600.0, taste)
     assert notice is not None
     assert [one.key for one in notice.alerts] == ["c"]
     notice, told = due(told, alerts, 8 * 3600.0 - 100, 6.9 * 3600.0, taste)
@@ -138,9 +153,11 @@ def test_quiet_hours_may_span_midnight(hour: float, is_quiet: bool) -> None:
 
 
 def test_who_wants_little_is_told_little() -> None:
-    alerts = [alert("w"), alert("c", Kind.NODE_DOWN), alert("f", Kind.JOB_FAILED)]
-    least = due(Told(), alerts, 0.0, NOON, Taste(least=Severity.CRITICAL))[0]
-    of = due(Told(), alerts, 0.0, NOON, Taste(kinds=frozenset({Kind.JOB_FAILED})))[0]
+    alerts = [alert("w"), alert("c", AlertKind.NODE_DOWN), alert("f", AlertKind.JOB_FAILED)]
+    least = due(DeliveredAlerts(), alerts, 0.0, NOON, Taste(least=Severity.CRITICAL))[0]
+    of = due(DeliveredAlerts(), alerts, 0.0, NOON, Taste(kinds=frozenset({AlertKind.JOB_FAILED})))[
+        0
+    ]
     assert least is not None
     assert of is not None
     assert [one.key for one in least.alerts] == ["c"]
@@ -148,7 +165,9 @@ def test_who_wants_little_is_told_little() -> None:
 
 
 def test_many_of_a_kind_are_a_number() -> None:
-    many = Notice(alerts=tuple(alert(f"n{number}", Kind.NODE_DOWN) for number in range(37)))
+    many = Notification(
+        alerts=tuple(alert(f"n{number}", AlertKind.NODE_DOWN) for number in range(37))
+    )
     assert len(many.lines) == 6
     assert many.lines[-1] == "and 32 more: node down"
     assert many.severity == Severity.CRITICAL
@@ -162,7 +181,7 @@ def test_nobody_is_told_that_a_thing_is_over_before_they_were_told_that_it_is(
     looks: list[frozenset[str]], at_night: bool
 ) -> None:
     taste = Taste(quiet=Quiet(from_seconds=0.0, until_seconds=3600.0) if at_night else None)
-    told, known = Told(), set[str]()
+    told, known = DeliveredAlerts(), set[str]()
     for number, names in enumerate(looks):
         now = 90.0 * number
         notice, told = due(told, [alert(name) for name in sorted(names)], now, now, taste)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from corral.insight.bottleneck import Bound, Spent, bottleneck_of
+from corral.insight.bottleneck import BottleneckKind, StepTimes, bottleneck_of
 from corral.insight.link_use import LinkUse
 from corral.insight.straggler import Straggler
 
@@ -15,37 +15,45 @@ SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
 @pytest.mark.parametrize(
     ("spent", "bound", "number"),
     [
-        (Spent(steps=9, data_seconds=4.0, compute_seconds=6.0), Bound.DATA, "40 %"),
-        (Spent(steps=9, save_seconds=2.0, compute_seconds=8.0), Bound.SAVES, "20 %"),
-        (Spent(steps=9, compute_seconds=10.0, wait_seconds=5.0), Bound.COMMUNICATION, "50 %"),
-        (Spent(utilisation=0.97), Bound.COMPUTE, "97 %"),
-        (Spent(utilisation=0.3, memory_share=0.1), Bound.SMALL_BATCH, "30 %"),
-        (Spent(steps=9, compute_seconds=9.0, utilisation=0.97), Bound.COMPUTE, "97 %"),
+        (StepTimes(steps=9, data_seconds=4.0, compute_seconds=6.0), BottleneckKind.DATA, "40 %"),
+        (StepTimes(steps=9, save_seconds=2.0, compute_seconds=8.0), BottleneckKind.SAVES, "20 %"),
         (
-            Spent(utilisation=0.97, link=NVLINK),
-            Bound.COMMUNICATION,
+            StepTimes(steps=9, compute_seconds=10.0, wait_seconds=5.0),
+            BottleneckKind.COMMUNICATION,
+            "50 %",
+        ),
+        (StepTimes(utilisation=0.97), BottleneckKind.COMPUTE, "97 %"),
+        (StepTimes(utilisation=0.3, memory_share=0.1), BottleneckKind.SMALL_BATCH, "30 %"),
+        (StepTimes(steps=9, compute_seconds=9.0, utilisation=0.97), BottleneckKind.COMPUTE, "97 %"),
+        (
+            StepTimes(utilisation=0.97, link=NVLINK),
+            BottleneckKind.COMMUNICATION,
             "NVLinks carry 300 of 450 GB/s, 67 % of their rate",
         ),
         (
-            Spent(utilisation=0.3, link=replace(NVLINK, name="PCIe links")),
-            Bound.COMMUNICATION,
+            StepTimes(utilisation=0.3, link=replace(NVLINK, name="PCIe links")),
+            BottleneckKind.COMMUNICATION,
             "PCIe links carry 300 of 450",
         ),
         (
-            Spent(
+            StepTimes(
                 steps=9,
                 compute_seconds=10.0,
                 wait_seconds=5.0,
                 link=replace(NVLINK, bytes_per_s=9e9),
             ),
-            Bound.COMMUNICATION,
+            BottleneckKind.COMMUNICATION,
             "50 % of their time; its GPUs' NVLinks carry 9 of 450 GB/s",
         ),
-        (Spent(utilisation=0.97, link=replace(NVLINK, bytes_per_s=9e9)), Bound.COMPUTE, "97 %"),
+        (
+            StepTimes(utilisation=0.97, link=replace(NVLINK, bytes_per_s=9e9)),
+            BottleneckKind.COMPUTE,
+            "97 %",
+        ),
     ],
 )
 def test_each_bound_is_told_with_its_number_and_what_to_try(
-    spent: Spent, bound: Bound, number: str
+    spent: StepTimes, bound: BottleneckKind, number: str
 ) -> None:
     found = bottleneck_of(spent, job="j1")
     assert found is not None
@@ -55,32 +63,32 @@ def test_each_bound_is_told_with_its_number_and_what_to_try(
 
 
 def test_what_is_advised_of_idle_gpus_can_be_typed() -> None:
-    found = bottleneck_of(Spent(utilisation=0.0), job="j7")
+    found = bottleneck_of(StepTimes(utilisation=0.0), job="j7")
     assert found is not None
     assert found.advice == "giving them back: corral suspend j7"
 
 
 def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
-    both = Spent(steps=9, data_seconds=3.0, compute_seconds=7.0, wait_seconds=5.0)
+    both = StepTimes(steps=9, data_seconds=3.0, compute_seconds=7.0, wait_seconds=5.0)
     found = bottleneck_of(both, job="j1")
     assert found is not None
-    assert found.bound == Bound.COMMUNICATION
+    assert found.bound == BottleneckKind.COMMUNICATION
     saving = bottleneck_of(
-        Spent(steps=9, compute_seconds=8.0, save_seconds=2.0, wait_seconds=4.0), job="j1"
+        StepTimes(steps=9, compute_seconds=8.0, save_seconds=2.0, wait_seconds=4.0), job="j1"
     )
     assert saving is not None
-    assert saving.bound == Bound.COMMUNICATION
+    assert saving.bound == BottleneckKind.COMMUNICATION
     slow = bottleneck_of(both, SLOW, "n7", job="j1")
     assert slow is not None
     assert (slow.bound, "rank 3 on n7" in slow.text, "10 % slower" in slow.text) == (
-        Bound.STRAGGLER,
+        BottleneckKind.STRAGGLER,
         True,
         True,
     )
 
 
 @pytest.mark.parametrize(
-    "spent", [Spent(), Spent(steps=9, compute_seconds=9.0), Spent(utilisation=0.6)]
+    "spent", [StepTimes(), StepTimes(steps=9, compute_seconds=9.0), StepTimes(utilisation=0.6)]
 )
-def test_where_nothing_stands_out_nothing_is_told(spent: Spent) -> None:
+def test_where_nothing_stands_out_nothing_is_told(spent: StepTimes) -> None:
     assert bottleneck_of(spent, job="j1") is None

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.ids import QueueName, UserName, job_id
-from corral.domain.ledger import AMOUNTS, Account, Amounts, by_day, summed
+from corral.domain.ledger import AMOUNTS, UsageAmounts, UsageRecord, by_day, summed
 from corral.insight.reports import BY, KINDS, report
 
-amounts = st.builds(Amounts, **dict.fromkeys(AMOUNTS, st.floats(0, 1e6)))
+amounts = st.builds(UsageAmounts, **dict.fromkeys(AMOUNTS, st.floats(0, 1e6)))
 accounts = st.builds(
-    Account,
+    UsageRecord,
     day=st.integers(0, 3),
     queue=st.sampled_from([QueueName("a"), QueueName("b")]),
     user=st.sampled_from([UserName("ann"), UserName("bo")]),
@@ -24,7 +24,7 @@ accounts = st.builds(
 
 
 @given(rows=st.lists(accounts, max_size=12), by=st.sampled_from(list(BY)))
-def test_rows_days_and_total_hold_the_same_gpu_seconds(rows: list[Account], by: str) -> None:
+def test_rows_days_and_total_hold_the_same_gpu_seconds(rows: list[UsageRecord], by: str) -> None:
     for kind in KINDS:
         found = report(kind, by, rows)
         for name in AMOUNTS:
@@ -55,18 +55,18 @@ def test_rows_are_the_most_first_however_many_are_sorted_at_once(
     assert found.total.allocated_gpu_seconds == sum(sizes)
 
 
-def held(user: str, seconds: float) -> Account:
-    return Account(
+def held(user: str, seconds: float) -> UsageRecord:
+    return UsageRecord(
         day=1,
         queue=QueueName("a"),
         user=UserName(user),
         gpu_type="h100",
-        amounts=Amounts(allocated_gpu_seconds=seconds),
+        amounts=UsageAmounts(allocated_gpu_seconds=seconds),
     )
 
 
 def test_goodput_is_of_what_was_held_and_utilisation_of_what_was_measured() -> None:
-    one = Amounts(
+    one = UsageAmounts(
         allocated_gpu_seconds=100 * 3600.0,
         measured_gpu_seconds=50 * 3600.0,
         used_gpu_seconds=40 * 3600.0,
@@ -82,7 +82,7 @@ def test_goodput_is_of_what_was_held_and_utilisation_of_what_was_measured() -> N
     assert values("usage")["utilisation"] == pytest.approx(0.8)
     assert values("usage")["measured"] == pytest.approx(0.5)
     assert values("waste")["failures"] == pytest.approx(4.0)
-    nothing = {column.name: column.of(Amounts()) for column in KINDS["goodput"]}
+    nothing = {column.name: column.of(UsageAmounts()) for column in KINDS["goodput"]}
     assert nothing["goodput"] is None
 
 
@@ -97,7 +97,7 @@ def test_wasted_money_is_of_what_stood_idle_or_brought_nothing_whichever_is_more
     part: dict[str, float], seconds: float
 ) -> None:
     saving = part.get("saving_gpu_seconds", 0.0)
-    one = Amounts(
+    one = UsageAmounts(
         allocated_gpu_seconds=100.0,
         useful_gpu_seconds=100.0 - saving,
         money=10.0,
@@ -111,10 +111,13 @@ def test_wasted_money_is_of_what_stood_idle_or_brought_nothing_whichever_is_more
 
 
 def test_an_evenly_40_percent_busy_cluster_has_60_percent_not_used_and_nothing_wasted() -> None:
-    one = Amounts(
-        allocated_gpu_seconds=200.0, measured_gpu_seconds=200.0, used_gpu_seconds=80.0,
-        useful_gpu_seconds=200.0, money=50.0,
-    )  # fmt: skip
+    one = UsageAmounts(
+        allocated_gpu_seconds=200.0,
+        measured_gpu_seconds=200.0,
+        used_gpu_seconds=80.0,
+        useful_gpu_seconds=200.0,
+        money=50.0,
+    )
     cost = {column.name: column.of(one) for column in KINDS["cost"]}
     usage = {column.name: column.of(one) for column in KINDS["usage"]}
     assert cost["wasted"] == 0.0
@@ -136,7 +139,7 @@ def test_a_span_is_divided_into_days_without_a_gap(since: float, length: float) 
 
 
 @given(rows=st.lists(accounts, max_size=12))
-def test_summed_rows_are_one_a_key_and_lose_nothing(rows: list[Account]) -> None:
+def test_summed_rows_are_one_a_key_and_lose_nothing(rows: list[UsageRecord]) -> None:
     found = summed(rows)
     for at, name in enumerate(AMOUNTS):
         whole = sum(one.amounts[at] for one in rows)

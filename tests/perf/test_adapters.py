@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corral.catalog.models import Model
 from corral.perf.adapters import adapter_memory, adapter_parameters
-from corral.perf.layout import Layout, Shard, Step
+from corral.perf.layout import Shard, TrainLayout, TrainStep
 from corral.perf.memory import training_memory
 
 LLAMA_8B = Model(
@@ -38,8 +38,8 @@ def test_adapters_of_llama_8b_by_hand() -> None:
 def test_adapters_take_less_than_all_weights_and_more_with_their_rank(
     rank: int, data: int, shard: Shard
 ) -> None:
-    step = Step(model=LLAMA_8B, sequence=4096, global_batch=8)
-    layout = Layout(data=data, shard=shard)
+    step = TrainStep(model=LLAMA_8B, sequence=4096, global_batch=8)
+    layout = TrainLayout(data=data, shard=shard)
     memory = adapter_memory(step, layout, rank=rank)
     assert memory.allocated_peak < training_memory(step, layout).allocated_peak
     assert memory.allocated_peak < adapter_memory(step, layout, rank=2 * rank).allocated_peak
@@ -47,9 +47,9 @@ def test_adapters_take_less_than_all_weights_and_more_with_their_rank(
 
 
 def test_frozen_weights_in_four_bits_take_a_quarter() -> None:
-    step = Step(model=LLAMA_8B, sequence=4096, global_batch=8)
+    step = TrainStep(model=LLAMA_8B, sequence=4096, global_batch=8)
     small = replace(step, state=replace(step.state, weight=0.5))
-    wide, narrow = (adapter_memory(one, Layout(), rank=16).weights for one in (step, small))
+    wide, narrow = (adapter_memory(one, TrainLayout(), rank=16).weights for one in (step, small))
     # 41.9 M parameters of adapters x 2 bytes = 0.084 GB stay as they are.
     assert narrow - 0.084e9 == pytest.approx((wide - 0.084e9) / 4, rel=0.001)
 

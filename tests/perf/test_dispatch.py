@@ -11,20 +11,20 @@ from corral.catalog.model_names import model
 from corral.catalog.models import Experts
 from corral.perf.communication import expert_seconds
 from corral.perf.expert_dispatch import copies, dispatch
-from corral.perf.layout import Layout, Step
-from corral.perf.topology import Group, Wires
+from corral.perf.layout import TrainLayout, TrainStep
+from corral.perf.topology import GpuGroup, Wires
 
 DEEPSEEK = model("deepseek-v3")
 H800 = device("h800-sxm")
 WIRES = Wires(scale_up=H800.scale_up, domain_gpus=8, fabric=H800.fabric)
 ONCE = replace(dispatch("megatron-core"), hidden=0.0)
-EIGHT_NODES = Layout(data=64, expert=64)
+EIGHT_NODES = TrainLayout(data=64, expert=64)
 
 
 def test_a_token_of_eight_experts_on_eight_nodes_by_hand() -> None:
     # Eight draws of eight nodes: 8 x (1 - (7/8)^8) = 5.25 different ones, 7/8 of them others.
     plain = Experts(count=256, per_token=8, ffn=2048)
-    group = Group(size=64, per_domain=8)
+    group = GpuGroup(size=64, per_domain=8)
     assert copies(plain, group).across == pytest.approx(5.251 * 7 / 8, rel=1e-3)
     # Four of eight groups of experts, one a node: 4 x (1 - (3/4)^8) = 3.60 nodes. There are 32
     # GPUs in these: 32 x (1 - (31/32)^8) = 7.18 different ones, 7/8 of them not the one that
@@ -39,7 +39,7 @@ def test_four_groups_of_eight_on_two_nodes_are_on_both_nearly_always() -> None:
     # Four groups on either node: both are reached unless all four are on one, 2 of 70 choices.
     # 2 x (1 - 1/70) = 1.971 nodes; and of these 8 experts are on one alone in 1 of 128 cases.
     assert DEEPSEEK.experts is not None
-    found = copies(DEEPSEEK.experts, Group(size=16, per_domain=8))
+    found = copies(DEEPSEEK.experts, GpuGroup(size=16, per_domain=8))
     assert found.across == pytest.approx(1.971 / 2, rel=0.01)
 
 
@@ -54,7 +54,7 @@ def test_no_more_copies_than_experts_and_fewer_where_groups_are_held_to(
 ) -> None:
     free = Experts(count=256, per_token=per_token, ffn=2048)
     held = replace(free, groups=8, groups_per_token=some)
-    group = Group(size=domains * near, per_domain=near)
+    group = GpuGroup(size=domains * near, per_domain=near)
     most = copies(free, group)
     assert 0 <= most.across <= per_token
     assert 0 <= most.inside <= per_token
@@ -65,13 +65,13 @@ def test_no_more_copies_than_experts_and_fewer_where_groups_are_held_to(
 def test_deepep_s_own_measurement_is_met() -> None:
     # deepseek-ai/DeepEP, docs/legacy.md: 4,096 tokens of 7,168 numbers in bf16, 4 of 8 groups, over
     # 64 H800: 50 GB/s, with what stays at its node: 3.60 x 4096 x 7168 x 2 / 50e9 = 4.23 ms.
-    step = Step(model=DEEPSEEK, sequence=4096, global_batch=64)
+    step = TrainStep(model=DEEPSEEK, sequence=4096, global_batch=64)
     both = expert_seconds(step, EIGHT_NODES, ONCE, WIRES)
     assert both / 2 == pytest.approx(4.23e-3, rel=0.03)
 
 
 def test_a_copy_to_each_node_is_quicker_than_one_to_each_expert() -> None:
-    step = Step(model=DEEPSEEK, sequence=4096, global_batch=64)
+    step = TrainStep(model=DEEPSEEK, sequence=4096, global_batch=64)
     once = expert_seconds(step, EIGHT_NODES, ONCE, WIRES)
     each = expert_seconds(step, EIGHT_NODES, dispatch("pytorch"), WIRES)
     assert once < 0.5 * each
@@ -80,5 +80,5 @@ def test_a_copy_to_each_node_is_quicker_than_one_to_each_expert() -> None:
 
 
 def test_experts_that_are_not_spread_wait_for_no_token() -> None:
-    step = Step(model=DEEPSEEK, sequence=4096, global_batch=64)
-    assert expert_seconds(step, Layout(data=64), ONCE, WIRES) == 0.0
+    step = TrainStep(model=DEEPSEEK, sequence=4096, global_batch=64)
+    assert expert_seconds(step, TrainLayout(data=64), ONCE, WIRES) == 0.0

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.catalog.model_names import model
-from corral.perf.layout import Layout
+from corral.perf.layout import TrainLayout
 from corral.perf.sharding import busiest_layers, stage_layers
 
 LLAMA = model("llama-3.1-405b")
 
 
 def layers_of(layers: int, stages: int, **more: Any) -> list[int]:
-    own, layout = replace(LLAMA, layers=layers), Layout(pipeline=stages, **more)
+    own, layout = replace(LLAMA, layers=layers), TrainLayout(pipeline=stages, **more)
     return [sum(stage_layers(own, layout, stage)) for stage in range(stages)]
 
 
@@ -49,7 +49,7 @@ def test_all_layers_are_somewhere_and_the_busiest_stage_is_the_busiest(
     assert sum(found) == layers
     assert min(found) >= 1
     assert max(found) <= ceil((layers + 2) / stages)
-    layout = Layout(pipeline=stages)
+    layout = TrainLayout(pipeline=stages)
     first, most, last = busiest_layers(replace(LLAMA, layers=layers), layout)
     assert (first, most, last) == (found[0], max(found), found[-1])
     in_pieces = replace(layout, interleave=pieces)

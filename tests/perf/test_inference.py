@@ -12,7 +12,7 @@ from corral.catalog.precisions import Precision
 from corral.perf.engines import engine
 from corral.perf.inference import (
     Replica,
-    Work,
+    StepWork,
     decode_seconds,
     experts_touched,
     prefill_seconds,
@@ -100,7 +100,7 @@ def test_one_output_token_is_the_prompt_alone() -> None:
 
 
 def test_nothing_to_do_takes_no_time() -> None:
-    assert step_seconds(FOUR, Work()) == 0.0
+    assert step_seconds(FOUR, StepWork()) == 0.0
 
 
 def test_a_pipeline_takes_a_large_batch_in_parts() -> None:

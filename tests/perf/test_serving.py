@@ -11,7 +11,7 @@ from corral.catalog.devices import device
 from corral.catalog.models import Model
 from corral.perf.engines import engine
 from corral.perf.inference import Replica
-from corral.perf.serving import Limits, Load, capacity, served, served_together
+from corral.perf.serving import BatchLimits, Load, capacity, served, served_together
 from corral.perf.topology import Wires
 
 H100 = device("h100-sxm")
@@ -33,7 +33,7 @@ ONE = Replica(
     engine=engine("vllm"),
     tensor=2,
 )
-LIMITS = Limits(sequences=128, tokens=1024)
+LIMITS = BatchLimits(sequences=128, tokens=1024)
 prompts = st.integers(16, 4000)
 outputs = st.integers(2, 1000)
 
@@ -98,8 +98,8 @@ def test_a_light_load_is_measured_so() -> None:
 
 def test_a_long_prompt_is_taken_in_parts_between_the_tokens_of_others() -> None:
     load = Load(rate=0.2, prompt=8000, output=200)
-    whole = served(ONE, load, Limits(tokens=8192))
-    parts = served(ONE, load, Limits(tokens=512))
+    whole = served(ONE, load, BatchLimits(tokens=8192))
+    parts = served(ONE, load, BatchLimits(tokens=512))
     assert parts.itl_quantile(0.999) < 0.3 * whole.itl_quantile(0.999)
     assert parts.ttft > whole.ttft
 
@@ -120,5 +120,5 @@ def test_short_prompts_ride_together_where_many_come() -> None:
     # 128 places and 4 tokens out: 32 prompts begin in each step, and share what a step costs. Where
     # each paid for a step of its own, 32 times the places would serve little more than 3 times.
     load = Load(rate=1.0, prompt=32, output=4)
-    few = capacity(ONE, load, Limits(sequences=4, tokens=8192))
-    assert capacity(ONE, load, Limits(sequences=128, tokens=8192)) > 5 * few
+    few = capacity(ONE, load, BatchLimits(sequences=4, tokens=8192))
+    assert capacity(ONE, load, BatchLimits(sequences=128, tokens=8192)) > 5 * few

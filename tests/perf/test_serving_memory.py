@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.catalog.models import Experts, Latent, Model
-from corral.perf.serving_memory import Serving, kv_token_bytes, serving_memory
+from corral.perf.serving_memory import ServingReplica, kv_token_bytes, serving_memory
 
 LLAMA_70B = Model(
     name="llama-3.1-70b",
@@ -37,9 +37,9 @@ LATENT = Model(
 WINDOWED = replace(LLAMA_70B, name="windowed", window=4096, window_layers=40)
 
 
-def servings() -> st.SearchStrategy[Serving]:
+def servings() -> st.SearchStrategy[ServingReplica]:
     return st.builds(
-        Serving,
+        ServingReplica,
         model=st.sampled_from([LLAMA_70B, LATENT, WINDOWED]),
         context=st.sampled_from([1, 1000, 8192, 131_072]),
         batch=st.sampled_from([1, 3, 64]),
@@ -51,7 +51,9 @@ def servings() -> st.SearchStrategy[Serving]:
 
 
 @given(serving=servings())
-def test_more_tokens_more_sequences_or_wider_numbers_never_take_less(serving: Serving) -> None:
+def test_more_tokens_more_sequences_or_wider_numbers_never_take_less(
+    serving: ServingReplica,
+) -> None:
     now = serving_memory(serving).device
     for more in (
         replace(serving, context=2 * serving.context),
@@ -63,7 +65,7 @@ def test_more_tokens_more_sequences_or_wider_numbers_never_take_less(serving: Se
 
 
 @given(serving=servings())
-def test_more_gpus_never_hold_more_weights_or_cache_each(serving: Serving) -> None:
+def test_more_gpus_never_hold_more_weights_or_cache_each(serving: ServingReplica) -> None:
     now = serving_memory(serving)
     wider = serving_memory(replace(serving, tensor=2 * serving.tensor))
     deeper = serving_memory(replace(serving, pipeline=2 * serving.pipeline))
@@ -72,14 +74,14 @@ def test_more_gpus_never_hold_more_weights_or_cache_each(serving: Serving) -> No
 
 
 @given(serving=servings())
-def test_the_parts_add_up(serving: Serving) -> None:
+def test_the_parts_add_up(serving: ServingReplica) -> None:
     memory = serving_memory(serving)
     assert sum(memory.parts.values()) == pytest.approx(memory.device)
 
 
 def test_a_window_bounds_the_cache_of_its_layers() -> None:
-    whole = serving_memory(Serving(model=LLAMA_70B, context=131_072, batch=1)).cache
-    half = serving_memory(Serving(model=WINDOWED, context=131_072, batch=1)).cache
+    whole = serving_memory(ServingReplica(model=LLAMA_70B, context=131_072, batch=1)).cache
+    half = serving_memory(ServingReplica(model=WINDOWED, context=131_072, batch=1)).cache
     assert half == pytest.approx(whole * (131_072 + 4096) / 2 / 131_072)
 
 
@@ -94,7 +96,7 @@ def test_keys_and_values_of_a_token_by_hand() -> None:
 
 def test_llama_70b_on_two_gpus_by_hand() -> None:
     memory = serving_memory(
-        Serving(model=LLAMA_70B, context=8192, batch=16, tensor=2), architecture="hopper"
+        ServingReplica(model=LLAMA_70B, context=8192, batch=16, tensor=2), architecture="hopper"
     )
     # 70.55 billion parameters x 2 bytes / 2 GPUs = 70.6 GB; 128 vectors of norms are whole.
     assert memory.weights / 1e9 == pytest.approx(70.56, rel=0.001)
@@ -126,11 +128,13 @@ def test_a_gpt_of_6_7_billion_in_fastertransformer(
         has_bias=True,
         positions=2048,
     )
-    memory = serving_memory(Serving(model=gpt, context=context, batch=batch), architecture="ampere")
+    memory = serving_memory(
+        ServingReplica(model=gpt, context=context, batch=batch), architecture="ampere"
+    )
     assert memory.device / 1e9 == pytest.approx(measured, rel=0.08)
 
 
 @pytest.mark.parametrize("wrong", [{"batch": 0}, {"context": 0}, {"tensor": 0}, {"pipeline": 81}])
 def test_an_impossible_replica_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"at least 1|stages"):
-        Serving(**{"model": LLAMA_70B, "context": 1, "batch": 1, **wrong})  # type: ignore[arg-type]
+        ServingReplica(**{"model": LLAMA_70B, "context": 1, "batch": 1, **wrong})  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.perf.communication import gradients_seconds
 from corral.perf.layer_time import layer_passes
-from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
 from corral.perf.software import software
 from corral.perf.topology import Wires
 from corral.perf.train_step_time import step_time
@@ -32,7 +32,7 @@ LLAMA_70B = Model(
     vocab=128256,
     is_gated=True,
 )
-STEP = Step(model=LLAMA_70B, sequence=8192, global_batch=256)
+STEP = TrainStep(model=LLAMA_70B, sequence=8192, global_batch=256)
 
 
 def wires(of: Device = H100) -> Wires:
@@ -40,10 +40,10 @@ def wires(of: Device = H100) -> Wires:
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Layout:
+def layouts(draw: st.DrawFn) -> TrainLayout:
     tensor = draw(st.sampled_from((1, 2, 4, 8)))
     pipeline = draw(st.sampled_from((1, 2, 4, 8)))
-    return Layout(
+    return TrainLayout(
         data=draw(st.sampled_from((1, 2, 4, 8))),
         tensor=tensor,
         pipeline=pipeline,
@@ -60,7 +60,7 @@ libraries = st.sampled_from([name for name in table("software") if name != "any"
 
 
 @given(layout=layouts(), name=libraries)
-def test_the_parts_are_the_whole_and_none_is_negative(layout: Layout, name: str) -> None:
+def test_the_parts_are_the_whole_and_none_is_negative(layout: TrainLayout, name: str) -> None:
     time = step_time(STEP, layout, H100, wires(), by=software(name))
     assert min(time.parts.values()) >= 0
     assert sum(time.parts.values()) == pytest.approx(time.seconds)
@@ -68,7 +68,7 @@ def test_the_parts_are_the_whole_and_none_is_negative(layout: Layout, name: str)
 
 
 @given(layout=layouts(), name=libraries, times=st.floats(1, 20))
-def test_more_bandwidth_is_never_slower(layout: Layout, name: str, times: float) -> None:
+def test_more_bandwidth_is_never_slower(layout: TrainLayout, name: str, times: float) -> None:
     own = wires()
     scale_up = replace(own.scale_up, bytes_per_s=own.scale_up.bytes_per_s * times)
     fabric = replace(own.fabric, bytes_per_s=own.fabric.bytes_per_s * times)
@@ -79,7 +79,7 @@ def test_more_bandwidth_is_never_slower(layout: Layout, name: str, times: float)
 
 
 @given(layout=layouts(), name=libraries, times=st.floats(1, 20))
-def test_a_faster_gpu_is_never_slower(layout: Layout, name: str, times: float) -> None:
+def test_a_faster_gpu_is_never_slower(layout: TrainLayout, name: str, times: float) -> None:
     rates = {precision: rate * times for precision, rate in H100.flops.items()}
     wider = replace(H100, memory_bytes_per_s=H100.memory_bytes_per_s * times)
     before = step_time(STEP, layout, H100, wires(), by=software(name)).seconds
@@ -92,7 +92,7 @@ def test_a_pipeline_idles_as_its_paper_says() -> None:
     # Megatron, arXiv:2104.04473: (p - 1) / m of the time of the m micro batches, and 1 / v of that
     # in v pieces. p = 8, m = 64: 7 / 64 = 0.109 without pieces, 0.0137 in 8. A little
     # less of the last stage's time, which has the output layer besides.
-    plain = Layout(data=4, tensor=8, pipeline=8, recompute=Recompute.NONE)
+    plain = TrainLayout(data=4, tensor=8, pipeline=8, recompute=Recompute.NONE)
     pieces = replace(plain, interleave=5)
     busy = step_time(STEP, plain, H100, wires())
     parts = (busy.matmul, busy.attention, busy.elementwise, busy.host, busy.tensor, busy.pipeline)
@@ -105,8 +105,8 @@ def test_a_pipeline_whose_layers_do_not_come_out_even_waits_for_its_longest_stag
     # 3.19e9 parameters, the output matrix 128,256 x 16,384 = 2.10e9: 0.66 of it. So the last stage
     # takes 7.66 and those between 8 of the time of a layer; in 18 even stages the last takes 7.66.
     whole = model("llama-3.1-405b")
-    step = Step(model=whole, sequence=8192, global_batch=2304)
-    layout = Layout(data=16, tensor=8, pipeline=16, sequence_parallel=True)
+    step = TrainStep(model=whole, sequence=8192, global_batch=2304)
+    layout = TrainLayout(data=16, tensor=8, pipeline=16, sequence_parallel=True)
 
     def slot(stages: int) -> float:
         time = step_time(step, replace(layout, pipeline=stages), H100, wires())
@@ -124,7 +124,7 @@ def test_one_layer_by_hand() -> None:
     # 2 x 8192 x 8192 x (2 x 7168)    + 2 x 8192 x 7168 x 8192    = 1.924e12 + 0.962e12
     # in all 3.505e12: at 0.82 x 0.913 of 989 TFLOPS 4.73 ms; some waves of tiles are not full.
     # Attention: 4 x 16 heads x 8192 x 4096 (half is masked) x 128 = 0.275e12, at 0.54: 0.515 ms.
-    layout = Layout(tensor=4, sequence_parallel=True)
+    layout = TrainLayout(tensor=4, sequence_parallel=True)
     forward, backward = layer_passes(STEP, layout, H100, software(), has_experts=False)
     assert forward.matmul == pytest.approx(4.73e-3, rel=0.06)
     assert forward.attention == pytest.approx(0.515e-3, rel=0.01)
@@ -134,8 +134,8 @@ def test_one_layer_by_hand() -> None:
 def test_attention_by_latent_vectors_by_hand() -> None:
     # DeepSeek-V3, 4,096 tokens: a query and a key have 128 + 64 numbers, a value 128. 2 FLOPs x 128
     # heads x 4096 x 2048 (half is masked) x (192 + 128) = 0.687e12, at 0.54 of 989e12: 1.29 ms.
-    step = Step(model=model("deepseek-v3"), sequence=4096, global_batch=64)
-    forward, _ = layer_passes(step, Layout(), H100, software(), has_experts=True)
+    step = TrainStep(model=model("deepseek-v3"), sequence=4096, global_batch=64)
+    forward, _ = layer_passes(step, TrainLayout(), H100, software(), has_experts=True)
     assert forward.attention == pytest.approx(1.29e-3, rel=0.01)
 
 
@@ -158,10 +158,10 @@ def test_a_published_run_that_no_constant_is_fitted_to(recompute: Recompute, mfu
         vocab=51200,
         is_gated=False,
     )
-    step = Step(
+    step = TrainStep(
         model=model, sequence=2048, global_batch=2240, precision=Precision.FP16, has_flash=False
     )
-    layout = Layout(
+    layout = TrainLayout(
         data=8,
         tensor=8,
         pipeline=35,
@@ -176,7 +176,7 @@ def test_a_published_run_that_no_constant_is_fitted_to(recompute: Recompute, mfu
 def test_less_power_is_slower_where_power_is_the_limit() -> None:
     # 500 W x 1,075 GFLOPS/W = 538 TFLOPS, where 700 W hold 0.82 x 0.925 x 989 = 750, less what
     # waves of tiles that are not full take of it.
-    layout = Layout(data=2, tensor=4)
+    layout = TrainLayout(data=2, tensor=4)
     capped = replace(H100, tdp_watts=500.0)
     ratio = (
         step_time(STEP, layout, capped, wires()).matmul
@@ -186,7 +186,7 @@ def test_less_power_is_slower_where_power_is_the_limit() -> None:
 
 
 def test_torchtitan_does_half_of_the_products_again() -> None:
-    layout = Layout(data=8, shard=Shard.PARAMETERS, recompute=Recompute.SELECTIVE)
+    layout = TrainLayout(data=8, shard=Shard.PARAMETERS, recompute=Recompute.SELECTIVE)
     plain = replace(layout, recompute=Recompute.NONE)
     by = software("torchtitan")
     again = step_time(STEP, layout, H100, wires(), by=by)
@@ -195,8 +195,8 @@ def test_torchtitan_does_half_of_the_products_again() -> None:
 
 
 def test_a_frozen_model_needs_no_gradients_of_its_weights() -> None:
-    layout = Layout(data=2, tensor=4)
-    frozen = replace(STEP, state=State(gradient=0.0, optimizer=0.0))
+    layout = TrainLayout(data=2, tensor=4)
+    frozen = replace(STEP, state=BytesPerParameter(gradient=0.0, optimizer=0.0))
     ratio = (
         step_time(frozen, layout, H100, wires()).matmul
         / step_time(STEP, layout, H100, wires()).matmul
@@ -205,7 +205,7 @@ def test_a_frozen_model_needs_no_gradients_of_its_weights() -> None:
 
 
 def test_without_buckets_nothing_of_the_gradients_is_hidden() -> None:
-    layout = Layout(data=32, tensor=2, shard=Shard.NONE)
+    layout = TrainLayout(data=32, tensor=2, shard=Shard.NONE)
     old, new = (
         step_time(STEP, layout, A100, wires(A100), by=software(name)).data
         for name in ("megatron-2021", "megatron-core")
@@ -215,7 +215,7 @@ def test_without_buckets_nothing_of_the_gradients_is_hidden() -> None:
 
 def test_a_batch_that_does_not_come_out_even_is_refused() -> None:
     with pytest.raises(ValueError, match="does not come out even"):
-        step_time(STEP, Layout(data=3), H100, wires())
+        step_time(STEP, TrainLayout(data=3), H100, wires())
 
 
 @pytest.mark.parametrize("tensor", [1, 2, 4])
@@ -223,10 +223,10 @@ def test_experts_do_the_same_work_whole_or_shared_out(tensor: int) -> None:
     """A tensor group has its tokens pass their experts once, whether each of its GPUs has experts
     of its own or a part of each."""
     step = replace(STEP, model=model("mixtral-8x7b"))
-    alone = Layout(data=8, expert=8)
+    alone = TrainLayout(data=8, expert=8)
     by_tensor = replace(alone, tensor=tensor, sequence_parallel=tensor > 1)
 
-    def matmul(layout: Layout) -> float:
+    def matmul(layout: TrainLayout) -> float:
         return layer_passes(step, layout, H100, software(), has_experts=True)[0].matmul
 
     whole, shared = matmul(by_tensor), matmul(replace(by_tensor, expert_tensor=tensor))
@@ -236,7 +236,7 @@ def test_experts_do_the_same_work_whole_or_shared_out(tensor: int) -> None:
 
 def test_replicas_gather_weights_within_a_domain_and_add_up_gradients_between() -> None:
     slow = replace(wires(), fabric=link("ethernet-25"))
-    layout = Layout(data=64, shard=Shard.PARAMETERS)
+    layout = TrainLayout(data=64, shard=Shard.PARAMETERS)
     split = replace(layout, replicas=8)
     alone = replace(layout, data=8)
     wide, near, inside = (

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from corral.catalog.models import Experts, Model
 from corral.perf.activations import kept_by_layer
-from corral.perf.layout import Layout, Recompute, Shard, State, Step
-from corral.perf.memory import Memory, in_flight, training_memory
+from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory, in_flight, training_memory
 
 DENSE = Model(
     name="dense",
@@ -42,9 +42,9 @@ SEVEN = Model(
 )
 
 
-def layouts() -> st.SearchStrategy[Layout]:
+def layouts() -> st.SearchStrategy[TrainLayout]:
     return st.builds(
-        Layout,
+        TrainLayout,
         data=st.sampled_from([1, 2, 8]),
         tensor=st.sampled_from([1, 2, 4]),
         pipeline=st.sampled_from([1, 2, 4]),
@@ -58,9 +58,9 @@ def layouts() -> st.SearchStrategy[Layout]:
     )
 
 
-def steps() -> st.SearchStrategy[Step]:
+def steps() -> st.SearchStrategy[TrainStep]:
     return st.builds(
-        Step,
+        TrainStep,
         model=st.sampled_from([DENSE, SPARSE, SEVEN, ODD]),
         sequence=st.sampled_from([1024, 4096]),
         global_batch=st.just(128),
@@ -71,7 +71,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 @given(step=steps(), layout=layouts())
 def test_the_parts_add_up_and_each_measure_holds_more_than_the_last(
-    step: Step, layout: Layout
+    step: TrainStep, layout: TrainLayout
 ) -> None:
     memory = training_memory(step, layout)
     assert sum(memory.parts.values()) == pytest.approx(memory.allocated_peak)
@@ -81,13 +81,17 @@ def test_the_parts_add_up_and_each_measure_holds_more_than_the_last(
 
 
 @given(step=steps(), layout=layouts(), stage=st.integers(0, 3))
-def test_the_fullest_stage_is_as_full_as_any(step: Step, layout: Layout, stage: int) -> None:
+def test_the_fullest_stage_is_as_full_as_any(
+    step: TrainStep, layout: TrainLayout, stage: int
+) -> None:
     one = training_memory(step, layout, stage=stage % layout.pipeline)
     assert one.allocated_peak <= training_memory(step, layout).allocated_peak * (1 + 1e-9)
 
 
 @given(step=steps(), layout=layouts())
-def test_more_tensor_parallel_gpus_never_hold_more_states(step: Step, layout: Layout) -> None:
+def test_more_tensor_parallel_gpus_never_hold_more_states(
+    step: TrainStep, layout: TrainLayout
+) -> None:
     alone = replace(layout, tensor=1, shard=Shard.NONE)
     step = replace(step, vocab_multiple=1024)  # so that padding does not differ
     before = training_memory(step, alone, stage=0).states
@@ -98,7 +102,9 @@ def test_more_tensor_parallel_gpus_never_hold_more_states(step: Step, layout: La
 
 
 @given(step=steps(), layout=layouts())
-def test_more_stages_never_hold_more_states_on_the_first(step: Step, layout: Layout) -> None:
+def test_more_stages_never_hold_more_states_on_the_first(
+    step: TrainStep, layout: TrainLayout
+) -> None:
     held = [
         training_memory(step, replace(layout, pipeline=stages), stage=0).states
         for stages in (1, 2, 4, 8)
@@ -108,14 +114,14 @@ def test_more_stages_never_hold_more_states_on_the_first(step: Step, layout: Lay
 
 @given(step=steps(), layout=layouts())
 def test_each_stage_of_zero_holds_no_more_states_than_the_one_before(
-    step: Step, layout: Layout
+    step: TrainStep, layout: TrainLayout
 ) -> None:
     held = [training_memory(step, replace(layout, shard=shard)).states for shard in Shard]
     assert held == sorted(held, reverse=True)
 
 
 @given(step=steps(), layout=layouts())
-def test_computing_again_never_keeps_more(step: Step, layout: Layout) -> None:
+def test_computing_again_never_keeps_more(step: TrainStep, layout: TrainLayout) -> None:
     kept = [
         training_memory(step, replace(layout, recompute=recompute), stage=0).activations
         for recompute in (Recompute.NONE, Recompute.SELECTIVE, Recompute.ALTERNATE, Recompute.FULL)
@@ -125,7 +131,7 @@ def test_computing_again_never_keeps_more(step: Step, layout: Layout) -> None:
 
 @given(step=steps(), layout=layouts())
 def test_a_longer_sequence_and_a_larger_micro_batch_never_take_less(
-    step: Step, layout: Layout
+    step: TrainStep, layout: TrainLayout
 ) -> None:
     now = training_memory(step, layout).allocated_peak
     longer = training_memory(replace(step, sequence=2 * step.sequence), layout)
@@ -136,13 +142,13 @@ def test_a_longer_sequence_and_a_larger_micro_batch_never_take_less(
 def test_a_stage_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="stage 2 of 2"):
         training_memory(
-            Step(model=DENSE, sequence=1024, global_batch=8), Layout(pipeline=2), stage=2
+            TrainStep(model=DENSE, sequence=1024, global_batch=8), TrainLayout(pipeline=2), stage=2
         )
 
 
-def seven(tensor: int, pipeline: int, *, interleave: int = 1, micro_batch: int = 1) -> Memory:
-    step = Step(model=SEVEN, sequence=8192, global_batch=8, dropout=True)
-    layout = Layout(
+def seven(tensor: int, pipeline: int, *, interleave: int = 1, micro_batch: int = 1) -> TrainMemory:
+    step = TrainStep(model=SEVEN, sequence=8192, global_batch=8, dropout=True)
+    layout = TrainLayout(
         data=2,
         tensor=tensor,
         pipeline=pipeline,
@@ -181,8 +187,8 @@ def test_the_paper_s_34_bytes_a_token_and_hidden_number() -> None:
     # arXiv:2205.05198, equation 1: a layer keeps s b h (34 + 5 a s / h) bytes without any
     # parallelism, in 16 bits, with dropout, with as many heads of keys as of queries.
     model = replace(SEVEN, kv_heads=32)
-    step = Step(model=model, sequence=8192, global_batch=1, dropout=True, has_flash=False)
-    kept = kept_by_layer(step, Layout(), has_experts=False)
+    step = TrainStep(model=model, sequence=8192, global_batch=1, dropout=True, has_flash=False)
+    kept = kept_by_layer(step, TrainLayout(), has_experts=False)
     assert kept == pytest.approx(8192 * 4096 * (34 + 5 * 32 * 8192 / 4096))
 
 
@@ -190,10 +196,10 @@ def test_a_recipe_of_torchtune_with_and_without_compilation() -> None:
     # Llama 3.2 3B in bf16 with bf16 Adam: 3.21 billion x 8 bytes = 25.7 GB; two sequences of 4,096
     # tokens. Measured by torchtune, as the peak that is active: 64.4 and, compiled, 54.8 GB.
     model = replace(DENSE, layers=28, hidden=3072, heads=24, ffn=8192, is_tied=True)
-    state = State(weight=2.0, gradient=2.0, optimizer=4.0)
-    step = Step(model=model, sequence=4096, global_batch=2, state=state)
-    compiled = training_memory(step, Layout(micro_batch=2))
-    eager = training_memory(replace(step, fused=False), Layout(micro_batch=2))
+    state = BytesPerParameter(weight=2.0, gradient=2.0, optimizer=4.0)
+    step = TrainStep(model=model, sequence=4096, global_batch=2, state=state)
+    compiled = training_memory(step, TrainLayout(micro_batch=2))
+    eager = training_memory(replace(step, fused=False), TrainLayout(micro_batch=2))
     assert compiled.allocated_peak / 1e9 == pytest.approx(54.8, rel=0.03)
     assert eager.allocated_peak / 1e9 == pytest.approx(64.4, rel=0.03)
 
@@ -203,9 +209,11 @@ def test_torchtitan_on_32_gpus() -> None:
     # sequences of 8,192 tokens: a layer keeps 16,384 tokens x 2 bytes x (2 x 4096 of queries and
     # attention + 1024 of values + 14336 + 2 x 4096 of input and last product) = 1.04 GB, x 32 =
     # 33.3 GB. Logits 16,384 x 128,256 x 6 bytes = 12.6 GB. Measured, as reserved: 51.5 GB.
-    state = State(weight=4.0, gradient=4.0, optimizer=8.0)
-    step = Step(model=DENSE, sequence=8192, global_batch=64, state=state, vocab_multiple=1)
-    layout = Layout(data=32, micro_batch=2, shard=Shard.PARAMETERS, recompute=Recompute.ALTERNATE)
+    state = BytesPerParameter(weight=4.0, gradient=4.0, optimizer=8.0)
+    step = TrainStep(model=DENSE, sequence=8192, global_batch=64, state=state, vocab_multiple=1)
+    layout = TrainLayout(
+        data=32, micro_batch=2, shard=Shard.PARAMETERS, recompute=Recompute.ALTERNATE
+    )
     memory = training_memory(step, layout, architecture="hopper")
     assert memory.states / 1e9 == pytest.approx(4.0, rel=0.01)
     assert memory.activations / 1e9 == pytest.approx(33.6, rel=0.01)  # with the last norm
@@ -213,8 +221,8 @@ def test_torchtitan_on_32_gpus() -> None:
 
 
 def test_the_first_of_four_stages_has_four_micro_batches_in_flight() -> None:
-    step = Step(model=DENSE, sequence=1024, global_batch=8)
-    stages = Layout(pipeline=4)
+    step = TrainStep(model=DENSE, sequence=1024, global_batch=8)
+    stages = TrainLayout(pipeline=4)
     assert [in_flight(step, stages, stage) for stage in range(4)] == [4, 3, 2, 1]
     assert in_flight(replace(step, global_batch=2), stages, 0) == 2  # no more than there are
     # In two pieces a stage: warm-up of 2 x 3 + (2 - 1) x 4 = 10 pieces and one more, 11 / 2.

@@ -12,7 +12,7 @@ from corral.plan.capacity.plan import CapacityRequest, SimpleNeed, capacity, sim
 from corral.plan.capacity.report import report, simple_report
 from corral.plan.capacity.sizing import WaitTarget, nodes_for_wait
 from corral.plan.page import page
-from corral.replay import Outcome, Workload, replay
+from corral.replay import ReplayOutcome, Workload, replay
 from corral.replay.rng import dice_of, roll
 from corral.traces.policies import chosen
 from tests.plan.logs import workload_of
@@ -20,7 +20,7 @@ from tests.plan.logs import workload_of
 NAMED = chosen(("fifo-skip",), None, 60.0)["fifo-skip"]
 
 
-def play(work: Workload, nodes: Sequence[int]) -> Outcome:
+def play(work: Workload, nodes: Sequence[int]) -> ReplayOutcome:
     return replay(work, nodes, NAMED)
 
 

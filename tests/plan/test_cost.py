@@ -9,11 +9,18 @@ from hypothesis import strategies as st
 
 from corral.catalog.devices import Device, device, devices
 from corral.catalog.economics import assume, assumptions
-from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import PriceList as Market
 from corral.catalog.prices import prices as catalog_prices
 from corral.catalog.prices import read_prices
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.cost.bills import RENTS, CostRequest, Prices, assumed, prices_of, values_of
+from corral.plan.cost.bills import (
+    RENTS,
+    CostRequest,
+    PriceAssumptions,
+    assumed,
+    prices_of,
+    values_of,
+)
 from corral.plan.cost.hybrid import best_mix, duration_curve, peak_and_use
 from corral.plan.cost.market import SPREAD
 from corral.plan.cost.plan import OWN, bill_of, cost
@@ -26,7 +33,7 @@ PLAIN = {"server_per_gpu": 37_500.0, "on_demand": 2.95, "reserved_discount": 0.3
          "spot_discount": 0.58, "capital": 0.0, "price_fall": 0.0}  # fmt: skip
 
 
-def prices(request: CostRequest) -> Prices:
+def prices(request: CostRequest) -> PriceAssumptions:
     return prices_of(request, values_of(assume(request.assume)))
 
 

@@ -12,7 +12,7 @@ from corral.catalog.devices import Device, device
 from corral.catalog.model_names import model
 from corral.catalog.models import Experts, Model
 from corral.catalog.precisions import Precision
-from corral.plan.fit.plan import Ask, Purpose, fitting, largest_batch, longest_context, on_gpus
+from corral.plan.fit.plan import FitUse, Purpose, fitting, largest_batch, longest_context, on_gpus
 from corral.plan.fit.report import report
 
 LLAMA_70B = Model(
@@ -33,9 +33,9 @@ SPARSE = replace(
 )
 
 
-def asks() -> st.SearchStrategy[Ask]:
+def asks() -> st.SearchStrategy[FitUse]:
     return st.builds(
-        Ask,
+        FitUse,
         model=st.sampled_from([LLAMA_70B, LLAMA_8B, SPARSE]),
         device=st.sampled_from([device("h100"), device("h200"), device("rtx-4090")]),
         context=st.sampled_from([512, 8192, 131_072]),
@@ -49,7 +49,7 @@ def test_llama_70b_in_bf16_needs_two_h200() -> None:
     # which 0.9 x 141 = 126.9 GB can be used. Keys and values of 16 x 8,192 = 131,072 tokens:
     # 80 layers x 8 heads x 128 x 2 x 2 bytes = 327,680 bytes each, 42.9 GB. On two: (141.1 + 42.9)
     # / 2 = 92.0 GB, activations 1.0, libraries 0.1, driver and NCCL 1.9: 95.0 of 126.9 GB.
-    found = fitting(Ask(model=LLAMA_70B, device=device("h200"))).of(Purpose.INFERENCE)
+    found = fitting(FitUse(model=LLAMA_70B, device=device("h200"))).of(Purpose.INFERENCE)
     assert found.gpus == 2
     assert found.best.layout == "TP 2"
     assert found.best.parts["weights"] / 1e9 == pytest.approx(70.56, abs=0.01)
@@ -58,14 +58,14 @@ def test_llama_70b_in_bf16_needs_two_h200() -> None:
 
 
 def test_llama_70b_in_bf16_needs_four_h100_and_two_are_too_tight() -> None:
-    found = fitting(Ask(model=LLAMA_70B, device=device("h100"))).of(Purpose.INFERENCE)
+    found = fitting(FitUse(model=LLAMA_70B, device=device("h100"))).of(Purpose.INFERENCE)
     # On four: (141.1 + 42.9) / 4 = 46.0 GB, activations 0.6, beside 2.0: 48.6 of 72.0 GB.
     assert found.gpus == 4
     assert found.best.needed / 1e9 == pytest.approx(48.6, abs=0.1)
 
 
 def test_two_h100_are_too_tight_for_one_sequence_already() -> None:
-    asked = Ask(model=LLAMA_70B, device=device("h100"), batch=1, gpus=2)
+    asked = FitUse(model=LLAMA_70B, device=device("h100"), batch=1, gpus=2)
     found = fitting(asked).of(Purpose.INFERENCE)
     # 141.1 / 2 = 70.6 GB of weights leave 72.0 - 70.6 = 1.4 GB a GPU: less than driver and NCCL
     # (1.9), before a token is kept (one of 8,192: 1.3) or computed (1.0). 74.9 GB in all.
@@ -80,7 +80,7 @@ def test_two_h100_are_too_tight_for_one_sequence_already() -> None:
 
 
 def test_what_is_asked_too_much_gets_the_longest_context_and_the_largest_batch() -> None:
-    asked = Ask(model=LLAMA_70B, device=device("h100"), context=131_072, batch=8, gpus=4)
+    asked = FitUse(model=LLAMA_70B, device=device("h100"), context=131_072, batch=8, gpus=4)
     found = fitting(asked).of(Purpose.INFERENCE)
     assert found.gpus is None
     longest, most = longest_context(asked, 4), largest_batch(asked, 4)
@@ -92,7 +92,7 @@ def test_what_is_asked_too_much_gets_the_longest_context_and_the_largest_batch()
         assert not fits(beyond, 4)
 
 
-def fits(ask: Ask, gpus: int) -> bool:
+def fits(ask: FitUse, gpus: int) -> bool:
     one = on_gpus(ask, gpus)
     assert one is not None
     return one.fits
@@ -104,7 +104,7 @@ def larger(card: Device) -> Device:
 
 @settings(max_examples=25, deadline=None)
 @given(ask=asks())
-def test_more_memory_never_needs_more_gpus(ask: Ask) -> None:
+def test_more_memory_never_needs_more_gpus(ask: FitUse) -> None:
     now, then = fitting(ask), fitting(replace(ask, device=larger(ask.device)))
     for fit, other in zip(now.fits, then.fits, strict=True):
         assert fit.gpus is None or (other.gpus is not None and other.gpus <= fit.gpus)
@@ -113,7 +113,7 @@ def test_more_memory_never_needs_more_gpus(ask: Ask) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(ask=asks())
-def test_each_use_needs_no_less_than_the_lighter_one(ask: Ask) -> None:
+def test_each_use_needs_no_less_than_the_lighter_one(ask: FitUse) -> None:
     found = fitting(ask)
     lora, full = found.of(Purpose.LORA).gpus, found.of(Purpose.FULL).gpus
     assert full is None or (lora is not None and lora <= full)
@@ -121,21 +121,21 @@ def test_each_use_needs_no_less_than_the_lighter_one(ask: Ask) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(ask=asks(), gpus=st.sampled_from([1, 3, 6]))
-def test_no_answer_goes_over_the_limit(ask: Ask, gpus: int) -> None:
+def test_no_answer_goes_over_the_limit(ask: FitUse, gpus: int) -> None:
     for fit in fitting(replace(ask, gpus=gpus)).fits:
         assert all(one.gpus <= gpus for one in fit.tried)
         assert fit.gpus or fit.nearest
 
 
 def test_the_report_says_what_fits_and_what_would() -> None:
-    told = report(fitting(Ask(model=LLAMA_70B, device=device("h100"))))
+    told = report(fitting(FitUse(model=LLAMA_70B, device=device("h100"))))
     assert "needs 4 GPUs (TP 4)" in told.verdict
     assert "2 GPUs are too tight: weights take 70.6 of the 72.0 GB" in told.verdict
     assert told.answer("GPUs for inference").value == 4
     assert told.answer("memory for inference").band is not None
     tight = [row for row in told.tables[2].rows if row[0] == "inference" and row[1] == 2]
     assert "weights 70.6, KV cache 21.5" in str(tight[0][4])
-    wanting = report(fitting(Ask(model=LLAMA_70B, device=device("h100"), gpus=2)))
+    wanting = report(fitting(FitUse(model=LLAMA_70B, device=device("h100"), gpus=2)))
     assert "do not fit on 2 GPUs" in wanting.verdict
     assert "weights in fp8" in wanting.verdict
 
@@ -146,7 +146,7 @@ def test_lora_is_cut_where_a_layer_by_itself_is_too_large() -> None:
     # As TP 4 x PP 4 with the experts over 32 GPUs: of 61 layers 16 on the fullest stage (63 slots
     # in 4), 16 x 11.27e9 x 2 / 32 = 11.3 GB; beside them 15e6 of attention that each GPU has,
     # 172e6 / 4, an expert that all pass, 44e6 / 4, and the router, 1.8e6: 71e6 x 16 x 2 = 2.3 GB.
-    found = fitting(Ask(model=model("deepseek-v3"), device=device("rtx-4090"))).of(Purpose.LORA)
+    found = fitting(FitUse(model=model("deepseek-v3"), device=device("rtx-4090"))).of(Purpose.LORA)
     assert found.gpus == 128
     assert found.best.layout == "TP 4 x PP 4 x EP 32 x DP 8, layers recomputed"
     assert found.best.parts["weights"] == pytest.approx(13.6e9, rel=0.01)
@@ -154,7 +154,7 @@ def test_lora_is_cut_where_a_layer_by_itself_is_too_large() -> None:
 
 @pytest.mark.parametrize("name", ["h100", "rtx-4090"])
 def test_the_sizes_of_a_layout_multiply_to_its_gpus(name: str) -> None:
-    asked = Ask(model=LLAMA_70B, device=device(name), context=65_536, batch=1)
+    asked = FitUse(model=LLAMA_70B, device=device(name), context=65_536, batch=1)
     for fit in fitting(asked).fits:
         for one in fit.tried:
             sizes = re.findall(r"(?:TP|PP|CP|DP) (\d+)", one.layout)
@@ -163,7 +163,7 @@ def test_the_sizes_of_a_layout_multiply_to_its_gpus(name: str) -> None:
 
 def test_layers_are_recomputed_only_where_they_must_be() -> None:
     layouts = [
-        on_gpus(Ask(model=LLAMA_70B, device=device(name)), gpus, Purpose.PRETRAINING)
+        on_gpus(FitUse(model=LLAMA_70B, device=device(name)), gpus, Purpose.PRETRAINING)
         for name, gpus in (("h100", 32), ("rtx-4090", 128))
     ]
     assert [one.layout for one in layouts if one] == [
@@ -173,26 +173,26 @@ def test_layers_are_recomputed_only_where_they_must_be() -> None:
 
 
 def test_a_context_beyond_the_model_is_warned_of() -> None:
-    beyond = Ask(model=LLAMA_70B, device=device("h200"), context=200_000, batch=1)
+    beyond = FitUse(model=LLAMA_70B, device=device("h200"), context=200_000, batch=1)
     assert "131,072" in report(fitting(beyond)).warnings[0]
 
 
 def test_nothing_asked_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        Ask(model=LLAMA_70B, device=device("h100"), batch=0)
+        FitUse(model=LLAMA_70B, device=device("h100"), batch=0)
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (Ask(model=LLAMA_70B, device=device("h200")), "1 GPU cannot hold the weights: 141.1 GB"),
+        (FitUse(model=LLAMA_70B, device=device("h200")), "1 GPU cannot hold the weights: 141.1 GB"),
         (
-            Ask(model=LLAMA_8B, device=device("h100"), batch=64),
+            FitUse(model=LLAMA_8B, device=device("h100"), batch=64),
             # 72.0 - 16.06 of weights - 0.87 of a step - 0.1 of libraries - 1.5 of the driver
             "On 1 GPU weights and one step leave 53.5 GB for a KV cache of 68.7",
         ),
-        (Ask(model=LLAMA_8B, device=device("h100")), "pre-training 4 GPUs."),
+        (FitUse(model=LLAMA_8B, device=device("h100")), "pre-training 4 GPUs."),
     ],
 )
-def test_the_verdict_says_why_not_fewer(asked: Ask, why: str) -> None:
+def test_the_verdict_says_why_not_fewer(asked: FitUse, why: str) -> None:
     assert why in report(fitting(asked)).verdict

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.catalog.bands import Band, bands, bands_of
+from corral.catalog.bands import ErrorBand, bands, bands_of
 from corral.catalog.facts import by_subject, read_facts
 from corral.plan.predictors import predictor
 from corral.plan.rows.measures import KINDS, MEASURES, SLICES
@@ -23,12 +23,12 @@ SLACK = 1.02  # a change of the model that makes an error larger than this runs 
 
 
 @pytest.fixture(scope="module")
-def fitted() -> dict[str, Band]:
+def fitted() -> dict[str, ErrorBand]:
     lines = (VALIDATION / "fitted.csv").read_text().splitlines()
     return bands_of(by_subject(read_facts(lines)))
 
 
-def test_every_published_part_has_its_error(fitted: dict[str, Band]) -> None:
+def test_every_published_part_has_its_error(fitted: dict[str, ErrorBand]) -> None:
     assert {one.name for one in SLICES} == fitted.keys()
 
 
@@ -38,13 +38,15 @@ def test_every_kind_of_training_has_a_band_of_its_own_and_one_for_any_gpu(kind: 
     assert bands()[f"{kind}.other"].mean >= bands()[kind].mean
 
 
-def test_errors_on_unseen_sources_are_those_that_reports_quote(fitted: dict[str, Band]) -> None:
+def test_errors_on_unseen_sources_are_those_that_reports_quote(
+    fitted: dict[str, ErrorBand],
+) -> None:
     for name in ("training.step_time.nodes", "training.step_time.one_node", "serving.itl"):
         assert bands()[name].mean > fitted[name].mean
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_error_is_larger_than_was_published(kind: str, fitted: dict[str, Band]) -> None:
+def test_no_error_is_larger_than_was_published(kind: str, fitted: dict[str, ErrorBand]) -> None:
     with gzip.open(VALIDATION / "data" / f"{kind}.csv.gz", "rt", newline="") as file:
         outcome = hold(list(csv.DictReader(file)), predictor(kind), MEASURES[kind])
     for name, _, errors, _ in parts(kind, outcome):
@@ -53,7 +55,7 @@ def test_no_error_is_larger_than_was_published(kind: str, fitted: dict[str, Band
         assert errors.rows >= fitted[name].rows, f"{name} refuses rows that it did not"
 
 
-def test_the_page_says_what_was_published(fitted: dict[str, Band]) -> None:
+def test_the_page_says_what_was_published(fitted: dict[str, ErrorBand]) -> None:
     page = (VALIDATION / "README.md").read_text()
     for part in SLICES:
         band = fitted[part.name]

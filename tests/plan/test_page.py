@@ -11,17 +11,25 @@ from hypothesis import strategies as st
 
 from corral.plan.page import answer_text, cell_text, page
 from corral.plan.plot import picture, svg
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
+    columns,
+)
 from corral.plan.text import brief
 from corral.plan.ticks import axis_of, mark_text, number_text
 
 LINES = Figure(
     title="a <figure>",
-    x=Column(name="GPUs"),
-    y=Column(name="step", unit="s"),
+    x=TableColumn(name="GPUs"),
+    y=TableColumn(name="step", unit="s"),
     series=(
-        Series(name="one", points=((1.0, 2.0), (8.0, 4.0)), low=(1.0, 3.0), high=(3.0, 5.0)),
-        Series(name="two", points=((1.0, 1.0), (8.0, 9.0))),
+        FigureSeries(name="one", points=((1.0, 2.0), (8.0, 4.0)), low=(1.0, 3.0), high=(3.0, 5.0)),
+        FigureSeries(name="two", points=((1.0, 1.0), (8.0, 9.0))),
     ),
 )
 
@@ -32,11 +40,15 @@ def parsed(figure: Figure) -> ElementTree.Element:
 
 
 def test_a_report_is_one_page_with_all_that_it_says() -> None:
-    report = Report(
+    report = PlannerReport(
         title="70B on <8> GPUs",
         verdict="It fits.",
-        answers=(Answer(name="step time", value=1.234, unit="s", band=0.08, note="so often"),),
-        tables=(Table(title="parts", columns=columns("part", ("size", "GB")), rows=(("w", 1.5),)),),
+        answers=(
+            ReportFigure(name="step time", value=1.234, unit="s", band=0.08, note="so often"),
+        ),
+        tables=(
+            ReportTable(title="parts", columns=columns("part", ("size", "GB")), rows=(("w", 1.5),)),
+        ),
         figures=(LINES,),
         assumed=("batch 8",),
         sources=("a book",),
@@ -59,19 +71,22 @@ def test_a_report_is_one_page_with_all_that_it_says() -> None:
 
 def test_a_bar_of_two_points_lies_between_them() -> None:
     spans = Figure(
-        title="spans", x=Column(name=""), y=Column(name=""), kind="bars",
+        title="spans",
+        x=TableColumn(name=""),
+        y=TableColumn(name=""),
+        kind="bars",
         series=(
-            Series(name="whole", points=((0, 10.0),)),
-            Series(name="half", points=((0, 10.0), (0, 5.0))),
+            FigureSeries(name="whole", points=((0, 10.0),)),
+            FigureSeries(name="half", points=((0, 10.0), (0, 5.0))),
         ),
-    )  # fmt: skip
+    )
     whole, half = parsed(spans).findall("rect")
     assert float(half.attrib["width"]) == pytest.approx(float(whole.attrib["width"]) / 2, abs=0.2)
 
 
 def test_a_report_is_json_whatever_was_computed() -> None:
     data = {"day": date(2026, 1, 2), "endless": inf, "series": LINES.series, "by": {1: (2.0, None)}}
-    told = Report(title="t", verdict="", answers=(), data=data).as_data()
+    told = PlannerReport(title="t", verdict="", answers=(), data=data).as_data()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["data"]["day"] == "2026-01-02"
     assert told["data"]["endless"] is None
@@ -95,9 +110,15 @@ def test_a_picture_of_its_own_has_its_colours_and_names() -> None:
 
 def test_bars_begin_at_the_line_of_nothing_and_lie_below_each_other() -> None:
     bars = Figure(
-        title="bars", x=Column(name=""), y=Column(name=""), kind="bars",
-        series=(Series(name="up", points=((0, 3.0),)), Series(name="down", points=((0, -2.0),))),
-    )  # fmt: skip
+        title="bars",
+        x=TableColumn(name=""),
+        y=TableColumn(name=""),
+        kind="bars",
+        series=(
+            FigureSeries(name="up", points=((0, 3.0),)),
+            FigureSeries(name="down", points=((0, -2.0),)),
+        ),
+    )
     up, down = parsed(bars).findall("rect")
     foot = float(down.attrib["x"]) + float(down.attrib["width"])
     assert isclose(foot, float(up.attrib["x"]), abs_tol=0.2)
@@ -106,9 +127,15 @@ def test_bars_begin_at_the_line_of_nothing_and_lie_below_each_other() -> None:
 
 def test_bars_are_alike_and_the_line_of_nothing_is_seen_where_it_is_crossed() -> None:
     bars = Figure(
-        title="bars", x=Column(name=""), y=Column(name=""), kind="bars",
-        series=(Series(name="up", points=((0, 3.0),)), Series(name="down", points=((0, -2.0),))),
-    )  # fmt: skip
+        title="bars",
+        x=TableColumn(name=""),
+        y=TableColumn(name=""),
+        kind="bars",
+        series=(
+            FigureSeries(name="up", points=((0, 3.0),)),
+            FigureSeries(name="down", points=((0, -2.0),)),
+        ),
+    )
     drawn = parsed(bars)
     assert len({bar.attrib["fill"] for bar in drawn.findall("rect")}) == 1
     inked = [line for line in drawn.findall("line") if line.attrib["stroke"] == "var(--ink)"]
@@ -119,11 +146,11 @@ def test_bars_are_alike_and_the_line_of_nothing_is_seen_where_it_is_crossed() ->
 def test_a_long_cell_takes_several_lines_and_a_short_one_does_not() -> None:
     rows = (("a", "short"), ("b", "word " * 20))
     shown = page(
-        Report(
+        PlannerReport(
             title="t",
             verdict="",
             answers=(),
-            tables=(Table(title="why", columns=columns("GPU", "why"), rows=rows),),
+            tables=(ReportTable(title="why", columns=columns("GPU", "why"), rows=rows),),
         )
     )
     assert '<td class="word">short</td>' in shown
@@ -159,19 +186,20 @@ def test_a_number_has_the_digits_that_say_something(value: float, text: str) -> 
 
 
 def test_a_counted_answer_has_no_band() -> None:
-    assert answer_text(Answer(name="nodes", value=32)) == "32"
+    assert answer_text(ReportFigure(name="nodes", value=32)) == "32"
 
 
 def test_a_band_has_one_unit_with_its_number() -> None:
-    even = Answer(name="step", value=2.0, unit="s", band=0.06)
+    even = ReportFigure(name="step", value=2.0, unit="s", band=0.06)
     assert answer_text(even) == "2.00 s \u00b1 6 %"
-    uneven = Answer(name="failures", value=2.9, unit="h", band=0.97, low=0.75, high=5.71)
+    uneven = ReportFigure(name="failures", value=2.9, unit="h", band=0.97, low=0.75, high=5.71)
     assert answer_text(uneven) == "2.90 h (0.750 to 5.71)"
     # 9 % of 60 % are 5.4 points, and no share is above 100 %
-    share = Answer(name="load", value=60.0, unit="%", band=0.09)
+    share = ReportFigure(name="load", value=60.0, unit="%", band=0.09)
     assert answer_text(share) == "60.0 % (54.6 to 65.4)"
     assert (
-        answer_text(Answer(name="load", value=95.0, unit="%", band=0.1)) == "95.0 % (85.5 to 100)"
+        answer_text(ReportFigure(name="load", value=95.0, unit="%", band=0.1))
+        == "95.0 % (85.5 to 100)"
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.precisions import Precision
-from corral.plan.fit.plan import Ask, Purpose, fitting
+from corral.plan.fit.plan import FitUse, Purpose, fitting
 from corral.plan.fit.request import FitRequest
 from corral.plan.fit.request import answer as plan_model
 from corral.plan.gpu_support import kept_in
@@ -37,7 +37,7 @@ def trains(name: str, gpu: str, gpus: int, context: int) -> bool:
 def test_the_least_gpus_of_plan_model_are_those_that_plan_train_lays_out(
     name: str, gpu: str, context: int
 ) -> None:
-    ask = Ask(model=model(name), device=device(gpu), context=context)
+    ask = FitUse(model=model(name), device=device(gpu), context=context)
     gpus = fitting(ask).of(Purpose.PRETRAINING).gpus
     assert gpus is not None
     assert trains(name, gpu, gpus, context)

@@ -6,10 +6,10 @@ from corral.domain.errors import NotFound, SpecInvalid
 from corral.plan.reliability.plan import USUAL, reliability
 from corral.plan.reliability.report import report
 from corral.plan.reliability.request import ReliabilityRequest
-from corral.plan.report import Report
+from corral.plan.report import PlannerReport
 
 
-def answer(request: ReliabilityRequest) -> Report:
+def answer(request: ReliabilityRequest) -> PlannerReport:
     return report(reliability(request))
 
 

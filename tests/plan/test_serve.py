@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.catalog.prices import Prices, Rent, prices
+from corral.catalog.prices import PriceList, Rent, prices
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.perf.serving import capacity, served
 from corral.plan.serve.plan import ServePlan, ServeRequest, TargetsMissed, plan_serve
@@ -118,7 +118,7 @@ def test_a_list_of_ones_own_prices_chooses_another_gpu() -> None:
         source="a contract",
         date=prices().rents[0].date,
     )
-    listed = Prices(rents=(own,), sales=())
+    listed = PriceList(rents=(own,), sales=())
     assert plan_serve(SEVENTY, listed=listed).best.replica.device.name == "h100-sxm"
 
 

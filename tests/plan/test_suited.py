@@ -10,7 +10,7 @@ from corral.domain.errors import NotFound
 from corral.plan.fit.request import FitRequest
 from corral.plan.fit.request import answer as fit
 from corral.plan.gpu_support import Unsuited, half, kept_in, served_by, trained_in
-from corral.plan.report import Report
+from corral.plan.report import PlannerReport
 from corral.plan.serve.plan import ServeRequest, TargetsMissed, plan_serve
 from corral.plan.train.request import TrainRequest
 from corral.plan.train.request import answer as train
@@ -82,11 +82,11 @@ def test_a_misspelt_precision_is_told_with_all_that_there_are() -> None:
     assert "int4" in refused.value.hint
 
 
-def asked_to_train(precision: str, gpu: str, *, lora: bool = False) -> Report:
+def asked_to_train(precision: str, gpu: str, *, lora: bool = False) -> PlannerReport:
     return train(TrainRequest(SMALL, gpus=8, gpu=gpu, precision=precision, tokens=1e9, lora=lora))
 
 
-def asked_to_fit(precision: str, gpu: str) -> Report:
+def asked_to_fit(precision: str, gpu: str) -> PlannerReport:
     return fit(FitRequest(SMALL, gpu=gpu, precision=precision))
 
 
@@ -104,7 +104,7 @@ def test_no_plan_takes_a_precision_that_its_gpu_lacks(ask: Callable[[str, str], 
 
 @pytest.mark.parametrize("ask", [asked_to_train, asked_to_fit])
 def test_a_gpu_without_bf16_is_planned_in_fp16_and_that_is_told(
-    ask: Callable[[str, str], Report],
+    ask: Callable[[str, str], PlannerReport],
 ) -> None:
     assert any("has no bf16" in line for line in ask("", "v100").assumed)
     assert not any("has no bf16" in line for line in ask("fp16", "v100").assumed)

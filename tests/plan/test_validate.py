@@ -4,10 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.plan.rows.prediction_errors import Measure, Pair, by, errors_of, hold, rank_correlation
+from corral.plan.rows.prediction_errors import (
+    MeasuredColumn,
+    Pair,
+    by,
+    errors_of,
+    hold,
+    rank_correlation,
+)
 from corral.plan.rows.row import Predicted, Row, RowRefused
 
-TIME = Measure(
+TIME = MeasuredColumn(
     name="time",
     predicted="pred_s",
     unit="s",

@@ -6,7 +6,7 @@ import pytest
 
 from corral.domain.active_checks import QUICK, WHOLE, CheckKind, CheckUp, Result
 from corral.domain.attempt import Cause
-from corral.domain.desired_state import Version, Wanted
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job_states import JobState
 from corral.domain.node import Node
@@ -38,7 +38,7 @@ def at(cluster: Cluster, id: str) -> Node:
     return cluster.world.nodes[NodeId(id)]
 
 
-def word(cluster: Cluster, id: str) -> Wanted:
+def word(cluster: Cluster, id: str) -> DesiredState:
     """What the node is told now."""
     held = [one for one in cluster.world.allocations.values() if one.seat.node == id]
     held = [one for one in held if one.state != "RELEASED"]

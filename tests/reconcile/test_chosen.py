@@ -5,7 +5,7 @@ from dataclasses import replace
 from corral.domain.attempt import Exit
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job_states import JobState
-from corral.domain.observed_state import Phase, Placing
+from corral.domain.observed_state import ExternalPlacing, Phase
 from corral.domain.placement_constraints import Constraint, PlaceRule
 from corral.domain.requests import Cancel, SetNode
 from corral.reconcile.external_placement import NOT_ASKED, candidates_of
@@ -19,11 +19,11 @@ class Places(Cluster):
 
     def __init__(self) -> None:
         super().__init__(node("n1"), node("n2"))
-        self.facts = replace(self.facts, placing=Placing())
+        self.facts = replace(self.facts, placing=ExternalPlacing())
 
     def choose(self, id: JobId, *nodes: NodeId, attempt: int = 1) -> None:
         chosen = {(id, AttemptNumber(attempt)): nodes}
-        self.facts = replace(self.facts, placing=Placing(chosen=chosen))
+        self.facts = replace(self.facts, placing=ExternalPlacing(chosen=chosen))
         self.tick()
 
 

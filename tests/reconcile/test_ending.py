@@ -7,7 +7,7 @@ import pytest
 from corral.domain.ids import JobId
 from corral.domain.observed_state import Progress
 from corral.domain.requests import Suspend
-from corral.domain.run_history import Ending
+from corral.domain.run_history import ExpectedEnd
 from corral.reconcile.expected_end import ending_of
 from tests.reconcile.test_foretell import ended
 from tests.worlds import Cluster, gang, node
@@ -23,7 +23,7 @@ def running(
     return cluster, id
 
 
-def ending(cluster: Cluster, id: JobId, *seconds: float) -> Ending:
+def ending(cluster: Cluster, id: JobId, *seconds: float) -> ExpectedEnd:
     runs = [ended("train", one) for one in seconds]
     found = ending_of(cluster.world.jobs[id], cluster.world.attempts[id], runs, cluster.wall)
     assert found is not None

@@ -16,7 +16,7 @@ from corral.domain.observed_state import Phase, Progress
 from corral.domain.queue import Policy, Queue
 from corral.domain.requests import Cancel, SetQueues
 from corral.domain.resources import Resources, Shape
-from corral.domain.run_history import FEW, Forecast, Question, Ran, Told
+from corral.domain.run_history import FEW, Question, Ran, StartForecast, StartForecastTold
 from corral.domain.time_point import Moment
 from corral.reconcile.start_forecast import foretell
 from tests.reconcile.saving import save_of
@@ -35,9 +35,9 @@ def asked(
     cluster: Cluster,
     job: JobId,
     runs: Sequence[Ran] = (),
-    told: Sequence[Told] = (),
+    told: Sequence[StartForecastTold] = (),
     instead: Sequence[tuple[str, JobSpec]] = (),
-) -> Forecast | None:
+) -> StartForecast | None:
     question = Question(
         world=cluster.world,
         facts=cluster.facts,
@@ -260,12 +260,17 @@ def test_a_suggestion_says_whom_it_would_stop(gpus: int, said: str) -> None:
     assert [one.stops for one in found.instead] == ([said] if said else [])
 
 
-def outcome(drawn: tuple[float, float], waited_seconds: float) -> Told:
+def outcome(drawn: tuple[float, float], waited_seconds: float) -> StartForecastTold:
     low, high = drawn
-    return Told(
-        job=JobId("j0"), at=0.0, drawn_low_seconds=low, drawn_high_seconds=high,
-        low_seconds=low, high_seconds=high, waited_seconds=waited_seconds,
-    )  # fmt: skip
+    return StartForecastTold(
+        job=JobId("j0"),
+        at=0.0,
+        drawn_low_seconds=low,
+        drawn_high_seconds=high,
+        low_seconds=low,
+        high_seconds=high,
+        waited_seconds=waited_seconds,
+    )
 
 
 def test_an_interval_is_widened_by_how_its_like_came_out() -> None:

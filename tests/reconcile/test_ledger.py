@@ -6,13 +6,13 @@ import pytest
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.ids import AttemptNumber, JobId, QueueName
-from corral.domain.ledger import Account, Amounts, day_of
+from corral.domain.ledger import UsageAmounts, UsageRecord, day_of
 from corral.domain.observed_state import Phase
 from corral.domain.queue import ANY_TYPE, Budget, Queue
 from corral.domain.requests import Cancel, SetQueues, Suspend
 from corral.domain.units import DAY_SECONDS
 from corral.health.liveness import BOUND_SECONDS
-from corral.insight.open_accounts import Held, open_accounts
+from corral.insight.open_accounts import OpenAllocations, open_accounts
 from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from tests.worlds import SAVING, Cluster, gang, node
 
@@ -29,12 +29,12 @@ class Watched(Cluster):
         return outcome
 
     @property
-    def sums(self) -> Amounts:
-        return total([*self.rows, *open_accounts(Held.of(self.world, self.wall))])
+    def sums(self) -> UsageAmounts:
+        return total([*self.rows, *open_accounts(OpenAllocations.of(self.world, self.wall))])
 
 
-def total(rows: list[Account]) -> Amounts:
-    found = Amounts()
+def total(rows: list[UsageRecord]) -> UsageAmounts:
+    found = UsageAmounts()
     for one in rows:
         found = found.plus(one.amounts)
     return found

@@ -14,13 +14,13 @@ from corral.domain.observed_state import Phase
 from corral.domain.queue import ANY_TYPE, Budget, Preempt, Queue, QueueTree
 from corral.domain.requests import Cancel, SetJob, SetLabels, SetNode, SetQueues, Wish
 from corral.domain.usage import Reservation, Victim
-from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.cache.capacity import SUSPECTED_SECONDS
 from corral.reconcile.cache.pass_cache import Memo
 from corral.reconcile.cache.running_jobs import roster_of
 from corral.reconcile.changeset import Draft
 from corral.reconcile.usage import held_now, standing_of
-from corral.schedule import NodeRoom, Running
+from corral.schedule import NodeRoom, RunningGang
 from corral.schedule.quota.balances import Standing
 from tests.worlds import SAVING, Cluster, gang, node
 
@@ -60,7 +60,7 @@ class Kept(Cluster):
         self.memo, self.chance = Memo(), chance
         super().__init__(*[node(f"n{number}", gpus=4) for number in range(NODES)])
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
         self._compare(now)
         if self.chance.random() < 0.3:  # what it decides comes to nothing
             reconcile(self.world, self.facts, wishes, now, memo=self.memo)
@@ -204,7 +204,7 @@ def test_who_runs_is_looked_at_anew_when_his_attempt_a_seat_or_what_he_may_spend
     (key,) = cluster.world.allocations
     spent = Budget(gpu_hours=1.0, since=0.0, demote_to=-10)
 
-    def look(over: frozenset[QueueName] = frozenset()) -> Running:
+    def look(over: frozenset[QueueName] = frozenset()) -> RunningGang:
         draft = Draft(cluster.world, cluster.facts, Now(wall=cluster.wall, serving=cluster.serving))
         memo.look(draft)
         found = roster_of(draft, memo.live, memo.standing_of(draft, over), over).get(id)

@@ -11,7 +11,7 @@ from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job_states import JobState
 from corral.domain.queue import ANY_TYPE, Queue
 from corral.domain.requests import Cancel, SetQueues, Wish
-from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.cache.pass_cache import Memo
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
@@ -25,7 +25,7 @@ class Kept(Cluster):
         self.memo = Memo()
         super().__init__(*[node(f"n{number}", gpus=4) for number in range(3)])
 
-    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+    def decide(self, wishes: Sequence[Wish], now: Now) -> PassOutcome:
         kept = reconcile(self.world, self.facts, wishes, now, memo=self.memo)
         fresh = reconcile(self.world, self.facts, wishes, now)
         assert kept.changes == fresh.changes

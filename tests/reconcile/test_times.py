@@ -7,14 +7,14 @@ import pytest
 from corral.control.job_reasons import reason_held
 from corral.control.request_checks import check_asked, plan
 from corral.domain.attempt import Cause, Exit, Receipt
-from corral.domain.desired_state import Notice, Version
+from corral.domain.desired_state import TimeWarning, Version
 from corral.domain.errors import Conflict
 from corral.domain.ids import JobId
 from corral.domain.job import After, JobSpec, On
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Phase
 from corral.domain.requests import Cancel, Resume, Suspend
-from corral.domain.time_point import Moment, Warn
+from corral.domain.time_point import EndWarning, Moment
 from corral.reconcile import Now, wanted_of
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
@@ -131,7 +131,7 @@ def test_a_job_that_has_run_is_never_too_late() -> None:
     assert cluster.world.jobs[id].state == JobState.SUSPENDED
 
 
-def notices(cluster: Cluster, id: JobId) -> tuple[Notice, ...]:
+def notices(cluster: Cluster, id: JobId) -> tuple[TimeWarning, ...]:
     [place] = cluster.world.attempts[id].nodes
     held = [one for one in cluster.world.allocations.values() if one.job == id]
     version = Version(term=1, counter=1)
@@ -145,14 +145,14 @@ def ran(cluster: Cluster, id: JobId, seconds: float) -> None:
 
 def test_a_job_is_warned_once_before_its_end_and_ends_with_a_receipt() -> None:
     cluster = Cluster(node("n1"))
-    warn = Warn(signal=10, before_seconds=120.0)
+    warn = EndWarning(signal=10, before_seconds=120.0)
     id = cluster.submit(gang(max_duration_seconds=600.0, warn=warn, checkpoint=SAVING))
     ran(cluster, id, 1.0)
     ran(cluster, id, 479.0)
     assert notices(cluster, id) == ()
     ran(cluster, id, 481.0)
     key = (id, cluster.world.attempts[id].number)
-    assert notices(cluster, id) == (Notice(key=key, signal=10, save=True),)
+    assert notices(cluster, id) == (TimeWarning(key=key, signal=10, save=True),)
     warned_at = cluster.world.attempts[id].warned_at
     ran(cluster, id, 599.0)
     assert cluster.world.attempts[id].warned_at == warned_at

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from corral.replay import Workload
-from corral.replay.array_replay import Event
+from corral.replay.array_replay import ReplayEvent
 
 STARTED, PREEMPTED, ENDED, PROMISED, FAILED = 0, 1, 2, 3, 4
 NEAR = 1e-6
@@ -37,7 +37,7 @@ def check(
     work: Workload,
     nodes: Sequence[int],
     restart_seconds: float,
-    events: Sequence[Event],
+    events: Sequence[ReplayEvent],
     *,
     save_seconds: float = 0.0,
 ) -> Books:
@@ -59,7 +59,7 @@ def check(
     return books
 
 
-def _start(books: Books, work: Workload, restart_seconds: float, event: Event) -> None:
+def _start(books: Books, work: Workload, restart_seconds: float, event: ReplayEvent) -> None:
     job = event.job
     assert event.at >= work.submits[job], "started before it was submitted"
     assert job not in books.ended, "started after its end"
@@ -76,7 +76,7 @@ def _start(books: Books, work: Workload, restart_seconds: float, event: Event) -
     books.seats[job][event.node] = event.gpus
 
 
-def _stop(books: Books, work: Workload, event: Event, *, horizon: float) -> None:
+def _stop(books: Books, work: Workload, event: ReplayEvent, *, horizon: float) -> None:
     job = event.job
     began, overhead = books.since.pop(job)
     gpus = sum(books.seats[job].values())
@@ -98,7 +98,7 @@ def _stop(books: Books, work: Workload, event: Event, *, horizon: float) -> None
     books.ended[job] = event.at
 
 
-def _fail(books: Books, event: Event, gpus: int, before: float) -> None:
+def _fail(books: Books, event: ReplayEvent, gpus: int, before: float) -> None:
     """Only what was saved is left: at each interval of service, and whenever it was preempted."""
     done, every = books.service[event.job], books.save_seconds
     books.failures += 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from corral.control import Control
 from corral.control.head_clocks import ServingClock
 from corral.domain.attempt import Exit, Save
-from corral.domain.desired_state import Launch, Wanted
+from corral.domain.desired_state import DesiredState, Launch
 from corral.domain.ids import JobId, NodeId, QueueName, UserName, job_id
 from corral.domain.job import JobSpec
 from corral.domain.job_states import JobState
@@ -93,7 +93,7 @@ class Quiet:
     def says(self, key: AttemptKey) -> str:
         return ""
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         pass
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from corral.replay import Workload, metrics_of, replay
-from corral.replay.array_replay import Event
+from corral.replay.array_replay import ReplayEvent
 from corral.schedule.columns.order import POLICIES
 from tests.replay.checker import Books, check
 from tests.replay.workloads import NODES, workloads
@@ -15,7 +15,7 @@ EASY = ("easy", "easy-sjf", "easy-oracle", "backfill")
 
 
 def books_of(work: Workload, nodes: tuple[int, ...], policy: str) -> Books:
-    events: list[Event] = []
+    events: list[ReplayEvent] = []
     replay(work, nodes, POLICIES[policy], on_event=events.append)
     return check(work, nodes, 60.0, events)
 

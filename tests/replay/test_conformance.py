@@ -19,11 +19,11 @@ from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue, QueueTree, who
 from corral.domain.resources import Gpu, Inventory, Shape
 from corral.reconcile.latest_end import holds_seconds
 from corral.replay import Workload, replay
-from corral.replay.array_replay import Event
+from corral.replay.array_replay import ReplayEvent
 from corral.replay.array_world import BEGAN_ON
 from corral.replay.live_replay import Play
 from corral.replay.queue_replay import replay_queued
-from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
+from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms
 from corral.schedule import Waiting
 from corral.schedule.columns.order import POLICIES
 from corral.schedule.decide import PATIENCE_SECONDS
@@ -87,10 +87,10 @@ def decided_fast(rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree) ->
 
     def hear(one: Happened) -> None:
         row = int(one.job)
-        if one.kind == Kind.STARTED:
+        if one.kind == JobClass.STARTED:
             seats = tuple(sorted((seat.node, seat.gpus) for seat in one.seats))
             found.append(Decided(one.at, "started", row, seats))
-        elif one.kind == Kind.PREEMPTED:
+        elif one.kind == JobClass.PREEMPTED:
             assert one.by is not None
             found.append(Decided(one.at, "preempted", row, by=int(one.by)))
 
@@ -204,9 +204,9 @@ def whole_nodes(rows: Sequence[Row], policy: Policy) -> Workload:
     )
 
 
-def starts(play: Callable[[Callable[[Event], None]], object]) -> list[Start]:
+def starts(play: Callable[[Callable[[ReplayEvent], None]], object]) -> list[Start]:
     """In the order of the log."""
-    found: list[Event] = []
+    found: list[ReplayEvent] = []
     play(found.append)
     return sorted((one.at, one.job, one.node, one.gpus) for one in found if one.kind == BEGAN_ON)
 

@@ -10,7 +10,7 @@ from corral.replay.array_replay import state_of_workload, world_of
 from corral.replay.array_world import (
     NOW,
     SUBMITTED,
-    World,
+    ReplayWorld,
     advance_to,
     advance_until_started,
     log_of,
@@ -23,7 +23,7 @@ from corral.schedule.arrays.hazard import LEVELS
 from corral.schedule.columns.job_groups import WAITING
 from corral.schedule.columns.order import DEFAULT, POLICIES, Named
 from corral.schedule.columns.runtime_model import history_of, learn_end, relearn
-from corral.schedule.columns.state import State
+from corral.schedule.columns.state import PassState
 from tests.replay.workloads import NODES, workloads
 
 LOG = log_of(gpus=0, is_kept=False)
@@ -35,8 +35,8 @@ class Paused:
     """A replay that has stopped right after a submission."""
 
     named: Named
-    world: World
-    state: State
+    world: ReplayWorld
+    state: PassState
 
     @property
     def now(self) -> float:

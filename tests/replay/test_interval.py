@@ -10,8 +10,8 @@ from corral.domain.run_history import FEW
 from corral.replay.conformal_interval import (
     KEPT,
     MISS,
+    CalibrationRecord,
     Interval,
-    Kept,
     Record,
     drawn_interval,
     told_interval,
@@ -26,7 +26,7 @@ def outcomes(count: int, scale: float, spread: float, seed: int) -> tuple[Record
         drawn = Interval(low=0.9 * middle, high=1.1 * middle)
         told = told_interval(drawn, record)
         actual = middle * scale * chance.lognormvariate(0.0, spread)
-        record = record.after(Kept(drawn=drawn, told=told, actual=actual))
+        record = record.after(CalibrationRecord(drawn=drawn, told=told, actual=actual))
         held += told.holds(actual)
     return record, held
 
@@ -61,9 +61,9 @@ def test_without_a_record_the_draws_are_told_and_no_part_is_known() -> None:
         drawn_interval([])
 
 
-def kept(low: float, high: float, actual: float) -> Kept:
+def kept(low: float, high: float, actual: float) -> CalibrationRecord:
     drawn = Interval(low=low, high=high)
-    return Kept(drawn=drawn, told=drawn, actual=actual)
+    return CalibrationRecord(drawn=drawn, told=drawn, actual=actual)
 
 
 def test_few_outcomes_widen_it_as_far_as_the_worst_and_never_narrow_it() -> None:
@@ -87,5 +87,5 @@ def test_tiny_jobs_with_generous_limits_are_held_from_the_second_on() -> None:
         told = told_interval(drawn, record)
         actual = 5.0 + number % 4
         held += told.holds(actual)
-        record = record.after(Kept(drawn=drawn, told=told, actual=actual))
+        record = record.after(CalibrationRecord(drawn=drawn, told=told, actual=actual))
     assert held >= FEW * 3 // 4

@@ -8,7 +8,7 @@ from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.resources import Resources, Shape
 from corral.domain.run_history import Ran
 from corral.replay.rng import dice_of, roll
-from corral.replay.runtime_history import KEPT, LONGEST_SECONDS, Kin
+from corral.replay.runtime_history import KEPT, LONGEST_SECONDS, RuntimeHistory
 
 ANN = UserName("ann")
 KIND = (ANN, "train", 1000)
@@ -24,7 +24,11 @@ def ran(seconds: float, number: int = 0) -> Ran:
 
 
 def drawn(
-    kin: Kin, ran_seconds: float = 0.0, limit_seconds: float | None = None, *, doubt: bool = True
+    kin: RuntimeHistory,
+    ran_seconds: float = 0.0,
+    limit_seconds: float | None = None,
+    *,
+    doubt: bool = True,
 ) -> list[float]:
     dice = dice_of(7)
     alike = [part / DRAWS if doubt else 0.0 for part in range(DRAWS)]
@@ -34,22 +38,25 @@ def drawn(
 
 
 def test_one_with_kin_runs_as_long_as_one_of_them() -> None:
-    found = drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]), doubt=False)
+    found = drawn(RuntimeHistory([ran(10.0), ran(20.0), ran(90.0)]), doubt=False)
     assert set(found) == {10.0, 20.0, 90.0}
 
 
 def test_one_that_has_run_for_a_while_ends_as_those_did_that_ran_longer() -> None:
-    assert set(drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]), 10.0, doubt=False)) == {20.0, 90.0}
+    assert set(drawn(RuntimeHistory([ran(10.0), ran(20.0), ran(90.0)]), 10.0, doubt=False)) == {
+        20.0,
+        90.0,
+    }
 
 
 @pytest.mark.parametrize(("kin", "like_them"), [(0, 0.0), (1, 0.91), (4, 0.975)])
 def test_the_more_kin_have_ended_the_rarer_it_goes_by_its_limit(kin: int, like_them: float) -> None:
-    found = drawn(Kin(ran(10.0) for _ in range(kin)), 0.0, 100_000.0)
+    found = drawn(RuntimeHistory(ran(10.0) for _ in range(kin)), 0.0, 100_000.0)
     assert found.count(10.0) == pytest.approx(like_them * DRAWS, abs=2)
 
 
 def test_who_has_outrun_all_kin_has_its_limit_left() -> None:
-    found = drawn(Kin([ran(10.0)]), 20.0, 120.0)
+    found = drawn(RuntimeHistory([ran(10.0)]), 20.0, 120.0)
     assert min(found) >= 20.0
     assert found[DRAWS * 8 // 10 :] == [120.0] * (DRAWS * 2 // 10), "a quarter run to their limit"
     assert found[DRAWS // 10] < 22.0, "and the others end anywhere before, by ratio"
@@ -57,13 +64,13 @@ def test_who_has_outrun_all_kin_has_its_limit_left() -> None:
 
 
 def test_without_kin_and_limit_half_run_more_than_twice_as_long_as_they_have() -> None:
-    found = drawn(Kin(), 1000.0)
+    found = drawn(RuntimeHistory(), 1000.0)
     assert 1600.0 < found[DRAWS // 2] < 2400.0
     assert 3200.0 < found[DRAWS * 3 // 4] < 4800.0
 
 
 def test_kin_are_of_one_user_name_and_size() -> None:
-    kin = Kin([ran(10.0)])
+    kin = RuntimeHistory([ran(10.0)])
     assert kin.knows(KIND)
     assert not kin.knows(KIND, 10.0)
     for other in ((UserName("bob"), "train", 1000), (ANN, "eval", 1000), (ANN, "train", 2000)):
@@ -71,7 +78,7 @@ def test_kin_are_of_one_user_name_and_size() -> None:
 
 
 def test_only_the_newest_are_kept() -> None:
-    kin = Kin([ran(1.0), *[ran(50.0)] * KEPT])
+    kin = RuntimeHistory([ran(1.0), *[ran(50.0)] * KEPT])
     assert set(drawn(kin, doubt=False)) == {50.0}
 
 
@@ -85,7 +92,7 @@ def test_only_the_newest_are_kept() -> None:
 def test_no_job_runs_less_than_it_has_or_more_than_it_may(
     seconds: list[float], so_far: float, limit: float | None, alike: float, chance: float
 ) -> None:
-    kin = Kin(ran(one) for one in seconds)
+    kin = RuntimeHistory(ran(one) for one in seconds)
     found = kin.draw(KIND, so_far, limit, alike, chance)
     assert found >= so_far
     assert found <= max([so_far, *([limit] if limit else [LONGEST_SECONDS, 2 * so_far, *seconds])])

@@ -14,10 +14,10 @@ from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
-from corral.replay.snapshot import Coming, Happened, Holder, Kind, Present, Terms
+from corral.replay.snapshot import Coming, Happened, JobClass, Present, SeatHolder, Terms
 from corral.schedule import NodeRoom, Waiting
 from corral.schedule.quota.balances import Standing
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.fair_share import ResourceAmounts
 from tests.worlds import node
 
 NODES = (node("n1", 4), node("n2", 4))
@@ -103,7 +103,7 @@ def test_it_stops_as_soon_as_the_job_has_started_or_the_time_is_over() -> None:
 
 
 def test_a_present_goes_on_as_if_it_had_been_played_up_to_there() -> None:
-    holder = Holder(gang=gang(1, 4), seats=(_seat("n1", 4),), placed_at=-70.0)
+    holder = SeatHolder(gang=gang(1, 4), seats=(_seat("n1", 4),), placed_at=-70.0)
     waits = gang(2, 4, nodes=2)
     told: list[Happened] = []
     seconds = {JobId("j1"): 30.0, JobId("j2"): 10.0}
@@ -117,17 +117,24 @@ def test_a_present_goes_on_as_if_it_had_been_played_up_to_there() -> None:
 
 
 def test_one_that_is_stopping_comes_back_and_needs_what_it_had_left() -> None:
-    stops = Holder(
-        gang=gang(1, 4, nodes=2), seats=(_seat("n1", 4), _seat("n2", 4)), placed_at=-70.0,
-        frees_at=5.0, comes_back=True, restart_seconds=7.0,
-    )  # fmt: skip
+    stops = SeatHolder(
+        gang=gang(1, 4, nodes=2),
+        seats=(_seat("n1", 4), _seat("n2", 4)),
+        placed_at=-70.0,
+        frees_at=5.0,
+        comes_back=True,
+        restart_seconds=7.0,
+    )
     told: list[Happened] = []
     present = Present(now=0.0, nodes=NODES, holders=[stops], waiting=[gang(0, 4, nodes=2)])
     Play(present, {JobId("j1"): 30.0, JobId("j0"): 10.0}, hear=told.append).run()
     assert lines(told) == [
-        (5.0, "preempted", "j1"), (5.0, "started", "j0"), (15.0, "ended", "j0"),
-        (15.0, "started", "j1"), (47.0, "ended", "j1"),
-    ]  # fmt: skip
+        (5.0, "preempted", "j1"),
+        (5.0, "started", "j0"),
+        (15.0, "ended", "j0"),
+        (15.0, "started", "j1"),
+        (47.0, "ended", "j1"),
+    ]
 
 
 def _seat(on: str, gpus: int) -> Seat:
@@ -166,7 +173,7 @@ class Books:
     stopped: set[JobId] = field(default_factory=set)
 
     def hear(self, one: Happened, *, restart_seconds: float, saves: bool) -> None:
-        starts = one.kind == Kind.STARTED
+        starts = one.kind == JobClass.STARTED
         for seat in one.seats:
             for index in seat.gpus:
                 assert self.free[seat.node][index] == starts, "a GPU is held by one at a time"
@@ -177,10 +184,10 @@ class Books:
         overhead = restart_seconds if one.job in self.stopped else 0.0
         worked = max(0.0, one.at - self.since.pop(one.job) - overhead)
         before = self.service.get(one.job, 0.0)
-        keeps = saves or one.kind == Kind.ENDED
+        keeps = saves or one.kind == JobClass.ENDED
         self.service[one.job] = before + worked if keeps else 0.0
         assert abs(self.service[one.job] - one.service) < 1e-6
-        if one.kind == Kind.ENDED:
+        if one.kind == JobClass.ENDED:
             self.ended[one.job] = one.at
         else:
             self.stopped.add(one.job)
@@ -220,7 +227,7 @@ def test_rooms_and_standing_kept_in_step_are_those_made_anew(
         others={QueueName("a")},
     )  # fmt: skip
     assert play._standing.columns == held.columns
-    assert {k: v for k, v in play._standing._held.items() if v != Amounts()} == held._held
+    assert {k: v for k, v in play._standing._held.items() if v != ResourceAmounts()} == held._held
 
 
 def test_who_goes_on_from_the_present_of_a_play_comes_to_the_same() -> None:
@@ -239,7 +246,7 @@ def test_who_goes_on_from_the_present_of_a_play_comes_to_the_same() -> None:
     tree = replace(queues(a=6, b=2), half_life_seconds=300.0)
     terms = Terms(restart_seconds=0.0, grace_seconds=30.0)
     whole = played(coming, tree, terms)
-    assert any(one.kind == Kind.PREEMPTED for one in whole)
+    assert any(one.kind == JobClass.PREEMPTED for one in whole)
     for now in range(100, 1600, 50):
         told: list[Happened] = []
         present = Present(now=0.0, nodes=NODES, tree=tree)

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from corral.domain.ids import QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Budget, Policy, Queue, whole_tree
-from corral.replay import Failures, Workload, metrics_of, replay
-from corral.replay.array_replay import Event
+from corral.replay import NodeFaults, Workload, metrics_of, replay
+from corral.replay.array_replay import ReplayEvent
 from corral.replay.budget_spending import Spending
 from corral.replay.queue_replay import replay_queued, shape_of
 from corral.schedule.columns.order import POLICIES
-from corral.schedule.quota.balances import Holding
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.balances import QuotaHolding
+from corral.schedule.quota.fair_share import ResourceAmounts
 from tests.replay.checker import check, longest_wait, mean_completion, mean_slowdown
 from tests.replay.workloads import workloads
 
 NODES = (8, 8, 4, 2)
 FAILING = (
-    Failures(),
-    Failures(mtbf_seconds=20_000, save_seconds=1_000, seed=3),
-    Failures(mtbf_seconds=4e5),
+    NodeFaults(),
+    NodeFaults(mtbf_seconds=20_000, save_seconds=1_000, seed=3),
+    NodeFaults(mtbf_seconds=4e5),
 )
 NAMES = [QueueName(name) for name in "abc"]
 
@@ -35,13 +35,13 @@ NAMES = [QueueName(name) for name in "abc"]
 )
 @settings(max_examples=40, deadline=None)
 def test_books_balance_and_give_the_same_numbers(
-    work: Workload, own: tuple[int, int, int], restart: float, fail: Failures
+    work: Workload, own: tuple[int, int, int], restart: float, fail: NodeFaults
 ) -> None:
     queues = [
         Queue(name=name, nominal=((ANY_TYPE, gpus * 1000),) if gpus else ())
         for name, gpus in zip(NAMES, own, strict=True)
     ]
-    events: list[Event] = []
+    events: list[ReplayEvent] = []
     outcome = replay_queued(
         work,
         NODES,
@@ -66,7 +66,7 @@ def test_books_balance_and_give_the_same_numbers(
 
 
 @pytest.mark.parametrize("fail", FAILING[1:])
-def test_the_same_nodes_fail_at_the_same_moments_as_without_queues(fail: Failures) -> None:
+def test_the_same_nodes_fail_at_the_same_moments_as_without_queues(fail: NodeFaults) -> None:
     work = Workload(
         submits=[0.0, 0.0], durations=[500_000.0, 900_000.0], gpus=[2, 1], queues=[0, 0]
     )
@@ -131,7 +131,7 @@ def test_who_has_spent_its_budget_takes_back_nothing_until_it_counts_anew(
         Queue(name=NAMES[0], nominal=own, budget=budget, policy=Policy.FIFO),
         Queue(name=NAMES[1], nominal=own, policy=Policy.FIFO),
     ]
-    events: list[Event] = []
+    events: list[ReplayEvent] = []
     replay_queued(work, [4, 4], whole_tree(queues), NAMES[:2], on_event=events.append)
     books = check(work, [4, 4], 60.0, events)
     assert books.ended[3] == pytest.approx(starts_at + 100)
@@ -140,7 +140,7 @@ def test_who_has_spent_its_budget_takes_back_nothing_until_it_counts_anew(
 def test_a_spent_budget_lowers_priorities_until_it_counts_anew() -> None:
     budget = Budget(gpu_hours=HOURS, period_seconds=5000.0, demote_to=-1)
     spending = Spending(whole_tree([Queue(name=NAMES[0], budget=budget)]), 0.0)
-    holding = Holding(queue=NAMES[0], user=UserName(""), amounts=Amounts(gpus=4.0))
+    holding = QuotaHolding(queue=NAMES[0], user=UserName(""), amounts=ResourceAmounts(gpus=4.0))
     spending.take(holding)
     assert spending.due_at == 1800
     assert not spending.pass_time(1799.0)

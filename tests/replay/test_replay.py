@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.replay import Failures, Workload, largest_gang, metrics_of, replay
-from corral.replay.array_replay import Event, world_of
+from corral.replay import NodeFaults, Workload, largest_gang, metrics_of, replay
+from corral.replay.array_replay import ReplayEvent, world_of
 from corral.schedule.columns.order import DEFAULT, POLICIES, Named
 from tests.replay.checker import check, longest_wait, mean_completion, mean_slowdown
 from tests.replay.workloads import NODES, workloads
@@ -20,9 +20,9 @@ def restarting(named: Named, seconds: float) -> Named:
 
 
 FAILING = (
-    Failures(),
-    Failures(mtbf_seconds=20_000, save_seconds=1_000, seed=3),
-    Failures(mtbf_seconds=4e5),
+    NodeFaults(),
+    NodeFaults(mtbf_seconds=20_000, save_seconds=1_000, seed=3),
+    NodeFaults(mtbf_seconds=4e5),
 )
 
 
@@ -30,9 +30,9 @@ FAILING = (
 @given(work=workloads(), restart=st.sampled_from((0.0, 60.0, 600.0)), fail=st.sampled_from(FAILING))
 @settings(max_examples=30, deadline=None)
 def test_books_balance_and_give_the_same_numbers(
-    name: str, work: Workload, restart: float, fail: Failures
+    name: str, work: Workload, restart: float, fail: NodeFaults
 ) -> None:
-    events: list[Event] = []
+    events: list[ReplayEvent] = []
     named = restarting(POLICIES[name], restart)
     outcome = replay(work, NODES, named, failures=fail, on_event=events.append)
     books = check(work, NODES, restart, events, save_seconds=fail.save_seconds)
@@ -61,7 +61,7 @@ def test_failures_are_the_dice_of_the_seed() -> None:
     work = Workload(submits=[0.0], durations=[500_000.0], gpus=[2], queues=[0])
 
     def ended(seed: int, save: float) -> float:
-        fails = Failures(mtbf_seconds=100_000, save_seconds=save, seed=seed)
+        fails = NodeFaults(mtbf_seconds=100_000, save_seconds=save, seed=seed)
         return float(replay(work, [2], POLICIES[DEFAULT], failures=fails).ended[0])
 
     assert ended(1, 600.0) == ended(1, 600.0) != ended(2, 600.0)
@@ -70,7 +70,7 @@ def test_failures_are_the_dice_of_the_seed() -> None:
 
 def test_whole_seconds_are_no_reason_to_compile_it_all_once_more() -> None:
     work = Workload(submits=[0.0], durations=[5.0], gpus=[2], queues=[0])
-    whole = world_of(work, Failures(mtbf_seconds=100_000, save_seconds=600))
+    whole = world_of(work, NodeFaults(mtbf_seconds=100_000, save_seconds=600))
     assert [type(one) for one in whole] == [type(one) for one in world_of(work)]
 
 
@@ -98,7 +98,7 @@ def test_the_log_changes_nothing_and_the_same_input_gives_the_same_outcome(work:
 def test_strict_order_starts_nobody_before_an_earlier_one(work: Workload) -> None:
     starts: dict[int, float] = {}
 
-    def see(event: Event) -> None:
+    def see(event: ReplayEvent) -> None:
         if event.kind == 0:
             starts.setdefault(event.job, event.at)
 

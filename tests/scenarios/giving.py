@@ -69,12 +69,12 @@ def has_saved(here: House, id: str) -> bool:
     return bool(here.job(id).checkpoints)
 
 
-def receipt(job: api.JobDetail, kind: str) -> api.Receipt:
+def receipt(job: api.JobDetail, kind: str) -> api.ReceiptView:
     (found,) = [one for one in job.receipts if one.kind == kind]
     return found
 
 
-def went_on(here: House, id: str, given: api.Receipt) -> None:
+def went_on(here: House, id: str, given: api.ReceiptView) -> None:
     """Its next attempt began at just the step that its receipt names, and came further."""
     until(lambda: (p := here.job(id).progress) and p.step > (given.resumed_from_step or 0), id)
     job = here.job(id)

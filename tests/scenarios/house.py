@@ -17,7 +17,7 @@ from typing import Any
 import corral
 from corral.boot.settings import ClusterDir
 from corral.boot.start_head import head_runs, node_processes
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from corral.wire import api
 from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.warm import warm
@@ -126,10 +126,10 @@ class House:
         os.kill(self.head_pid(), signal.SIGKILL)
         until(lambda: not head_runs(self.place), "the head is gone")
 
-    def agent_or_none(self, node: str) -> Process | None:
-        return Process.recorded(self.root / "nodes" / node / "agent.pid")
+    def agent_or_none(self, node: str) -> LocalProcess | None:
+        return LocalProcess.recorded(self.root / "nodes" / node / "agent.pid")
 
-    def agent(self, node: str) -> Process:
+    def agent(self, node: str) -> LocalProcess:
         found = self.agent_or_none(node)
         assert found is not None, f"node {node} has no agent"
         return found
@@ -143,7 +143,7 @@ class House:
         with self.client() as client:
             return {node.id: node.liveness for node in client.nodes()}
 
-    def jobs(self) -> list[api.Job]:
+    def jobs(self) -> list[api.JobView]:
         """All of them, those that are over as well."""
         with self.client() as client:
             return client.jobs(everything=True)
@@ -159,7 +159,7 @@ class House:
         mark = str(self.root / below).encode()
         everything = (int(name) for name in os.listdir("/proc") if name.isdecimal())
         others = (pid for pid in everything if pid != os.getpid())
-        return [pid for pid in others if mark in _about(pid) and Process.find(pid)]
+        return [pid for pid in others if mark in _about(pid) and LocalProcess.find(pid)]
 
     def ranks(self, id: str, attempt: int) -> list[int]:
         """Living processes of one attempt, as their environment says: its ranks, and what they

@@ -44,9 +44,9 @@ def plan(here: House, one: dict[str, Any]) -> api.PlannedJob:
         return client.plan(one)[0]
 
 
-def told(here: House, job: str) -> api.Forecast:
+def told(here: House, job: str) -> api.StartForecastView:
     """The forecast of a waiting job."""
-    found: list[api.Forecast | None] = []
+    found: list[api.StartForecastView | None] = []
 
     def asked() -> bool:
         with here.client() as client:

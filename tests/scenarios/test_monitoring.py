@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from tests.scenarios.house import House, house, until
 
 pytestmark = [
@@ -64,7 +64,7 @@ def test_it_reads_the_head_and_knows_whose_gpus_are_busy_and_ends_with_the_head(
     with pytest.raises(urllib.error.HTTPError, match="401"):
         read(here, "/api/v1/rules", password="a guess")
     assert sum(len(group["rules"]) for group in groups) == 19
-    process = Process.recorded(here.root / "monitoring" / "prometheus.pid")
+    process = LocalProcess.recorded(here.root / "monitoring" / "prometheus.pid")
     assert process is not None
     here.ok("down", "-y", "--jobs", "stop")
     until(lambda: not process.lives, "Prometheus has ended")

@@ -9,9 +9,9 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
-from corral.schedule import Decision, Ending, Fleet, NodeRoom, Promise, Waiting, decide
+from corral.schedule import Decision, NodeRoom, NodeTypes, Promise, SeatEnd, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.limits import holding_of
 
 LATEST: Final = 1e6  # seconds; a day that is not over by then never will be
@@ -93,14 +93,14 @@ class Day:
                 rooms[seat.node].take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
         return list(rooms.values())
 
-    def _holding(self, come: Come, seats: Sequence[Seat]) -> Holding:
+    def _holding(self, come: Come, seats: Sequence[Seat]) -> QuotaHolding:
         kinds = {one.id: [gpu.type for gpu in one.inventory.gpus] for one in self.nodes}
         return holding_of(come.gang.queue, come.gang.user, seats, kinds)
 
-    def _ends(self) -> list[Ending]:
+    def _ends(self) -> list[SeatEnd]:
         """Those of whom a limit is known."""
         return [
-            Ending(
+            SeatEnd(
                 job=job,
                 seats=seats,
                 until=self.began[job] + come.gang.holds_seconds + self._slip(job),
@@ -117,7 +117,7 @@ class Day:
 
     def _decide(self) -> Decision:
         holding = [self._holding(come, seats) for come, seats in self.running.values()]
-        fleet = Fleet(self.nodes)
+        fleet = NodeTypes(self.nodes)
         standing = Standing(
             self.tree,
             capacity=fleet.capacity,

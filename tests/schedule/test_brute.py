@@ -12,9 +12,9 @@ from corral.domain.node import Node
 from corral.domain.placement_constraints import Constraint, Level, Mode, PlaceRule, Topology
 from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Decision, Fleet, NodeRoom, Running, Waiting, decide
-from corral.schedule.preemption.rights import Rights
-from corral.schedule.preemption.victim_search import Candidate, Cost
+from corral.schedule import Decision, NodeRoom, NodeTypes, RunningGang, Waiting, decide
+from corral.schedule.preemption.rights import PreemptionRights
+from corral.schedule.preemption.victim_search import Cost, VictimCandidate
 from corral.schedule.quota.balances import Standing
 from corral.schedule.quota.limits import holding_of
 from tests.schedule.test_queues import ANN
@@ -155,7 +155,7 @@ def test_a_gang_has_a_place_just_where_some_choice_of_nodes_is_one(
     cluster: list[Stead], gang: Waiting
 ) -> None:
     nodes = [one.node for one in cluster]
-    decision = decide([one.room() for one in cluster], [gang], fleet=Fleet(nodes))
+    decision = decide([one.room() for one in cluster], [gang], fleet=NodeTypes(nodes))
     able = [one for one in cluster if one.holds(gang)]
     ways = list(combinations(able, gang.shapes[0].nodes))
     assert bool(decision.placed) == any(goes_together(gang, way) for way in ways)
@@ -177,7 +177,7 @@ class Full:
     """A house and a gang that waits before it."""
 
     tree: QueueTree
-    running: tuple[Running, ...]
+    running: tuple[RunningGang, ...]
     gang: Waiting
 
     def standing(self) -> Standing:
@@ -185,10 +185,10 @@ class Full:
             holding_of(one.queue, one.user, one.seats, TYPES, preemptible=one.preemptible)
             for one in self.running
         ]
-        capacity = Fleet(HOUSE).capacity
+        capacity = NodeTypes(HOUSE).capacity
         return Standing(self.tree, capacity=capacity, kinds=["h100"], holding=holding)
 
-    def rooms(self, gone: Sequence[Running] = ()) -> list[NodeRoom]:
+    def rooms(self, gone: Sequence[RunningGang] = ()) -> list[NodeRoom]:
         rooms = {one.id: NodeRoom(one) for one in HOUSE}
         for one in self.running:
             for seat in one.seats if one not in gone else ():
@@ -199,18 +199,18 @@ class Full:
         return decide(
             self.rooms(),
             [self.gang],
-            fleet=Fleet(HOUSE),
+            fleet=NodeTypes(HOUSE),
             standing=self.standing(),
             running=lambda: self.running,
         )
 
-    def is_way(self, gone: Sequence[Running]) -> bool:
+    def is_way(self, gone: Sequence[RunningGang]) -> bool:
         """Whether the gang may stop just these, one after another in some order, and then fits."""
         shape = self.gang.shapes[0]
         free = [room for room in self.rooms(gone) if room.seat(shape.resources) is not None]
         return len(free) >= shape.nodes and any(map(self._may, permutations(gone)))
 
-    def lasting(self) -> list[Running]:
+    def lasting(self) -> list[RunningGang]:
         """Those that the gang may take from even when all others have gone."""
         found = []
         for one in self.running:
@@ -219,14 +219,14 @@ class Full:
                 if other is not one:
                     standing.give(_candidate(other).holding)
             asked = standing.millis_of(self.gang.shapes[0], ["h100"])
-            if Rights(standing).right(self.gang, asked, one) is not None:
+            if PreemptionRights(standing).right(self.gang, asked, one) is not None:
                 found.append(one)
         return found
 
-    def _may(self, gone: Sequence[Running]) -> bool:
+    def _may(self, gone: Sequence[RunningGang]) -> bool:
         standing = self.standing()
         asked = standing.millis_of(self.gang.shapes[0], ["h100"])
-        rights = Rights(standing)
+        rights = PreemptionRights(standing)
         if any(rights.right(self.gang, asked, one) is None for one in gone):
             return False  # a right that only others' giving way would give is none
         for one in gone:
@@ -236,8 +236,8 @@ class Full:
         return standing.refusal(self.gang.queue, self.gang.user, asked) is None
 
 
-def _candidate(one: Running) -> Candidate:
-    return Candidate.of(one, TYPES, Cost(0, 0.0, 0.0, 0.0, 0.0))
+def _candidate(one: RunningGang) -> VictimCandidate:
+    return VictimCandidate.of(one, TYPES, Cost(0, 0.0, 0.0, 0.0, 0.0))
 
 
 @st.composite
@@ -255,7 +255,7 @@ def full_houses(draw: st.DrawFn) -> Full:
             Queue(name=QueueName("b"), nominal=((ANY_TYPE, b * 1000),)),
         ]
     )
-    running, left = list[Running](), {one.id: len(one.inventory.gpus) for one in HOUSE}
+    running, left = list[RunningGang](), {one.id: len(one.inventory.gpus) for one in HOUSE}
     for at in range(draw(st.integers(1, 6))):
         on = draw(st.sampled_from(sorted(left)))
         if not left[on]:
@@ -280,7 +280,7 @@ def full_houses(draw: st.DrawFn) -> Full:
     return Full(tree, tuple(running), replace(gang_of("j", "a"), shapes=(shape,), user=ANN))
 
 
-def subsets(running: Sequence[Running]) -> Iterator[tuple[Running, ...]]:
+def subsets(running: Sequence[RunningGang]) -> Iterator[tuple[RunningGang, ...]]:
     for count in range(len(running) + 1):
         yield from combinations(running, count)
 

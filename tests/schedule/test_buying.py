@@ -14,13 +14,13 @@ from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Policy, Preempt, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
-from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
-from corral.schedule.order.priority_key import Keys, weight_of
+from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms
+from corral.schedule.order.priority_key import PriorityKeys, weight_of
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned, Lessons
 from corral.schedule.preemption.by_service import MARGIN, Buying, price_of
-from corral.schedule.quota.balances import Holding, Standing
-from corral.schedule.quota.fair_share import Amounts
-from corral.schedule.running import Running
+from corral.schedule.quota.balances import QuotaHolding, Standing
+from corral.schedule.quota.fair_share import ResourceAmounts
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 from tests.schedule import test_line as lines
 from tests.simulate.mutant import Mutant
@@ -43,9 +43,9 @@ def waits(**more: object) -> Waiting:
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def runs(**more: object) -> Running:
+def runs(**more: object) -> RunningGang:
     seat = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=1000)
-    plain = Running(
+    plain = RunningGang(
         job=JobId("j1"),
         queue=DEFAULT_QUEUE,
         user=ANN,
@@ -64,9 +64,9 @@ def runs(**more: object) -> Running:
 def buying(learned: Learned | None = LEARNED, **of_queue: object) -> Buying:
     queue = replace(Queue(name=DEFAULT_QUEUE), **of_queue)  # type: ignore[arg-type]
     tree = QueueTree(queues=(queue,))
-    held = Holding(queue=DEFAULT_QUEUE, user=ANN, amounts=Amounts(1.0, 0.0, 0.0))
-    standing = Standing(tree, capacity=Amounts(4.0, 0.0, 0.0), holding=[held])
-    return Buying(standing, Keys(tree, learned), NOW)
+    held = QuotaHolding(queue=DEFAULT_QUEUE, user=ANN, amounts=ResourceAmounts(1.0, 0.0, 0.0))
+    standing = Standing(tree, capacity=ResourceAmounts(4.0, 0.0, 0.0), holding=[held])
+    return Buying(standing, PriorityKeys(tree, learned), NOW)
 
 
 def test_a_new_job_may_take_the_place_of_one_that_has_run_for_long() -> None:
@@ -184,9 +184,9 @@ def test_all_end_and_no_more_is_lost_than_takers_have_waited_for(
     since = {c.gang.job: c.at for c in coming}
     lost, waited, ended = 0.0, 0.0, Counter[JobId]()
     for one in play(coming, restart):
-        if one.kind == Kind.STARTED:
+        if one.kind == JobClass.STARTED:
             waited += (one.at - since[one.job]) * gpus[one.job]
-        elif one.kind == Kind.PREEMPTED:
+        elif one.kind == JobClass.PREEMPTED:
             lost += restart * gpus[one.job]
             since[one.job] = one.at
         else:
@@ -213,10 +213,10 @@ def test_a_long_job_gives_way_to_short_ones_and_all_are_done() -> None:
         for number, (at, gpus, seconds) in enumerate([*long, *short])
     ]
     told = play(coming, 10.0)
-    stopped = [one for one in told if one.kind == Kind.PREEMPTED]
+    stopped = [one for one in told if one.kind == JobClass.PREEMPTED]
     assert {one.job for one in stopped} <= {"j0", "j1"}
     assert 1 <= len(stopped) <= 60
-    ends = {one.job: one.at for one in told if one.kind == Kind.ENDED}
+    ends = {one.job: one.at for one in told if one.kind == JobClass.ENDED}
     assert len(ends) == 62
     late = [ends[one.gang.job] - one.at for one in coming[-30:]]
     assert max(late) < 1000.0, "they do not wait for the long ones"
@@ -351,7 +351,7 @@ MUTANTS = [
     (
         Mutant(
             "nobody is ever old",
-            "schedule.order.queue_order:Line._find_elders",
+            "schedule.order.queue_order:QueueLine._find_elders",
             "waited >= ELDER_SECONDS",
             "False",
             "",
@@ -371,7 +371,7 @@ MUTANTS = [
     (
         Mutant(
             "each line is lent all of it",
-            "schedule.order.queue_order:Line._find_elders",
+            "schedule.order.queue_order:QueueLine._find_elders",
             "taken +=",
             "_ =",
             "",

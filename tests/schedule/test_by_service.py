@@ -13,14 +13,14 @@ from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.domain.usage import PreemptWhy
 from corral.replay.live_replay import Play
-from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
-from corral.schedule import Decision, Fleet, Groups, NodeRoom, decide
-from corral.schedule.order.priority_key import Keys
-from corral.schedule.order.queue_order import Line
+from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms
+from corral.schedule import Decision, Groups, NodeRoom, NodeTypes, decide
+from corral.schedule.order.priority_key import PriorityKeys
+from corral.schedule.order.queue_order import QueueLine
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned, Lessons
-from corral.schedule.quota.balances import Holding, Standing
-from corral.schedule.quota.fair_share import Amounts
-from corral.schedule.running import Running
+from corral.schedule.quota.balances import QuotaHolding, Standing
+from corral.schedule.quota.fair_share import ResourceAmounts
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants import breed
@@ -58,9 +58,9 @@ def waits(job: str, queue: QueueName, **more: object) -> Waiting:
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def runs(job: str, queue: QueueName, gpu: int, **more: object) -> Running:
+def runs(job: str, queue: QueueName, gpu: int, **more: object) -> RunningGang:
     seat = Seat(node=NodeId("n1"), gpus=(gpu,), gpu_millis=1000)
-    plain = Running(
+    plain = RunningGang(
         job=JobId(job),
         queue=queue,
         user=ANN,
@@ -77,19 +77,22 @@ def runs(job: str, queue: QueueName, gpu: int, **more: object) -> Running:
 
 
 def decided(
-    below: QueueTree, running: list[Running], *waiting: Waiting, owing: Set[QueueName] = frozenset()
+    below: QueueTree,
+    running: list[RunningGang],
+    *waiting: Waiting,
+    owing: Set[QueueName] = frozenset(),
 ) -> Decision:
     """What one pass decides on a node that those who run fill."""
     there = node("n1", gpus=len(running))
     room = NodeRoom(there)
-    standing = Standing(below, capacity=Amounts(6.0), kinds=["h100"], owing=owing)
+    standing = Standing(below, capacity=ResourceAmounts(6.0), kinds=["h100"], owing=owing)
     for one in running:
         room.take(one.seats[0], kin="", apart_from=())
-        standing.take(Holding(queue=one.queue, user=one.user, gpu_millis=((ANY_TYPE, 1000),)))
+        standing.take(QuotaHolding(queue=one.queue, user=one.user, gpu_millis=((ANY_TYPE, 1000),)))
     return decide(
         [room],
         Groups(waiting),
-        fleet=Fleet([there]),
+        fleet=NodeTypes([there]),
         now=NOW,
         standing=standing,
         learned=LEARNED,
@@ -101,7 +104,7 @@ def stopped(found: Decision) -> set[tuple[str, PreemptWhy]]:
     return {(one.job, one.why) for one in found.preempted}
 
 
-def full(*queues: QueueName) -> list[Running]:
+def full(*queues: QueueName) -> list[RunningGang]:
     return [runs(f"j{gpu}", queue, gpu) for gpu, queue in enumerate(queues)]
 
 
@@ -169,12 +172,12 @@ def order(
     *waiting: Waiting,
     owing: Set[QueueName] = frozenset(),
 ) -> list[str]:
-    standing = Standing(below, capacity=Amounts(6.0), kinds=["h100"], owing=owing)
+    standing = Standing(below, capacity=ResourceAmounts(6.0), kinds=["h100"], owing=owing)
     for queue, gpus in held.items():
-        amounts = Amounts(gpus=float(gpus))
+        amounts = ResourceAmounts(gpus=float(gpus))
         some = ((ANY_TYPE, gpus * 1000),)
-        standing.take(Holding(queue=queue, user=ANN, gpu_millis=some, amounts=amounts))
-    line = Line(Groups(waiting), standing, Keys(below, LEARNED))
+        standing.take(QuotaHolding(queue=queue, user=ANN, gpu_millis=some, amounts=amounts))
+    line = QueueLine(Groups(waiting), standing, PriorityKeys(below, LEARNED))
     found = []
     while (gang := line.next()) is not None:
         found.append(str(gang.job))
@@ -232,13 +235,17 @@ def test_all_end_and_a_queue_has_its_own_within_a_guard(coming: list[Coming]) ->
         hear=told.append,
         lessons=Lessons(),
     ).run()
-    assert sum(one.kind == Kind.ENDED for one in told) == len(ones)
+    assert sum(one.kind == JobClass.ENDED for one in told) == len(ones)
     queue_of = {one.gang.job: one.gang.queue for one in ones}
     for queue in (A, B, C):
         moves = [(one.at, 1, 0) for one in ones if one.gang.queue == queue]
         for one in told:
             if queue_of[one.job] == queue:
-                more = {Kind.STARTED: (-1, 1), Kind.PREEMPTED: (1, -1), Kind.ENDED: (0, -1)}
+                more = {
+                    JobClass.STARTED: (-1, 1),
+                    JobClass.PREEMPTED: (1, -1),
+                    JobClass.ENDED: (0, -1),
+                }
                 moves.append((one.at, *more[one.kind]))
         assert longest_without(sorted(moves)) <= below.guard_seconds + 1.0
 
@@ -299,7 +306,7 @@ MUTANTS = [
     (
         Mutant(
             "who owes takes its own back",
-            "schedule.preemption.rights:Rights._borrows",
+            "schedule.preemption.rights:PreemptionRights._borrows",
             "mine[parts] in standing.owing or",
             "",
             "",
@@ -339,7 +346,7 @@ MUTANTS = [
     (
         Mutant(
             "past use goes on to decide",
-            "schedule.order.queue_order:Line._below",
+            "schedule.order.queue_order:QueueLine._below",
             "above.by_service or rules == Policy.SERVICE",
             "False",
             "",

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from random import Random
 
-from corral.schedule.arrays.cluster import NodeRow, cluster_of, give
+from corral.schedule.arrays.cluster import NodeColumns, cluster_of, give
 from corral.schedule.arrays.compiled import IS_COMPILED
-from corral.schedule.arrays.fit import Ask
+from corral.schedule.arrays.fit import ColumnRequest
 from corral.schedule.arrays.fragmentation import new_demand
 from tests.schedule.columns.places import Taken, put
 
@@ -15,7 +15,7 @@ def decisions(seed: int) -> list[object]:
     """Where 400 jobs go, some of which leave again, and what was learned from them."""
     chance = Random(seed)
     nodes = [
-        NodeRow(
+        NodeColumns(
             gpus=chance.choice([0, 2, 4, 8]),
             cpu_millis=chance.choice([16_000, 96_000]),
             memory_mib=chance.choice([100_000, 400_000]),
@@ -31,7 +31,7 @@ def decisions(seed: int) -> list[object]:
     seen: list[object] = []
     for _ in range(400):
         share = chance.choice([0, 0, 160, 320, 470, 650, 810])
-        ask = Ask(
+        ask = ColumnRequest(
             nodes=1 if share else chance.choice([1, 1, 1, 3, 12]),
             gpus=0 if share else chance.choice([0, 1, 2, 8]),
             share=share,
@@ -64,8 +64,8 @@ def test_what_is_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
     told = (
         "from corral.schedule.columns.aging import protect\n"
         "from corral.schedule.arrays.compiled import *\n"
-        "from corral.schedule.columns.locality import level_for, Patience\n"
-        "print(must_compile(level_for)); level_for(1, 5.0, Patience(1.0, 2.0)); "
+        "from corral.schedule.columns.locality import level_for, LocalityDelay\n"
+        "print(must_compile(level_for)); level_for(1, 5.0, LocalityDelay(1.0, 2.0)); "
         "print(must_compile(level_for), must_compile(protect))"
     )
     found = subprocess.run(

@@ -13,9 +13,9 @@ from corral.domain.resources import Resources, Shape
 from corral.domain.usage import Debt
 from corral.schedule import Groups
 from corral.schedule.quota import borrowing as rules
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.borrowing import LEAST, Claim, changes_at, gpus_of, owing
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.fair_share import ResourceAmounts
 from corral.schedule.waiting import Waiting
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants import breed
@@ -41,10 +41,12 @@ def standing(
     held: dict[QueueName, int], below: QueueTree | None = None, *, preemptible: bool = False,
     stripped: frozenset[QueueName] = frozenset(),
 ) -> Standing:  # fmt: skip
-    found = Standing(below or tree(), capacity=Amounts(8.0), kinds=["h100"], stripped=stripped)
+    found = Standing(
+        below or tree(), capacity=ResourceAmounts(8.0), kinds=["h100"], stripped=stripped
+    )
     for queue, gpus in held.items():
         some = (("h100", gpus * 1000),)
-        found.take(Holding(queue=queue, user=ANN, gpu_millis=some, preemptible=preemptible))
+        found.take(QuotaHolding(queue=queue, user=ANN, gpu_millis=some, preemptible=preemptible))
     return found
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
+from corral.schedule import Decision, NodeRoom, NodeTypes, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
 from tests.worlds import node
 
@@ -25,7 +25,7 @@ def waiting(
 
 def run(nodes: list[Node], gangs: list[Waiting], **more: object) -> Decision:
     rooms = [NodeRoom(one) for one in nodes]
-    return decide(rooms, gangs, fleet=Fleet(nodes), **more)  # type: ignore[arg-type]
+    return decide(rooms, gangs, fleet=NodeTypes(nodes), **more)  # type: ignore[arg-type]
 
 
 def where(decision: Decision) -> dict[str, list[str]]:
@@ -112,7 +112,7 @@ def test_a_big_gang_that_waited_long_is_not_starved_by_small_ones() -> None:
     rooms[1].take(replace(seat, node=NodeId("n2")))
     big = waiting("big", 0, nodes=2, millis=2000, since=-PATIENCE_SECONDS)
     smalls = [waiting(f"s{i}", i + 1) for i in range(4)]
-    decision = decide(rooms, [big, *smalls], fleet=Fleet(nodes))
+    decision = decide(rooms, [big, *smalls], fleet=NodeTypes(nodes))
     assert len(decision.placed) == 1
     assert why(decision)["big"] == "Resources"
     assert set(why(decision).values()) == {"Resources", "Priority"}
@@ -193,4 +193,4 @@ def test_an_elastic_gang_that_has_waited_keeps_nodes_for_the_least_that_it_takes
     assert seat is not None
     rooms[0].take(seat)
     small = waiting("small", 1, millis=1000)
-    assert where(decide(rooms, [big, small], fleet=Fleet(nodes))) == {}
+    assert where(decide(rooms, [big, small], fleet=NodeTypes(nodes))) == {}

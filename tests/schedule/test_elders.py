@@ -10,7 +10,7 @@ from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Preempt, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
-from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
+from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms
 from corral.schedule.order.aging import ELDER_SECONDS, TURN_SECONDS
 from corral.schedule.prediction.runtime_model import Lessons
 from corral.schedule.waiting import Waiting
@@ -64,7 +64,7 @@ class Crowd:
 @pytest.mark.parametrize("seed", range(2))
 def test_each_starts_within_a_day_and_the_turns_of_those_before_it(seed: int) -> None:
     crowd = Crowd.of(seed)
-    ends = {one.job: one.at for one in crowd.play() if one.kind == Kind.ENDED}
+    ends = {one.job: one.at for one in crowd.play() if one.kind == JobClass.ENDED}
     # Until a node of each is free, others end; then the turn is longer than what the job needs.
     a_turn = 86_400.0 + 2 * (SHORT_SECONDS + RESTART_SECONDS)
     latest = 7200.0 + ELDER_SECONDS + len(crowd.long) * a_turn

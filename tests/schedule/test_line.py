@@ -10,11 +10,11 @@ from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.schedule.job_groups import Groups
-from corral.schedule.order.priority_key import Keys
-from corral.schedule.order.queue_order import Line
+from corral.schedule.order.priority_key import PriorityKeys
+from corral.schedule.order.queue_order import QueueLine
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned
-from corral.schedule.quota.balances import Holding, Standing
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.balances import QuotaHolding, Standing
+from corral.schedule.quota.fair_share import ResourceAmounts
 from corral.schedule.waiting import Waiting
 
 NAMES = ("default", "a", "b", "a1", "a2", "a21")
@@ -72,7 +72,7 @@ def line_of(gang: Waiting, tree: QueueTree) -> object:
     return (gang.queue, gang.user) if by_user or first is None else first.name
 
 
-def first_of(waiting: list[Waiting], standing: Standing, keys: Keys) -> Waiting:
+def first_of(waiting: list[Waiting], standing: Standing, keys: PriorityKeys) -> Waiting:
     """The definition: the first of each line by its policy, and of these the one with the least
     key from the top of the tree down, compared at once. Below a queue that goes by service the
     gang's own key stands in the place of shares."""
@@ -111,9 +111,9 @@ def first_of(waiting: list[Waiting], standing: Standing, keys: Keys) -> Waiting:
 def test_each_is_the_first_by_the_definition_of_all_that_are_left(
     tree: QueueTree, waiting: list[Waiting], taken: list[bool], table: Learned | None
 ) -> None:
-    standing = Standing(tree, capacity=Amounts(40.0, 0.0, 0.0))
-    keys = Keys(tree, table)
-    line = Line(Groups(waiting), standing, keys)
+    standing = Standing(tree, capacity=ResourceAmounts(40.0, 0.0, 0.0))
+    keys = PriorityKeys(tree, table)
+    line = QueueLine(Groups(waiting), standing, keys)
     left = list(waiting)
     for takes in taken[: len(waiting)]:
         expected = first_of(left, standing, keys)
@@ -121,11 +121,11 @@ def test_each_is_the_first_by_the_definition_of_all_that_are_left(
         left.remove(expected)
         if takes:
             standing.take(
-                Holding(
+                QuotaHolding(
                     queue=expected.queue,
                     user=expected.user,
                     gpu_millis=((ANY_TYPE, 1000),),
-                    amounts=Amounts(1.0, 0.0, 0.0),
+                    amounts=ResourceAmounts(1.0, 0.0, 0.0),
                 )
             )
     assert line.next() is None
@@ -141,8 +141,8 @@ def test_a_gang_without_queues_of_its_own_kind_still_has_its_turn() -> None:
         queue=QueueName("gone"),
         user=UserName("ann"),
     )
-    standing = Standing(tree, capacity=Amounts(), others={gone.queue})
-    assert Line([[gone]], standing).next() is gone
+    standing = Standing(tree, capacity=ResourceAmounts(), others={gone.queue})
+    assert QueueLine([[gone]], standing).next() is gone
 
 
 def test_gangs_of_one_submission_go_in_the_order_in_which_they_came() -> None:
@@ -156,14 +156,14 @@ def test_gangs_of_one_submission_go_in_the_order_in_which_they_came() -> None:
         )
         for name in ("j2", "j1", "j3")
     ]
-    line = Line(Groups(came), Standing(tree, capacity=Amounts()))
+    line = QueueLine(Groups(came), Standing(tree, capacity=ResourceAmounts()))
     assert [gang.job for gang in iter(line.next, None)] == ["j2", "j1", "j3"]
 
 
 def in_order(policy: Policy, came: list[Waiting]) -> list[str]:
     tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, policy=policy),))
-    keys = Keys(tree, learned())
-    line = Line(Groups(came), Standing(tree, capacity=Amounts()), keys)
+    keys = PriorityKeys(tree, learned())
+    line = QueueLine(Groups(came), Standing(tree, capacity=ResourceAmounts()), keys)
     return [gang.job for gang in iter(line.next, None)]
 
 
@@ -203,8 +203,8 @@ def old(job: str, number: int, gpus: int, since_days: float, **more: object) -> 
 def by_age(came: list[Waiting], day: float, *, lent: float = 0.0, gpus: float = 0.0) -> list[str]:
     """The order on the day; the elders of it are put in brackets."""
     tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
-    standing = Standing(tree, capacity=Amounts(gpus, 0.0, 0.0))
-    line = Line(Groups(came), standing, Keys(tree, learned()), day * DAY, lambda: lent)
+    standing = Standing(tree, capacity=ResourceAmounts(gpus, 0.0, 0.0))
+    line = QueueLine(Groups(came), standing, PriorityKeys(tree, learned()), day * DAY, lambda: lent)
     names = [gang.job for gang in iter(line.next, None)]
     return [f"[{name}]" if name in line.elders else name for name in names]
 
@@ -252,4 +252,10 @@ def test_nobody_asks_what_is_lent_before_somebody_is_old() -> None:
 
     tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
     young = Groups([old("new", 0, 1, 0.0)])
-    Line(young, Standing(tree, capacity=Amounts()), Keys(tree, learned()), DAY - 1.0, lent)
+    QueueLine(
+        young,
+        Standing(tree, capacity=ResourceAmounts()),
+        PriorityKeys(tree, learned()),
+        DAY - 1.0,
+        lent,
+    )

@@ -63,7 +63,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "what is promised later is free all the time",
-            "schedule.placement.availability:Ahead.least",
+            "schedule.placement.availability:Availability.least",
             "start < at < stop",
             "False",
             "",
@@ -73,7 +73,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "what is promised is free when it begins",
-            "schedule.placement.availability:Ahead._at",
+            "schedule.placement.availability:Availability._at",
             "stay.holds_at(at)",
             "False",
             "",
@@ -313,7 +313,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "no priority is too low",
-            "schedule.preemption.rights:Rights.right",
+            "schedule.preemption.rights:PreemptionRights.right",
             "victim.priority < gang.priority",
             "victim.priority <= gang.priority",
             "",
@@ -323,7 +323,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "what is borrowed stays borrowed",
-            "schedule.preemption.rights:Rights._borrows",
+            "schedule.preemption.rights:PreemptionRights._borrows",
             "standing.gives_back(theirs[parts])",
             "False",
             "",

@@ -10,9 +10,9 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
 from corral.domain.placement_constraints import Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Fleet, NodeRoom, Waiting, decide
-from corral.schedule.arrays.cluster import NodeRow, cluster_of, take
-from corral.schedule.arrays.fit import Ask, mask_of
+from corral.schedule import NodeRoom, NodeTypes, Waiting, decide
+from corral.schedule.arrays.cluster import NodeColumns, cluster_of, take
+from corral.schedule.arrays.fit import ColumnRequest, mask_of
 from corral.schedule.arrays.fragmentation import new_demand
 from corral.schedule.capacity.node_room import near
 from tests.worlds import node
@@ -35,7 +35,7 @@ def seats(nodes: list[Node], one: Waiting, taken: int = 0) -> dict[str, tuple[in
         seat = room.seat(Resources(gpu_millis=1000))
         assert seat is not None
         room.take(seat)
-    [placed] = decide(rooms, [one], fleet=Fleet(nodes)).placed
+    [placed] = decide(rooms, [one], fleet=NodeTypes(nodes)).placed
     return {seat.node: seat.gpus for seat in placed.seats}
 
 
@@ -97,9 +97,9 @@ def test_the_same_gpus_are_near_as_over_the_columns(
     free = [index for index in range(len(numa)) if index not in taken]
     if wanted > len(free):
         return
-    row = NodeRow(gpus=len(numa), cpu_millis=1, memory_mib=1, gpu_groups=tuple(numa))
+    row = NodeColumns(gpus=len(numa), cpu_millis=1, memory_mib=1, gpu_groups=tuple(numa))
     cluster = cluster_of([row])
     for index in taken & set(range(len(numa))):
         take(cluster, 0, 1 << index, 1000, 0, 0, False)
-    mask = mask_of(cluster, new_demand(), Ask(gpus=wanted), 0)
+    mask = mask_of(cluster, new_demand(), ColumnRequest(gpus=wanted), 0)
     assert near(free, numa, wanted) == [index for index in range(8) if mask >> index & 1]

@@ -11,9 +11,9 @@ from corral.domain.node import Node
 from corral.domain.placement_constraints import Level, Mode, PlaceRule, Topology
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
+from corral.schedule import Decision, NodeRoom, NodeTypes, Waiting, decide
 from corral.schedule.arrays.cluster import ANYWHERE, POD, RACK
-from corral.schedule.columns.locality import Patience, level_for
+from corral.schedule.columns.locality import LocalityDelay, level_for
 from corral.schedule.placement.locality import Nearness
 from corral.schedule.quota.balances import Standing
 from tests.worlds import node
@@ -53,7 +53,7 @@ def decided(
         seat = rooms[place].seat(Resources(gpu_millis=2000))
         assert seat is not None
         rooms[place].take(seat)
-    fleet = Fleet(nodes)
+    fleet = NodeTypes(nodes)
     tree = QueueTree(rack_patience_seconds=rack, pod_patience_seconds=pod)
     standing = Standing(tree, capacity=fleet.capacity, others={one.queue for one in gangs})
     return decide(rooms, gangs, fleet=fleet, now=SINCE + waited, standing=standing)
@@ -100,9 +100,9 @@ seconds = st.floats(0, 1000)
 @given(st.sampled_from([2, 3, 6]), seconds, seconds, seconds)
 def test_it_is_the_rule_of_the_columns(nodes: int, waited: float, rack: float, more: float) -> None:
     nearest = {2: RACK, 3: POD, 6: ANYWHERE}[nodes]
-    level = level_for(nearest, waited, Patience(rack, rack + more))
+    level = level_for(nearest, waited, LocalityDelay(rack, rack + more))
     tree = QueueTree(rack_patience_seconds=rack, pod_patience_seconds=rack + more)
     rooms = [NodeRoom(one) for one in lain()]
     one = replace(gang(nodes), since=0.0)
-    known = Nearness(rooms, Fleet(lain()), tree, waited).levels(one, one.shapes)
+    known = Nearness(rooms, NodeTypes(lain()), tree, waited).levels(one, one.shapes)
     assert (known or (None,)) == ({RACK: Level.RACK, POD: Level.POD, ANYWHERE: None}[level],)

@@ -8,7 +8,7 @@ from corral.domain.ids import NodeId
 from corral.domain.resources import Resources
 from corral.schedule.capacity.free_capacity import Floor
 from corral.schedule.capacity.node_room import NodeRoom
-from corral.schedule.placement.pass_view import Opened
+from corral.schedule.placement.pass_view import PassView
 from tests.worlds import node
 
 TAKEN = st.lists(st.sampled_from([0, 1, 2]), max_size=4)  # GPUs, also one that is held already
@@ -22,9 +22,11 @@ def test_without_those_that_have_too_little_free_all_that_have_room_are_left_in_
     for room, (taken, _) in zip(rooms, each, strict=True):
         for gpu in taken:
             room.take(Seat(node=NodeId(room.id), gpus=(gpu,), gpu_millis=1000))
-    opened = Opened(Floor.of(rooms))
+    opened = PassView(Floor.of(rooms))
     asked = Resources(gpu_millis=1000 * gpus)
     able = [room for room in opened.rooms if room.seat(asked) is not None]
     assert [room for room in opened.with_free(asked.gpu_millis) if room in able] == able
-    assert all(sum(max(0, one) for one in room.free_gpu_millis) >= asked.gpu_millis
-               for room in opened.with_free(asked.gpu_millis))  # fmt: skip
+    assert all(
+        sum(max(0, one) for one in room.free_gpu_millis) >= asked.gpu_millis
+        for room in opened.with_free(asked.gpu_millis)
+    )

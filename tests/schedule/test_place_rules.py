@@ -19,9 +19,9 @@ from corral.domain.placement_constraints import (
     off_refusing_nodes,
 )
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
-from corral.schedule.arrays.cluster import NodeRow, cluster_of, share_millis
-from corral.schedule.arrays.fit import Ask
+from corral.schedule import Decision, NodeRoom, NodeTypes, Waiting, decide
+from corral.schedule.arrays.cluster import NodeColumns, cluster_of, share_millis
+from corral.schedule.arrays.fit import ColumnRequest
 from corral.schedule.arrays.fragmentation import new_demand
 from corral.schedule.capacity.node_room import slices_for
 from corral.schedule.columns.placement import place
@@ -47,7 +47,7 @@ def gang(id: str, *, nodes: int = 1, gpus: int = 1, order: int = 0, **rule: obje
 
 def run(nodes: Sequence[Node], *gangs: Waiting, **suspicion: int) -> Decision:
     rooms = [NodeRoom(one, suspicion=suspicion.get(one.id, 0)) for one in nodes]
-    return decide(rooms, gangs, fleet=Fleet(nodes))
+    return decide(rooms, gangs, fleet=NodeTypes(nodes))
 
 
 def where(decision: Decision) -> dict[str, set[str]]:
@@ -126,7 +126,7 @@ def test_a_reservation_of_an_exclusive_job_is_not_taken_by_those_behind_it() -> 
     assert seat is not None
     rooms[0].take(seat)
     waited = replace(gang("alone", exclusive=True), since=-1e4)
-    decision = decide(rooms, [waited, gang("small", order=1)], fleet=Fleet(nodes))
+    decision = decide(rooms, [waited, gang("small", order=1)], fleet=NodeTypes(nodes))
     assert why(decision) == {"alone": "Exclusive", "small": "Priority"}
 
 
@@ -160,11 +160,13 @@ def test_who_keeps_a_job_apart_is_named_and_nobody_who_is_not_there(
     seat = room.seat(Resources(gpu_millis=1000))
     assert seat is not None
     room.take(seat, kin="apv", apart_from=shuns)
-    [reason] = decide([room], [gang("job", apart_from=own)], fleet=Fleet([busy])).reasons().values()
+    [reason] = (
+        decide([room], [gang("job", apart_from=own)], fleet=NodeTypes([busy])).reasons().values()
+    )
     assert reason.sentence.endswith(f"of the 1 node with room for its part 0 are free of {told}")
     assert reason.suggestions == (help,)
     room.give(seat, kin="apv", apart_from=shuns)
-    assert where(decide([room], [gang("job", apart_from=own)], fleet=Fleet([busy])))
+    assert where(decide([room], [gang("job", apart_from=own)], fleet=NodeTypes([busy])))
 
 
 def test_jobs_alike_but_in_name_are_told_apart_when_one_is_shunned() -> None:
@@ -177,7 +179,7 @@ def test_jobs_alike_but_in_name_are_told_apart_when_one_is_shunned() -> None:
     decision = decide(
         rooms,
         [asker, gang("quiet", order=1), gang("other", order=2)],
-        fleet=Fleet([busy]),
+        fleet=NodeTypes([busy]),
     )
     assert where(decision) == {"other": {"n1"}}
 
@@ -248,7 +250,7 @@ def test_the_choice_of_domains_is_that_of_the_columns(
         return number.setdefault(name, len(number))
 
     rows = [
-        NodeRow(
+        NodeColumns(
             gpus=len(one.inventory.gpus),
             cpu_millis=8000,
             memory_mib=64_000,
@@ -259,7 +261,9 @@ def test_the_choice_of_domains_is_that_of_the_columns(
         for one in nodes
     ]
     cluster = cluster_of(rows)
-    ask = Ask(nodes=wanted, gpus=2, topology=list(Mode).index(mode), level=LEVELS.index(within))
+    ask = ColumnRequest(
+        nodes=wanted, gpus=2, topology=list(Mode).index(mode), level=LEVELS.index(within)
+    )
     found = place(cluster, new_demand(), ask)
     assert bool(found) == bool(decision.placed)
     if found:

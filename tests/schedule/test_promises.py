@@ -10,12 +10,12 @@ from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.placement_constraints import Constraint, PlaceRule
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Ending, Fleet, Waiting, decide
+from corral.schedule import NodeTypes, SeatEnd, Waiting, decide
 from corral.schedule.backfill.promise_swap import is_alike
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.decision import Reserved
 from corral.schedule.placement.availability import SAME_SECONDS
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.limits import holding_of
 from tests.schedule.days import Come, Day
 from tests.worlds import node
@@ -248,7 +248,7 @@ def test_a_start_is_found_when_its_queue_may_hold_it_though_what_comes_free_is_a
     day = Day(PAIR, [first], limited)
     day.step()
     seats, taker = day.running[JobId("first")][1], one("taker", 1, gpus=2, limit=10.0)
-    holding = holding_of(ALL, UserName(""), seats, (fleet := Fleet(PAIR)).types)
+    holding = holding_of(ALL, UserName(""), seats, (fleet := NodeTypes(PAIR)).types)
     kept = Reserved(
         job=taker.job, shape=taker.shapes[0], seats=seats, victims=(first.gang.job,), pending=True
     )
@@ -259,7 +259,7 @@ def test_a_start_is_found_when_its_queue_may_hold_it_though_what_comes_free_is_a
         now=1.0,
         standing=Standing(limited, capacity=fleet.capacity, others={ALL}, holding=[holding]),
         reserved=[kept],
-        ends=lambda: [Ending(job=first.gang.job, seats=seats, until=100.0, holding=holding)],
+        ends=lambda: [SeatEnd(job=first.gang.job, seats=seats, until=100.0, holding=holding)],
     )
     [promise] = decision.promised
     assert (promise.job, promise.start, promise.after) == (waits.job, 100.0, (first.gang.job,))
@@ -280,9 +280,9 @@ def test_when_one_outlasts_its_limit_who_was_told_first_still_starts_first(secon
         day.forward()
     assert {job: it.start for job, it in day.promised.items()} == {"wide": 100.0, "late": 150.0}
     seats = day.running[JobId("first")][1]
-    holding = Holding(queue=ALL, user=UserName(""))
-    end = Ending(job=JobId("first"), seats=seats, until=100.0 + seconds, holding=holding)
-    fleet = Fleet(PAIR)
+    holding = QuotaHolding(queue=ALL, user=UserName(""))
+    end = SeatEnd(job=JobId("first"), seats=seats, until=100.0 + seconds, holding=holding)
+    fleet = NodeTypes(PAIR)
     decision = decide(
         day.rooms(),
         day.waiting(),
@@ -367,10 +367,12 @@ def test_room_that_is_kept_for_the_second_is_taken_by_the_first_who_asks_for_the
 def test_a_sooner_start_of_the_second_is_the_firsts_and_the_second_has_what_that_one_had() -> None:
     day, first, second = told_two(early_runs=150.0)
     ends = [
-        Ending(job=job, seats=seats, until=until, holding=Holding(queue=ALL, user=UserName("")))
+        SeatEnd(
+            job=job, seats=seats, until=until, holding=QuotaHolding(queue=ALL, user=UserName(""))
+        )
         for (job, (_, seats)), until in zip(day.running.items(), (100.0, 80.0), strict=True)
     ]
-    fleet = Fleet(PAIR)
+    fleet = NodeTypes(PAIR)
     decision = decide(
         day.rooms(),
         day.waiting(),

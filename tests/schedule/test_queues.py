@@ -13,12 +13,12 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, faults, whole_tree
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
+from corral.schedule import Decision, NodeRoom, NodeTypes, Waiting, decide
 from corral.schedule.decision import Reserved
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.entitlements import change, columns_of, refused_by
 from corral.schedule.quota.fair_share import (
-    Amounts,
+    ResourceAmounts,
     accrued_seconds,
     constant_seconds,
     decayed,
@@ -97,7 +97,7 @@ def run(
 ) -> tuple[Decision, Standing, list[NodeRoom]]:
     rooms = [NodeRoom(one) for one in NODES]
     others = {one.queue for one in waiting}
-    fleet = Fleet(NODES)
+    fleet = NodeTypes(NODES)
     standing = Standing(tree, capacity=fleet.capacity, kinds=["a100", "h100"], others=others)
     decision = decide(rooms, waiting, fleet=fleet, standing=standing, reserved=reserved)
     return decision, standing, rooms
@@ -268,12 +268,12 @@ def test_what_is_kept_in_a_strict_queue_is_taken_from_behind_the_first() -> None
 
 
 def test_past_use_puts_a_user_behind_one_who_has_used_nothing() -> None:
-    past = {(QueueName("default"), ANN): Amounts(1.0, 0.0, 0.0)}
-    standing = Standing(QueueTree(), capacity=Fleet(NODES).capacity, past=past)
+    past = {(QueueName("default"), ANN): ResourceAmounts(1.0, 0.0, 0.0)}
+    standing = Standing(QueueTree(), capacity=NodeTypes(NODES).capacity, past=past)
     waiting = [gang("j1", "default", 4), gang("j2", "default", 4, user=BOB, order=1)]
     waiting += [gang("j3", "default", 4, user=BOB, order=2)]
     decision = decide(
-        [NodeRoom(one) for one in NODES[:1]], waiting, fleet=Fleet(NODES), standing=standing
+        [NodeRoom(one) for one in NODES[:1]], waiting, fleet=NodeTypes(NODES), standing=standing
     )
     assert [one.job for one in decision.placed] == ["j2"]
 
@@ -339,14 +339,16 @@ def test_what_queues_are_due_sums_to_the_whole_at_each_level(tree: QueueTree) ->
 
 
 def test_the_dominant_resource_is_the_one_of_which_most_is_used() -> None:
-    capacity = Amounts(10.0, 100.0, 1000.0)
-    assert dominant(Amounts(1.0, 50.0, 10.0), capacity, 1.0) == 0.5
-    assert dominant(Amounts(1.0, 50.0, 10.0), capacity, 2.0) == 0.25
-    assert dominant(Amounts(1.0, 50.0, 10.0), Amounts(10.0, 0.0, 0.0), 1.0) == 0.1
+    capacity = ResourceAmounts(10.0, 100.0, 1000.0)
+    assert dominant(ResourceAmounts(1.0, 50.0, 10.0), capacity, 1.0) == 0.5
+    assert dominant(ResourceAmounts(1.0, 50.0, 10.0), capacity, 2.0) == 0.25
+    assert dominant(ResourceAmounts(1.0, 50.0, 10.0), ResourceAmounts(10.0, 0.0, 0.0), 1.0) == 0.1
 
 
 def test_a_holding_of_no_gpu_is_never_refused_and_counts_by_its_cores() -> None:
-    standing = Standing(QueueTree(), capacity=Amounts(8.0, 16.0, 64.0), kinds=["h100"])
+    standing = Standing(QueueTree(), capacity=ResourceAmounts(8.0, 16.0, 64.0), kinds=["h100"])
     assert standing.refusal(QueueName("default"), ANN, ()) is None
-    standing.take(Holding(queue=QueueName("default"), user=ANN, amounts=Amounts(0.0, 4.0, 1.0)))
+    standing.take(
+        QuotaHolding(queue=QueueName("default"), user=ANN, amounts=ResourceAmounts(0.0, 4.0, 1.0))
+    )
     assert standing.share(QueueName("default")) == 0.25

@@ -12,7 +12,7 @@ from corral.domain.ids import JobId
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.domain.time_point import moment_text
-from corral.schedule import Decision, Fleet, NodeRoom, Running, Waiting, decide
+from corral.schedule import Decision, NodeRoom, NodeTypes, RunningGang, Waiting, decide
 from corral.schedule.defragment import Movable, Movables, Relocated
 from corral.schedule.quota.balances import Standing
 from corral.schedule.quota.limits import holding_of
@@ -54,15 +54,24 @@ class House:
     def _movables(self) -> Movables:
         gangs = [
             Movable(
-                running=Running(
-                    job=one.job, queue=one.queue, user=one.user, priority=0, seats=seats,
-                    started=0.0, guard_over=True, lost_gpu_seconds=self.costs[one.job] - self.least,
-                    restart_seconds=0.0, can_save=True,
+                running=RunningGang(
+                    job=one.job,
+                    queue=one.queue,
+                    user=one.user,
+                    priority=0,
+                    seats=seats,
+                    started=0.0,
+                    guard_over=True,
+                    lost_gpu_seconds=self.costs[one.job] - self.least,
+                    restart_seconds=0.0,
+                    can_save=True,
                 ),
-                gang=one, shape=one.shapes[0], cost_gpu_seconds=self.costs[one.job],
+                gang=one,
+                shape=one.shapes[0],
+                cost_gpu_seconds=self.costs[one.job],
             )
             for one, seats in self.running.values()
-        ]  # fmt: skip
+        ]
         left = self.budget - self.spent
         return Movables(gangs=gangs, budget_gpu_seconds=self.budget, left_gpu_seconds=left)
 
@@ -77,15 +86,19 @@ class House:
         holding = [
             holding_of(one.queue, one.user, seats, KIND) for one, seats in self.running.values()
         ]
-        fleet = Fleet(NODES)
+        fleet = NodeTypes(NODES)
         queues = {one.queue for one in self.waiting}
         standing = Standing(
             QueueTree(), capacity=fleet.capacity, kinds=["h100"], holding=holding, others=queues
         )
         return decide(
-            self.rooms(), self.waiting, fleet=fleet, now=self.now, standing=standing,
+            self.rooms(),
+            self.waiting,
+            fleet=fleet,
+            now=self.now,
+            standing=standing,
             movable=self._movables,
-        )  # fmt: skip
+        )
 
     def step(self) -> Decision:
         """Whoever is told has gone, and is where it was to go, by the next pass."""

@@ -6,7 +6,7 @@ from random import Random
 from corral.domain.ids import JobId
 from corral.domain.node import Node
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Fleet, NodeRoom, Shares, Waiting, decide
+from corral.schedule import NodeRoom, NodeTypes, Shares, Waiting, decide
 from tests.worlds import node
 
 CPU = 1000
@@ -36,7 +36,7 @@ def taken(room: NodeRoom, index: int, millis: int) -> None:
 
 
 def place(rooms: list[NodeRoom], gang: Waiting, shares: Shares) -> tuple[str, tuple[int, ...]]:
-    fleet = Fleet(room.node for room in rooms)
+    fleet = NodeTypes(room.node for room in rooms)
     [placed] = decide(rooms, [gang], fleet=fleet, shares=shares).placed
     [seat] = placed.seats
     return seat.node, seat.gpus
@@ -72,7 +72,7 @@ def test_more_parts_fit_than_with_best_fit_alone() -> None:
         while True:
             gang = part("j", chance.choice([330, 500, 500, 200]))
             shares.arrive(gang.shapes[0])
-            placed = decide(rooms, [gang], fleet=Fleet([]), shares=shares).placed
+            placed = decide(rooms, [gang], fleet=NodeTypes([]), shares=shares).placed
             if not placed:
                 return 16_000 - sum(sum(room.free_gpu_millis) for room in rooms)
 

@@ -11,7 +11,7 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, faults, whole_tree
 from corral.domain.usage import PreemptWhy
-from corral.schedule import Decision, Fleet, NodeRoom, Reserved, Running, Waiting, decide
+from corral.schedule import Decision, NodeRoom, NodeTypes, Reserved, RunningGang, Waiting, decide
 from corral.schedule.quota.balances import Standing
 from corral.schedule.quota.limits import holding_of
 from tests.schedule.test_queues import ANN, gang
@@ -57,16 +57,23 @@ class House:
     preempted: Counter[JobId] = field(default_factory=Counter)
     ran: list[float] = field(default_factory=list)  # of each victim, when it was told
 
-    def _running(self) -> list[Running]:
+    def _running(self) -> list[RunningGang]:
         return [
-            Running(
-                job=one.job, queue=one.queue, user=one.user, priority=one.priority, seats=seats,
-                started=started, guard_over=self.now - started >= GUARD_SECONDS,
-                lost_gpu_seconds=self.now - started, restart_seconds=1.0,
-                can_save=one.job in self.saving, preemptible=one.preemptible,
+            RunningGang(
+                job=one.job,
+                queue=one.queue,
+                user=one.user,
+                priority=one.priority,
+                seats=seats,
+                started=started,
+                guard_over=self.now - started >= GUARD_SECONDS,
+                lost_gpu_seconds=self.now - started,
+                restart_seconds=1.0,
+                can_save=one.job in self.saving,
+                preemptible=one.preemptible,
             )
             for one, seats, started in self.running.values()
-        ]  # fmt: skip
+        ]
 
     def standing(self) -> Standing:
         holding = [
@@ -75,9 +82,12 @@ class House:
         ]
         everybody = [*self.waiting, *(one for one, _, _ in self.running.values())]
         return Standing(
-            self.tree, capacity=Fleet(NODES).capacity, kinds=["h100"], holding=holding,
+            self.tree,
+            capacity=NodeTypes(NODES).capacity,
+            kinds=["h100"],
+            holding=holding,
             others={one.queue for one in everybody},
-        )  # fmt: skip
+        )
 
     def rooms(self) -> list[NodeRoom]:
         rooms = {one.id: NodeRoom(one) for one in NODES}
@@ -88,9 +98,13 @@ class House:
 
     def decide(self) -> Decision:
         return decide(
-            self.rooms(), self.waiting, fleet=Fleet(NODES), standing=self.standing(),
-            running=self._running, reserved=list(self.reserved.values()),
-        )  # fmt: skip
+            self.rooms(),
+            self.waiting,
+            fleet=NodeTypes(NODES),
+            standing=self.standing(),
+            running=self._running,
+            reserved=list(self.reserved.values()),
+        )
 
     def step(self) -> Decision:
         decision = self.decide()
@@ -216,17 +230,25 @@ def test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it(
         house.step()
 
 
-def one_gang(job: str, queue: str, gpus: int, on: str, first: int, **more: object) -> Running:
+def one_gang(job: str, queue: str, gpus: int, on: str, first: int, **more: object) -> RunningGang:
     seat = Seat(node=NodeId(on), gpus=tuple(range(first, first + gpus)), gpu_millis=gpus * 1000)
-    plain = Running(
-        job=JobId(job), queue=QueueName(queue), user=ANN, priority=0, seats=(seat,), started=0.0,
-        guard_over=True, lost_gpu_seconds=1.0, restart_seconds=0.0, can_save=True,
-    )  # fmt: skip
+    plain = RunningGang(
+        job=JobId(job),
+        queue=QueueName(queue),
+        user=ANN,
+        priority=0,
+        seats=(seat,),
+        started=0.0,
+        guard_over=True,
+        lost_gpu_seconds=1.0,
+        restart_seconds=0.0,
+        can_save=True,
+    )
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
 def chosen(
-    running: list[Running], waits: Waiting, tree: QueueTree, *, working: int = 2
+    running: list[RunningGang], waits: Waiting, tree: QueueTree, *, working: int = 2
 ) -> set[str]:
     """Who gives way to the gang. `working`: so many of the two nodes take work."""
     rooms = {one.id: NodeRoom(one) for one in NODES[:working]}
@@ -236,7 +258,7 @@ def chosen(
         for seat in one.seats:
             if seat.node in rooms:
                 rooms[seat.node].take(seat)
-    fleet = Fleet(NODES[:2])
+    fleet = NodeTypes(NODES[:2])
     standing = Standing(tree, capacity=fleet.capacity, kinds=["h100"], holding=holding)
     decision = decide(
         rooms.values(), [waits], fleet=fleet, standing=standing, running=lambda: running

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.simulate.scenario import Outcome, simulate
+from corral.simulate.scenario import WorldOutcome, simulate
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants_giving import GIVING
 from tests.simulate.mutants_health import HEALTH
@@ -282,14 +282,14 @@ RECONCILE = [
     ),
     Mutant(
         "the schedule forgets what is held",
-        "reconcile.cache.capacity:Rooms._room",
+        "reconcile.cache.capacity:CapacityCache._room",
         "_occupy(draft, room, allocation)",
         "pass",
         "bug I3",
     ),
     Mutant(
         "cordoned nodes take work",
-        "reconcile.cache.capacity:Rooms._room",
+        "reconcile.cache.capacity:CapacityCache._room",
         "node.takes_work",
         "node.liveness == 'alive'",
         "cordon",
@@ -453,7 +453,7 @@ AGENT = [
     ),
     Mutant(
         "a rank that ignores TERM is left alone",
-        "simulate.ranks:Part._kill_if_due",
+        "simulate.ranks:NodeAttempt._kill_if_due",
         "self.kill()",
         "pass",
         "I10",
@@ -461,7 +461,7 @@ AGENT = [
     ),
     Mutant(
         "a node forgets that it started anew",
-        "simulate.disk:Journal.is_over",
+        "simulate.disk:SimulatedJournal.is_over",
         "or self.boot != boot",
         "",
         "I10 I7 I17",
@@ -529,7 +529,7 @@ def breed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(other, name, scope[name])
 
 
-def first_missed(mutant: Mutant, seed: int) -> Outcome | None:
+def first_missed(mutant: Mutant, seed: int) -> WorldOutcome | None:
     """The first world from `seed` on, of MOST_WORLDS, that breaks one of the mutant's rules."""
     rules = mutant.rules.split()
     worlds = (simulate(number) for number in range(seed, seed + MOST_WORLDS))

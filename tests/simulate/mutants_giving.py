@@ -13,7 +13,7 @@ GIVING = [
     ),
     Mutant(
         "a queue takes from one that is within its own",
-        "schedule.preemption.rights:Rights._borrows",
+        "schedule.preemption.rights:PreemptionRights._borrows",
         "return standing.gives_back(theirs[parts])",
         "return True",
         "right",
@@ -21,7 +21,7 @@ GIVING = [
     ),
     Mutant(
         "a queue beyond its own takes from others",
-        "schedule.preemption.rights:Rights._borrows",
+        "schedule.preemption.rights:PreemptionRights._borrows",
         "not self._is_within(gang, asked, mine[parts])",
         "False",
         "right",
@@ -29,7 +29,7 @@ GIVING = [
     ),
     Mutant(
         "an equal takes the place of an equal",
-        "schedule.preemption.rights:Rights.right",
+        "schedule.preemption.rights:PreemptionRights.right",
         "victim.priority < gang.priority",
         "victim.priority <= gang.priority",
         "right",

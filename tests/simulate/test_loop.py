@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from corral.simulate.virtual_loop import Process, VirtualLoop
+from corral.simulate.virtual_loop import SimulatedProcess, VirtualLoop
 
 
 class World:
@@ -35,7 +35,7 @@ def test_time_passes_only_from_event_to_event(world: World) -> None:
 
 
 def test_a_killed_process_runs_no_further_instruction(world: World) -> None:
-    process = Process(world.loop, "one")
+    process = SimulatedProcess(world.loop, "one")
 
     async def live() -> None:
         try:
@@ -56,7 +56,7 @@ def test_a_killed_process_runs_no_further_instruction(world: World) -> None:
 
 
 def test_a_stopped_process_takes_in_what_came_when_it_goes_on_in_order(world: World) -> None:
-    process = Process(world.loop, "one")
+    process = SimulatedProcess(world.loop, "one")
     process.after(2.0, world.say, "timer")
     world.loop.later(1.0, process.pause)
     world.loop.later(1.5, process.post, world.say, "first")
@@ -68,7 +68,7 @@ def test_a_stopped_process_takes_in_what_came_when_it_goes_on_in_order(world: Wo
 
 
 def test_what_a_process_has_sent_outlives_it(world: World) -> None:
-    process = Process(world.loop, "one")
+    process = SimulatedProcess(world.loop, "one")
     process.post(world.loop.later, 1.0, world.say, "arrived")
     process.kill()
     world.run(2.0)
@@ -77,7 +77,7 @@ def test_what_a_process_has_sent_outlives_it(world: World) -> None:
 
 
 def test_tasks_that_a_process_starts_inside_end_with_it(world: World) -> None:
-    process = Process(world.loop, "one")
+    process = SimulatedProcess(world.loop, "one")
 
     async def inner() -> None:
         await asyncio.sleep(2.0)
@@ -108,7 +108,7 @@ def test_a_loop_that_naps_for_nothing_still_lets_time_pass(world: World) -> None
         for _ in range(1000):
             await asyncio.sleep(1e-13)
 
-    Process(world.loop, "one").start(hurry())
+    SimulatedProcess(world.loop, "one").start(hurry())
     world.run(1.0)
     assert world.loop.time() >= 1.0
     world.loop.close()

@@ -4,16 +4,16 @@ from dataclasses import replace
 from random import Random
 
 from corral.domain.attempt import Exit, Seat
-from corral.domain.desired_state import Launch, Stop, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.observed_state import AttemptKey, Phase
 from corral.simulate.agent import SimulatedAgent
-from corral.simulate.heads import Heads
+from corral.simulate.heads import SimulatedHeads
 from corral.simulate.machine import inventory
-from corral.simulate.network import Network
+from corral.simulate.network import SimulatedNetwork
 from corral.simulate.node import SimulatedNode
-from corral.simulate.rank_behaviour import Life
+from corral.simulate.rank_behaviour import RankBehaviour
 from corral.simulate.ranks import Gangs
 from corral.simulate.virtual_loop import VirtualLoop
 from corral.simulate.world import Stage
@@ -21,14 +21,24 @@ from corral.store.memory_store import MemoryStore
 
 N1 = NodeId("n1")
 KEY: AttemptKey = (JobId("j1"), AttemptNumber(1))
-LIFE = Life(
-    steps=50, step_seconds=1.0, save_every=5, save_seconds=0.1, failures=0, fails_after_steps=0,
-    failure=Exit(code=1), ignores_term=False, stop_seconds=0.5, hangs_without_peers=False,
-    prepare_seconds=0.2, refused_once=False, corrupt_saves=frozenset(),
-)  # fmt: skip
+LIFE = RankBehaviour(
+    steps=50,
+    step_seconds=1.0,
+    save_every=5,
+    save_seconds=0.1,
+    failures=0,
+    fails_after_steps=0,
+    failure=Exit(code=1),
+    ignores_term=False,
+    stop_seconds=0.5,
+    hangs_without_peers=False,
+    prepare_seconds=0.2,
+    refused_once=False,
+    corrupt_saves=frozenset(),
+)
 
 
-def alone(life: Life = LIFE) -> tuple[Stage, SimulatedNode]:
+def alone(life: RankBehaviour = LIFE) -> tuple[Stage, SimulatedNode]:
     """A node without any head, and without an auditor: every start is taken as it comes."""
     stage = Stage(0, verbose=False)
     stage.lives["train"] = life
@@ -37,7 +47,7 @@ def alone(life: Life = LIFE) -> tuple[Stage, SimulatedNode]:
     def start(launch: Launch, node: NodeId, ranks: set[int]) -> None:
         stage.evidence.start(launch.key, node, launch.seat, ranks)
 
-    heads = Heads(stage, MemoryStore(), {}, lambda *beat: None)
+    heads = SimulatedHeads(stage, MemoryStore(), {}, lambda *beat: None)
     offer = inventory(2, shares=False)
     return stage, SimulatedNode(stage, N1, offer, Gangs(stage, start), heads)
 
@@ -51,8 +61,8 @@ def launch(key: AttemptKey = KEY) -> Launch:
     )  # fmt: skip
 
 
-def word(counter: int, *, term: int = 1, boot: str = "n1-boot-1") -> Wanted:
-    return Wanted(
+def word(counter: int, *, term: int = 1, boot: str = "n1-boot-1") -> DesiredState:
+    return DesiredState(
         cluster=ClusterId("c"),
         version=Version(term=term, counter=counter),
         node=N1,
@@ -176,14 +186,14 @@ def test_a_gang_ends_as_its_life_says_and_saves_on_the_way() -> None:
     stage.loop.close()
 
 
-def heard_of(network: Network, loop: VirtualLoop, seconds: float) -> None:
+def heard_of(network: SimulatedNetwork, loop: VirtualLoop, seconds: float) -> None:
     loop.later(seconds, loop.stop)
     loop.run_forever()
 
 
 def test_what_is_sent_into_a_cut_is_lost_or_comes_when_it_heals() -> None:
     loop = VirtualLoop(lambda error: None)
-    network = Network(loop, Random(1))
+    network = SimulatedNetwork(loop, Random(1))
     network.join(N1)
     network.cut(N1, up=True, down=False)
     arrived: list[int] = []
@@ -202,7 +212,7 @@ def test_what_is_sent_into_a_cut_is_lost_or_comes_when_it_heals() -> None:
 
 def test_a_bad_line_loses_doubles_and_reorders() -> None:
     loop = VirtualLoop(lambda error: None)
-    network = Network(loop, Random(1))
+    network = SimulatedNetwork(loop, Random(1))
     network.join(N1)
     line = network.up[N1]
     line.lost, line.doubled, line.late_seconds = 0.2, 0.3, 1.0

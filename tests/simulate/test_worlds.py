@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.simulate.scenario import Outcome, simulate
-from corral.simulate.summary import Tally
+from corral.simulate.scenario import WorldOutcome, simulate
+from corral.simulate.summary import WorldSums
 
 WORLDS = 200
 A_CHUNK = 25
@@ -17,7 +17,7 @@ SOAK_WORLDS = 10_000
 KEPT = Path(__file__).parents[2] / "benchmarks" / "results" / "simulate-soak.md"
 
 
-def told(outcome: Outcome) -> str:
+def told(outcome: WorldOutcome) -> str:
     last = "\n".join(outcome.lines)
     return (
         f"{last}\nseed {outcome.seed} broke {outcome.rule}: {outcome.text}\n"
@@ -65,7 +65,7 @@ def test_what_was_found_once_stays_mended(seed: int) -> None:
 @pytest.mark.timeout(5400)
 def test_no_invariant_is_broken_in_many_worlds() -> None:
     """Goes on after a breach, and keeps what it found in benchmarks/results."""
-    began, tally = time.monotonic(), Tally()
+    began, tally = time.monotonic(), WorldSums()
     for seed in range(WORLDS, WORLDS + SOAK_WORLDS):
         tally.add(simulate(seed))
     said = tally.text(time.monotonic() - began)

@@ -7,13 +7,13 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence,
 from corral.domain.imported import Imported
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import JobState
-from corral.domain.ledger import Account, Amounts
+from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue, QueueTree, whole_tree
 from corral.domain.requests import Submit
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
-from corral.domain.run_history import Told
-from corral.domain.usage import Debt, Reservation, Spent, Use, Victim
+from corral.domain.run_history import StartForecastTold
+from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation, Victim
 from corral.domain.world import Event
 
 ANN = UserName("ann")
@@ -119,18 +119,18 @@ def tree(gpus: int = 8) -> QueueTree:
     return whole_tree([team, below], guard_seconds=60.0)
 
 
-def use(queue: str = "team", user: str = "ann", gpu_seconds: float = 0.1) -> Use:
-    return Use(queue=QueueName(queue), user=UserName(user), at=11.5, gpu_seconds=gpu_seconds)
+def use(queue: str = "team", user: str = "ann", gpu_seconds: float = 0.1) -> QueueUsage:
+    return QueueUsage(queue=QueueName(queue), user=UserName(user), at=11.5, gpu_seconds=gpu_seconds)
 
 
-def account(of: JobId | None, day: int = 3, number: int = 1, **amounts: float) -> Account:
+def account(of: JobId | None, day: int = 3, number: int = 1, **amounts: float) -> UsageRecord:
     """40 GPU-seconds of Ann's in queue team, with what `amounts` says."""
-    return Account(
+    return UsageRecord(
         day=day,
         queue=QueueName("team"),
         user=ANN,
         gpu_type="h100",
-        amounts=Amounts(**{"allocated_gpu_seconds": 40.0, "money": 0.1, **amounts}),
+        amounts=UsageAmounts(**{"allocated_gpu_seconds": 40.0, "money": 0.1, **amounts}),
         job=of,
         attempt=AttemptNumber(number if of else 0),
         name="tiny-gpt" if of else "",
@@ -141,8 +141,10 @@ def debt(queue: str = "team", *, rate: float = 2.0) -> Debt:
     return Debt(queue=QueueName(queue), at=3.0, gpus=-1 / 3, rate=rate)
 
 
-def spent(queue: str = "team", *, demoted: bool = False) -> Spent:
-    return Spent(queue=QueueName(queue), since=3.0, gpu_seconds=1 / 3, money=0.1, demoted=demoted)
+def spent(queue: str = "team", *, demoted: bool = False) -> BudgetSpent:
+    return BudgetSpent(
+        queue=QueueName(queue), since=3.0, gpu_seconds=1 / 3, money=0.1, demoted=demoted
+    )
 
 
 def reservation(of: JobId, *, ended: str = "") -> Reservation:
@@ -159,8 +161,8 @@ def reservation(of: JobId, *, ended: str = "") -> Reservation:
     )
 
 
-def told(of: JobId, at: float = 2.0, *, waited_seconds: float | None = None) -> Told:
-    return Told(
+def told(of: JobId, at: float = 2.0, *, waited_seconds: float | None = None) -> StartForecastTold:
+    return StartForecastTold(
         job=of,
         at=at,
         drawn_low_seconds=60.0,

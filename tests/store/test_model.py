@@ -23,7 +23,7 @@ from corral.domain.errors import CorralError, InvariantBroken, TermLost
 from corral.domain.ids import JobId, NodeId, Sequence, UserName, job_id
 from corral.domain.job_states import JobState
 from corral.domain.requests import Cancel, SetNode
-from corral.domain.run_history import Told
+from corral.domain.run_history import StartForecastTold
 from corral.domain.users import LADDER, AuditEntry, Role, Token, User, token_id
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
@@ -203,7 +203,7 @@ class Stores(RuleBasedStateMachine):
         ),
         void=st.lists(ids, max_size=2),
     )
-    def tell(self, rows: list[Told], void: list[JobId]) -> None:
+    def tell(self, rows: list[StartForecastTold], void: list[JobId]) -> None:
         self.both(lambda store: store.tell(rows, void=void))
 
     @rule(limit=numbers)

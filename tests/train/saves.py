@@ -8,22 +8,22 @@ import torch
 from torch import nn
 
 from corral.train.checkpoint_dir import Shelf
-from corral.train.process_group import Gang
-from corral.train.restore import Candidate, load
+from corral.train.process_group import ProcessGroup
+from corral.train.restore import RestoreCandidate, load
 from corral.train.saver import Saved, Saver
-from corral.train.training_state import Holder
+from corral.train.training_state import StateHolder
 
-ALONE = Gang(rank=0, world_size=1)
+ALONE = ProcessGroup(rank=0, world_size=1)
 
 
-def holder_at(step: int) -> Holder:
+def holder_at(step: int) -> StateHolder:
     """A model and an optimizer whose every number tells the step."""
     model = nn.Sequential(nn.Linear(24, 8), nn.Linear(8, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for parameter in model.parameters():
         nn.init.constant_(parameter, step)
         optimizer.state[parameter]["momentum_buffer"] = torch.full_like(parameter, -step)
-    return Holder(model=model, optimizers=(optimizer,))
+    return StateHolder(model=model, optimizers=(optimizer,))
 
 
 def saver_at(
@@ -57,12 +57,12 @@ def make_saves(root: Path, steps: list[int], *, attempt: int = 1) -> list[Saved]
     return saved
 
 
-def capture(holder: Holder, step: int) -> dict[str, Any]:
+def capture(holder: StateHolder, step: int) -> dict[str, Any]:
     return holder.capture(step=step, observed_seconds=0.0)
 
 
-def candidate(saved: Saved) -> Candidate:
-    return Candidate(
+def candidate(saved: Saved) -> RestoreCandidate:
+    return RestoreCandidate(
         attempt=saved.attempt,
         step=saved.step,
         path=saved.path,
@@ -70,7 +70,7 @@ def candidate(saved: Saved) -> Candidate:
     )
 
 
-def step_loaded(found: Candidate) -> int:
+def step_loaded(found: RestoreCandidate) -> int:
     """Load the save, and check that every number in it is of one and the same step."""
     holder = holder_at(-1)
     step = load(found, holder)["step"]

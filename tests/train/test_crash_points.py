@@ -11,7 +11,7 @@ import pytest
 
 from corral.train.checkpoint_dir import Shelf
 from corral.train.checkpoint_verify import verify
-from corral.train.restore import Candidate
+from corral.train.restore import RestoreCandidate
 from tests.patience import PATIENCE_SECONDS
 from tests.tools import NO_STRACE
 from tests.train.saves import make_saves, step_loaded
@@ -121,5 +121,7 @@ def newest_step(root: Path) -> int:
         verify(slot.path, attempt=slot.attempt, step=slot.step)
     newest = slots[0]
     return step_loaded(
-        Candidate(attempt=newest.attempt, step=newest.step, path=newest.path, manifest_sha256=None)
+        RestoreCandidate(
+            attempt=newest.attempt, step=newest.step, path=newest.path, manifest_sha256=None
+        )
     )

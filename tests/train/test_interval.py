@@ -12,7 +12,7 @@ from corral.train.save_interval import (
     interval_seconds,
     young_daly_seconds,
 )
-from corral.train.save_schedule import Pace
+from corral.train.save_schedule import SaveSchedule
 
 costs = st.floats(0.0, 1e4)
 spans = st.floats(1.0, 1e9)
@@ -63,9 +63,9 @@ def test_nonsense_is_refused(cost: float, mtbf: float) -> None:
         young_daly_seconds(cost, mtbf)
 
 
-def pace(**changes: float | None) -> Pace:
+def pace(**changes: float | None) -> SaveSchedule:
     settings: dict[str, float | None] = {"fixed_seconds": None, "node_mtbf_seconds": 1e5}
-    made = Pace(nodes=2, **(settings | changes))  # type: ignore[arg-type]
+    made = SaveSchedule(nodes=2, **(settings | changes))  # type: ignore[arg-type]
     made.begin(100.0)
     return made
 

@@ -7,7 +7,7 @@ import pytest
 
 from corral.train.checkpoint_dir import QUARANTINED, Shelf
 from corral.train.rank_settings import Settings, read_settings
-from corral.train.restore import Candidate, OriginBroken, candidates, choose
+from corral.train.restore import OriginBroken, RestoreCandidate, candidates, choose
 from corral.train.sampler import Sampler
 from corral.train.training_state import NoState, check_stateful
 from tests.train.saves import ALONE, make_saves, step_loaded
@@ -25,7 +25,7 @@ def settings_of(root: Path, resume: list[dict[str, object]]) -> Settings:
     return read_settings(env)
 
 
-def begun(tmp_path: Path) -> tuple[Settings, list[Candidate], Path]:
+def begun(tmp_path: Path) -> tuple[Settings, list[RestoreCandidate], Path]:
     """A job that starts from the save of step 7 of j1, whose attempt was its fourth."""
     (saved,) = make_saves(tmp_path / "one", [7], attempt=4)
     entry: dict[str, object] = {

@@ -13,12 +13,12 @@ from torch.distributed.checkpoint.state_dict_loader import load as load_plainly
 from torch.utils._pytree import tree_map
 
 from corral.train.checkpoint_dir import Shelf
-from corral.train.process_group import Gang
-from corral.train.restore import Candidate, DoesNotFit, load
+from corral.train.process_group import ProcessGroup
+from corral.train.restore import DoesNotFit, RestoreCandidate, load
 from corral.train.sampler import Sampler
 from corral.train.saver import Saver
-from corral.train.storage import Later, Reader
-from corral.train.training_state import Holder, WorldChanged
+from corral.train.storage import Later, SaveReader
+from corral.train.training_state import StateHolder, WorldChanged
 from tests.patience import PATIENCE_SECONDS
 from tests.train.saves import ALONE, fail, saver_at
 
@@ -54,7 +54,7 @@ class Tied(nn.Module):
         self.note = state["note"]
 
 
-def holder(seed: int = 1, **changes: Any) -> Holder:
+def holder(seed: int = 1, **changes: Any) -> StateHolder:
     torch.manual_seed(seed)
     model = Tied()
     groups: list[dict[str, Any]] = [
@@ -70,10 +70,10 @@ def holder(seed: int = 1, **changes: Any) -> Holder:
         "data": Sampler(100, 4, rank=0, world_size=1),
         "others": {"scaler": torch.amp.GradScaler("cpu")},
     }
-    return Holder(model=model, optimizers=optimizers, **(settings | changes))
+    return StateHolder(model=model, optimizers=optimizers, **(settings | changes))
 
 
-def one_step(found: Holder) -> None:
+def one_step(found: StateHolder) -> None:
     found.model(torch.ones(2, 6)).backward()
     for optimizer in found.optimizers:
         optimizer.step()
@@ -82,13 +82,13 @@ def one_step(found: Holder) -> None:
     next(iter(found.data))  # type: ignore[call-overload]
 
 
-def save(found: Holder, root: Path, step: int = 1) -> Candidate:
+def save(found: StateHolder, root: Path, step: int = 1) -> RestoreCandidate:
     shelf = Shelf(root=root, job="", attempt=1)
     shelf.open()
     saver, saved = saver_at(shelf)
     saver.save(step, lambda: found.capture(step=step, observed_seconds=12.0))
     saver.close()
-    return Candidate(attempt=1, step=step, path=saved[0].path, manifest_sha256=None)
+    return RestoreCandidate(attempt=1, step=step, path=saved[0].path, manifest_sha256=None)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -105,7 +105,7 @@ def clone(one: Any) -> Any:
     return one.clone() if isinstance(one, torch.Tensor) else one
 
 
-def whole(found: Holder) -> list[Any]:
+def whole(found: StateHolder) -> list[Any]:
     parts = [found.model, *found.optimizers, found.scheduler, found.data, *found.others.values()]
     return [part.state_dict() for part in parts if part is not None]
 
@@ -158,7 +158,7 @@ def test_saving_draws_no_random_number_and_changes_no_state(tmp_path: Path) -> N
 
 def test_another_model_is_refused_and_named(tmp_path: Path) -> None:
     found = save(holder(), tmp_path)
-    other = Holder(model=nn.Linear(3, 3))
+    other = StateHolder(model=nn.Linear(3, 3))
     with pytest.raises(DoesNotFit, match="not of this model"):
         load(found, other)
     assert found.path.exists()
@@ -183,7 +183,7 @@ def test_plain_torch_reads_a_save_with_our_reader(tmp_path: Path) -> None:
     found = save(old, tmp_path)
     weight = torch.zeros(6, 6)
     with pytest.warns(UserWarning, match="single process"):
-        load_plainly({"model/a.weight": weight}, storage_reader=Reader(found.path))
+        load_plainly({"model/a.weight": weight}, storage_reader=SaveReader(found.path))
     assert isinstance(old.model, Tied)
     assert torch.equal(weight, old.model.a.weight)
 
@@ -199,12 +199,12 @@ def test_a_state_that_changes_shape_is_planned_anew(tmp_path: Path) -> None:
     saver.save(1, lambda: found.capture(step=1, observed_seconds=0.0))
     saver.close()
     new = holder(seed=2)
-    load(Candidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None), new)
+    load(RestoreCandidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None), new)
     assert same(whole(found), whole(new))
 
 
 def test_a_world_of_one_needs_no_group() -> None:
-    gang = Gang(rank=0, world_size=1)
+    gang = ProcessGroup(rank=0, world_size=1)
     assert gang.gather(3) == [3]
     assert gang.share(4) == 4
     assert gang.hand_out([5]) == 5
@@ -244,7 +244,7 @@ def test_an_optimizers_next_step_waits_until_its_state_is_copied(
     saver.close()
     assert troubles == []
     new = holder(seed=2)
-    load(Candidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None), new)
+    load(RestoreCandidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None), new)
     assert same(whole(new), before)
     assert saved[0].stall_seconds > lost_by_saving
 

@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from corral.train.restore import NotTrusted, load
 from corral.train.safe_unpickle import Untrusted, index_of, may_be_changed_by_others
-from corral.train.storage import INDEX, Reader
+from corral.train.storage import INDEX, SaveReader
 from tests.train.test_state import Tied, holder, one_step, same, save, whole
 
 pytestmark = pytest.mark.train
@@ -87,7 +87,7 @@ def test_changed_objects_run_no_code_where_others_can_change_a_save(tmp_path: Pa
     old = holder()
     assert isinstance(old.model, Tied)
     found = save(old, tmp_path / "saves")
-    metadata: Metadata = Reader(found.path).read_metadata()
+    metadata: Metadata = SaveReader(found.path).read_metadata()
     places = [one for one in metadata.storage_data.values() if one.dtype is None]
     data = io.BytesIO()
     torch.save({"note": Evil(tmp_path / "mark")}, data)

@@ -3,7 +3,7 @@
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.insight.alerts import Kind, Severity
+from corral.insight.alerts import AlertKind, Severity
 from corral.wire.alerts import AlertFile, read_alerts
 from corral.wire.yaml_document import documents_of
 
@@ -36,7 +36,7 @@ def test_a_whole_file_says_whom_to_tell_of_what() -> None:
     found = parsed(WHOLE)
     taste = found.to[0].taste
     assert taste.least == Severity.WARNING
-    assert taste.kinds == {Kind.JOB_FAILED, Kind.NODE_DOWN}
+    assert taste.kinds == {AlertKind.JOB_FAILED, AlertKind.NODE_DOWN}
     assert taste.repeat_seconds == 3600
     assert taste.quiet is not None
     assert (taste.quiet.from_seconds, taste.quiet.until_seconds) == (22 * 3600, 7.5 * 3600)

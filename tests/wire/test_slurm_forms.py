@@ -10,7 +10,7 @@ from corral.wire.slurm import value_forms
 from corral.wire.slurm.hostlist import compress, compress_sorted, expand
 from corral.wire.slurm.ids import id_of, ids_of, number_of, raw_of
 from corral.wire.slurm.paths import file_name
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
@@ -60,7 +60,7 @@ def test_a_date_has_any_of_slurms_forms(text: str, moment: str) -> None:
 
 @pytest.mark.parametrize("text", ["1340", "11.23/26", "11232", "1970-01-01+00:00"])
 def test_what_is_not_a_date_is_refused(text: str) -> None:
-    with pytest.raises(Wrong, match="Invalid time specification"):
+    with pytest.raises(SlurmRefusal, match="Invalid time specification"):
         value_forms.moment(text, NOW)
 
 
@@ -109,7 +109,7 @@ def test_a_moment_is_the_next_one_where_it_is_a_time_of_day(text: str, moment: s
     "read", [value_forms.seconds, value_forms.size_bytes, value_forms.signal_number]
 )
 def test_what_has_no_such_form_is_refused(read: object) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(SlurmRefusal):
         read("soon")  # type: ignore[operator]
 
 
@@ -123,7 +123,7 @@ def test_ids_are_numbers_and_come_back_from_each_form() -> None:
         "j17", "j18_3", "j19_1", "j19_2", "j19_3", "j19_7",
     ]  # fmt: skip
     assert id_of("17.batch") == "j17"
-    with pytest.raises(Wrong):
+    with pytest.raises(SlurmRefusal):
         id_of("train")
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from corral.domain.job import TokenScope
 from corral.wire.slurm.batch_plan import decode_plan
-from corral.wire.slurm.options import Use, is_batch_script
-from corral.wire.slurm.sbatch import Batch, Here, read_batch
+from corral.wire.slurm.options import OptionUse, is_batch_script
+from corral.wire.slurm.sbatch import BatchSubmission, Here, read_batch
 from corral.wire.slurm.sbatch_options import SBATCH
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 from corral.wire.spec_reader import parse_values
 from corral.wire.submission import to_domain
 
@@ -22,7 +22,7 @@ def here(**environment: str) -> Here:
     return Here(directory="/data/ann", host="login", now=now, environment=environment)
 
 
-def batch(*words: str, lines: str = "", **environment: str) -> Batch:
+def batch(*words: str, lines: str = "", **environment: str) -> BatchSubmission:
     script = f"#!/bin/bash\n{lines}\nsrun hostname\n"
     found = read_batch([*words, "train.sh", "a"], script, here(**environment), name="train.sh")
     parse_values([found.spec])  # the head takes it
@@ -125,8 +125,8 @@ def test_the_environment_travels_but_for_what_is_named_like_a_secret() -> None:
 def test_what_changes_nothing_is_told_and_what_cannot_be_is_refused_with_a_hint() -> None:
     assert any("--mail-type" in one for one in batch("--mail-type=ALL").notes)
     for option in SBATCH.options:
-        if option.use == Use.REFUSED:
-            with pytest.raises(Wrong) as refused:
+        if option.use == OptionUse.REFUSED:
+            with pytest.raises(SlurmRefusal) as refused:
                 batch(f"--{option.name}" if option.takes == "nothing" else f"--{option.name}=x")
             assert refused.value.hint
 
@@ -139,12 +139,12 @@ def test_what_changes_nothing_is_told_and_what_cannot_be_is_refused_with_a_hint(
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(words: tuple[str, ...]) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(SlurmRefusal):
         batch(*words)
 
 
 def test_a_file_that_begins_with_no_interpreter_is_no_script() -> None:
-    with pytest.raises(Wrong, match="does not look like a batch script"):
+    with pytest.raises(SlurmRefusal, match="does not look like a batch script"):
         read_batch(["x.sh"], "echo hi\n", here())
     assert is_batch_script("#!/bin/sh\n#SBATCH -N1\n")
     assert not is_batch_script("name: train\nrun: true\n")

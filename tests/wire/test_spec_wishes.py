@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from corral.domain.errors import SpecInvalid
 from corral.domain.job import JobSpec
 from corral.domain.placement_constraints import Constraint, Level, Mode, PlaceRule, Topology
-from corral.domain.time_point import Moment, Warn
+from corral.domain.time_point import EndWarning, Moment
 from corral.wire import schemas
 from corral.wire.spec_reader import parse_specs, parse_values
 from corral.wire.submission import to_domain
@@ -39,7 +39,7 @@ def test_every_wish_is_read() -> None:
     spec = job(FULL)
     assert spec.begin == Moment(after_seconds=1800.0)
     assert spec.start_by == Moment(at=1795327200.0)
-    assert spec.warn == Warn(signal=10, before_seconds=120.0)
+    assert spec.warn == EndWarning(signal=10, before_seconds=120.0)
     assert (spec.warned_after_seconds, spec.preemptible) == (14280.0, True)
     assert spec.place == PlaceRule(
         constraints=(

@@ -7,7 +7,7 @@ import { isSignedOut } from "./api/client";
 import { listen, useHeard } from "./api/live";
 import { session, useStatus } from "./api/queries";
 import { logOut } from "./api/session";
-import type { Session } from "./api/types";
+import type { SessionView } from "./api/types";
 import { nextTheme, theme } from "./look/theme";
 import { Login } from "./pages/Login";
 import { Icon, type IconName } from "./parts/Icon";
@@ -33,7 +33,7 @@ export function Frame() {
 }
 
 /** Drawn before it is known who looks: nothing of the cluster is in it. */
-function Inside({ who, known }: { who: Session | undefined; known: boolean }) {
+function Inside({ who, known }: { who: SessionView | undefined; known: boolean }) {
   const client = useQueryClient();
   const { pathname } = useLocation();
   const { awaySince } = useHeard();
@@ -86,7 +86,7 @@ function Unfinished() {
   return jobs ? <span className="count">{count(jobs)}</span> : null;
 }
 
-function Foot({ who }: { who: Session | undefined }) {
+function Foot({ who }: { who: SessionView | undefined }) {
   const client = useQueryClient();
   const { link } = useHeard();
   const [look, setLook] = useState(theme());

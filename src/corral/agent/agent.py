@@ -20,7 +20,7 @@ from corral.agent.fetch_inputs import Prepare
 from corral.agent.head_channel import BEATS, Beats
 from corral.agent.head_silence import overdue
 from corral.agent.host_environment import interface
-from corral.agent.last_desired import Known
+from corral.agent.last_desired import LastDesired
 from corral.agent.leftover_folders import keep_swept
 from corral.agent.log_shipping import LOGS, LogShipper, Read
 from corral.agent.outputs.kept_folders import KeptWorks
@@ -29,7 +29,7 @@ from corral.agent.own_address import address_towards
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.token_renewal import Renewal
 from corral.agent.user_accounts import Accounts
-from corral.domain.desired_state import Launch, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Version
 from corral.domain.errors import CorralError
 from corral.domain.ids import BootId, JobId
 from corral.domain.node_signal import Signal
@@ -66,7 +66,7 @@ class Agent:
     settings: NodeSettings
     boot: BootId
     ranks: Ranks
-    known: Known
+    known: LastDesired
     dialler: Dialler
     prepare: Prepare
     read: Read
@@ -249,7 +249,7 @@ class Agent:
     def users(self, names: tuple[str, ...]) -> None:
         self._keep(self.prepare.accounts.watch(names))
 
-    def wanted(self, wanted: Wanted) -> None:
+    def wanted(self, wanted: DesiredState) -> None:
         self.obedience.wanted(wanted)
 
     def attach(self, wish: AttachNow) -> None:

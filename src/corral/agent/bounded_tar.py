@@ -34,7 +34,7 @@ class BoundsExceeded(BadArchive):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class UnpackLimits:
     """Limits of one unpacking. `seconds` are of wall clock."""
 
     members: int
@@ -58,7 +58,7 @@ class BoundedReader:
     It has what `tarfile` needs of a file: read, seek, tell and close.
     """
 
-    def __init__(self, stream: Readable, bounds: Bounds) -> None:
+    def __init__(self, stream: Readable, bounds: UnpackLimits) -> None:
         self._stream = stream
         self._position = 0
         self._deadline = time.monotonic() + bounds.seconds
@@ -96,7 +96,7 @@ class BoundedReader:
 
 def unpack_members(
     stream: Readable,
-    bounds: Bounds,
+    bounds: UnpackLimits,
     place: Callable[[tarfile.TarInfo, "Content"], None],
     *,
     disk: int,
@@ -178,7 +178,7 @@ class Content:
             raise BadArchive(f"the disk has {free_bytes} bytes left, which are kept free")
 
 
-def path_parts(name: str, bounds: Bounds) -> list[str]:
+def path_parts(name: str, bounds: UnpackLimits) -> list[str]:
     """Split a member's name into its folders and itself.
 
     Raises: BadArchive when it leads outside or is too long.

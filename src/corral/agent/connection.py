@@ -12,7 +12,7 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.domain.errors import CorralError, Unauthorised
 from corral.wire.agent_messages import FRAME_BYTES
 from corral.wire.head_proof import Challenge, needs_proof
@@ -49,7 +49,7 @@ def delay_seconds(failures: int, chance: Random) -> float:
 class Dialler:
     """Opens WebSockets to wherever the head is, with the node's token."""
 
-    heads: Heads
+    heads: HeadAddresses
     token: str
     trusted: ssl.SSLContext | None = None
     chance: Random = field(default_factory=Random)

@@ -9,10 +9,10 @@ from typing import Final, Protocol
 
 from corral.agent.fetch_inputs import NotStarted, Prepare
 from corral.agent.image.root import ImageRoot
-from corral.agent.job_account import Account
-from corral.agent.last_desired import Known
+from corral.agent.job_account import JobAccount
+from corral.agent.last_desired import LastDesired
 from corral.domain.active_checks import CheckUp
-from corral.domain.desired_state import Launch, Notice, Stop, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Stop, TimeWarning, Version
 from corral.domain.ids import BootId
 from corral.domain.observed_state import AttemptKey, Phase, Seen
 
@@ -32,14 +32,14 @@ class Ranks(Protocol):
         work: Path,
         env: Mapping[str, str],
         image: ImageRoot | None = None,
-        account: Account | None = None,
+        account: JobAccount | None = None,
     ) -> None: ...
 
     def stop(self, stop: Stop) -> None: ...
 
     def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None: ...
 
-    def warn(self, notice: Notice) -> None: ...
+    def warn(self, notice: TimeWarning) -> None: ...
 
     def settle(self, key: AttemptKey) -> None: ...
 
@@ -66,7 +66,7 @@ class Obedience:
     """
 
     ranks: Ranks
-    known: Known
+    known: LastDesired
     prepare: Prepare
     changed: Callable[[], None]
     drained: Callable[[AttemptKey], bool]
@@ -74,14 +74,14 @@ class Obedience:
     boot: BootId
     checks: Checker
     version: Version | None = None  # of the newest word obeyed in this life of the agent
-    _newest: Wanted | None = None
+    _newest: DesiredState | None = None
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _preparing: dict[AttemptKey, asyncio.Task[None]] = field(default_factory=dict)
     _launching: set[AttemptKey] = field(default_factory=set)
     _late_stops: dict[AttemptKey, Stop] = field(default_factory=dict)
     _settling: dict[AttemptKey, float] = field(default_factory=dict)  # since when
 
-    def wanted(self, wanted: Wanted) -> None:
+    def wanted(self, wanted: DesiredState) -> None:
         """Take the word, to be obeyed at once by `run`."""
         self._newest = wanted
         self._arrived.set()
@@ -102,13 +102,13 @@ class Obedience:
             self.version = wanted.version
             self.changed()
 
-    def _other_boot(self, wanted: Wanted) -> str:
+    def _other_boot(self, wanted: DesiredState) -> str:
         """A word from before this boot names what the head counts as gone: it comes too late."""
         if wanted.boot in ("", self.boot):
             return ""
         return f"it was said to boot {wanted.boot} of this node, which is {self.boot} now"
 
-    def obey(self, wanted: Wanted) -> None:
+    def obey(self, wanted: DesiredState) -> None:
         present = {one.key for one in self.seen()}
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:

@@ -18,9 +18,9 @@ from corral.agent.clocks import since_boot
 from corral.agent.connection import Dialler, first_of
 from corral.agent.discovery.client import Probe
 from corral.agent.fetch_inputs import Prepare
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.agent.image.image_cache import Images
-from corral.agent.last_desired import Known
+from corral.agent.last_desired import LastDesired
 from corral.agent.node_boot import boot_id
 from corral.agent.outputs.server import OutputServer
 from corral.agent.port_range import PortBlock
@@ -122,7 +122,7 @@ def assemble(
 ) -> Agent:
     """Put the parts of an agent together. Raises: SettingsInvalid, OSError."""
     trusted = trust(settings)
-    heads = Heads(Path(settings.head_file), node_dir)
+    heads = HeadAddresses(Path(settings.head_file), node_dir)
     probe = Probe(
         node_dir=node_dir,
         settings=settings,
@@ -154,7 +154,7 @@ def assemble(
         settings=settings,
         boot=boot,
         ranks=supervisor,
-        known=Known(node_dir, since_boot()),
+        known=LastDesired(node_dir, since_boot()),
         dialler=Dialler(heads=heads, token=token, trusted=trusted),
         prepare=_preparing(node_dir, settings, heads, token, trusted),
         read=output_capture.read,
@@ -169,7 +169,11 @@ def assemble(
 
 
 def _preparing(
-    node_dir: Path, settings: NodeSettings, heads: Heads, token: str, trusted: SSLContext | None
+    node_dir: Path,
+    settings: NodeSettings,
+    heads: HeadAddresses,
+    token: str,
+    trusted: SSLContext | None,
 ) -> Prepare:
     accounts = Accounts(node_dir=node_dir, settings=settings)
     kept = Path(settings.images) if settings.images else None

@@ -18,11 +18,11 @@ from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
-from corral.agent.head_addresses import Heads
+from corral.agent.head_addresses import HeadAddresses
 from corral.agent.image.image_cache import USED, Images
 from corral.agent.image.root import ImageRoot
 from corral.agent.image.tools import ImageTrouble
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.agent.unpack_workdir import (
     EXIT_UNSAFE,
     SMALL,
@@ -124,7 +124,7 @@ class Prepare:
     """
 
     node_dir: Path
-    heads: Heads
+    heads: HeadAddresses
     token: str
     images: Images
     accounts: Accounts
@@ -162,7 +162,7 @@ class Prepare:
             raise NotStarted(f"the workdir cannot be had: {trouble}", infra=True) from trouble
         return into
 
-    async def account(self, launch: Launch) -> Account | None:
+    async def account(self, launch: Launch) -> JobAccount | None:
         """The account of its ranks; None: that of the agent. Raises: NotStarted."""
         try:
             return await self.accounts.of(launch, self._number)
@@ -193,7 +193,7 @@ class Prepare:
             found["CORRAL_URL"] = self.heads.url()
         return found
 
-    async def image(self, launch: Launch, account: Account | None) -> ImageRoot | None:
+    async def image(self, launch: Launch, account: JobAccount | None) -> ImageRoot | None:
         """What its ranks run in; None: the node as it is. Raises: NotStarted."""
         if launch.image is None:
             return None

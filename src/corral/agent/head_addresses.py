@@ -18,7 +18,7 @@ LONGEST_LIST: Final = 16
 log = logging.getLogger(__name__)
 
 
-class Heads:
+class HeadAddresses:
     """One at a time is dialled, by all that the agent dials. Another one's turn comes when it is
     away; then what still hangs on a connection to the first is cut, for it may hang for long."""
 

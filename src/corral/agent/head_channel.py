@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection
 
 from corral.agent.connection import first_of
 from corral.agent.heartbeat import encoded
-from corral.domain.desired_state import Version, Wanted
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import Seen
 from corral.domain.resources import Inventory
@@ -36,7 +36,7 @@ UNHEARD_SECONDS: Final = 5.0  # a head that answers no beat for so long is diall
 log = logging.getLogger(__name__)
 
 
-class Node(Protocol):
+class ChannelNode(Protocol):
     """What the talk is about."""
 
     def hello(self) -> Hello: ...
@@ -72,7 +72,7 @@ class Node(Protocol):
         """The users who may submit jobs."""
         ...
 
-    def wanted(self, wanted: Wanted) -> None: ...
+    def wanted(self, wanted: DesiredState) -> None: ...
 
     def attach(self, wish: AttachNow) -> None: ...
 
@@ -85,7 +85,7 @@ class Node(Protocol):
 class Beats:
     """One talk at a time. `clock` counts seconds also while the machine sleeps."""
 
-    node: Node
+    node: ChannelNode
     clock: Callable[[], float]
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _number: int = 0

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from corral.domain.node_policy import DEFAULT_MIN_UID, ROOT, NodePolicy, Refusal
+from corral.domain.node_policy import DEFAULT_MIN_UID, ROOT, NodePolicy, PolicyRefusal
 
 SHELL: Final = "/bin/sh"
 NOBODY: Final = "nobody"
@@ -19,7 +19,7 @@ _UID_MIN: Final = re.compile(r"^\s*UID_MIN\s+(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class JobAccount:
     """Account that ranks change to. `groups` has the main one first."""
 
     name: str
@@ -31,16 +31,19 @@ class Account:
     @property
     def env(self) -> dict[str, str]:
         return {
-            "USER": self.name, "LOGNAME": self.name, "HOME": self.home, "SHELL": self.shell,
-        }  # fmt: skip
+            "USER": self.name,
+            "LOGNAME": self.name,
+            "HOME": self.home,
+            "SHELL": self.shell,
+        }
 
 
-def account_from(record: Mapping[str, Any] | None) -> Account | None:
+def account_from(record: Mapping[str, Any] | None) -> JobAccount | None:
     """The account in a shim's spec; None: ranks run as the shim does."""
-    return None if record is None else Account(**{**record, "groups": tuple(record["groups"])})
+    return None if record is None else JobAccount(**{**record, "groups": tuple(record["groups"])})
 
 
-def account_in_system(name: str) -> Account | None:
+def account_in_system(name: str) -> JobAccount | None:
     """The machine's account of this name; None where it has none."""
     try:
         entry = pwd.getpwnam(name)
@@ -49,10 +52,12 @@ def account_in_system(name: str) -> Account | None:
     groups = os.getgrouplist(name, entry.pw_gid)
     main_first = (entry.pw_gid, *(group for group in groups if group != entry.pw_gid))
     shell = SHELL if entry.pw_shell.endswith(NO_LOGIN_SHELLS) else entry.pw_shell
-    return Account(name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=shell)
+    return JobAccount(
+        name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=shell
+    )
 
 
-def allowed_account(owner: str, policy: NodePolicy) -> Account | Refusal | None:
+def allowed_account(owner: str, policy: NodePolicy) -> JobAccount | PolicyRefusal | None:
     """The account of the machine for a user's ranks, or why the policy refuses it; None where the
     machine has no such account. An attempt without an owner counts as root's."""
     account = account_in_system(owner or ROOT)
@@ -71,7 +76,7 @@ def system_min_uid(login_defs: Path = _LOGIN_DEFS) -> int:
     return int(match[1]) if match else DEFAULT_MIN_UID
 
 
-def account_in_container(owner: str) -> Account | None:
+def account_in_container(owner: str) -> JobAccount | None:
     """The account of ranks in a container that holds one attempt alone, where the process is root
     of that container: the owner's own if the image has one, else the least.
 
@@ -82,5 +87,5 @@ def account_in_container(owner: str) -> Account | None:
         account = account_in_system(NOBODY)
         if account is None:
             raise OSError(f"the image has neither an account {owner} nor an account {NOBODY}")
-        return Account(name=NOBODY, uid=account.uid, groups=account.groups[:1], home="/tmp")
+        return JobAccount(name=NOBODY, uid=account.uid, groups=account.groups[:1], home="/tmp")
     return None if account.uid == 0 else account

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.desired_state import Version, Wanted
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import ClusterId
 
 RECORD_BYTES: Final = 256  # written in one piece
@@ -23,7 +23,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Known:
+class LastDesired:
     """Kept in `wanted.json` before it is obeyed, and `heard`, good until a reboot.
 
     Raises: OSError when the node's folder cannot be read or written; ValueError when wanted.json
@@ -50,7 +50,7 @@ class Known:
     def version(self) -> Version | None:
         return self._newest.version if self._newest else None
 
-    def why_not(self, wanted: Wanted) -> str:
+    def why_not(self, wanted: DesiredState) -> str:
         """Why this word must not be obeyed; "" when it may, repeated or new."""
         if self._newest is None:
             return ""
@@ -60,7 +60,7 @@ class Known:
             return f"version {wanted.version} is older than {self._newest.version}"
         return ""
 
-    def keep(self, wanted: Wanted) -> None:
+    def keep(self, wanted: DesiredState) -> None:
         """Safe from this process's death when it returns; a new term also from a power cut.
 
         A head never says an older counter of its own term again, so a counter that a power cut

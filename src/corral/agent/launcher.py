@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 
 from corral import __version__
 from corral.agent import containment
-from corral.agent.private_root import Sight, enter_private_root
+from corral.agent.private_root import NodeSight, enter_private_root
 from corral.agent.processes import myself
 from corral.agent.shim.main import be_shim
 from corral.agent.shim_pool import IdleShims
@@ -117,7 +117,7 @@ def main(words: list[str]) -> None:
 
 def begin(
     node_dir: Path,
-    sight: Sight,
+    sight: NodeSight,
     *,
     beside: int | None = None,
     first: socket.socket | None = None,

@@ -11,7 +11,7 @@ from typing import Final
 
 from corral import __version__
 from corral.agent.launcher import PID_FILE, SOCKET, START, VERSION_FILE
-from corral.agent.processes import Process
+from corral.agent.processes import LocalProcess
 from corral.domain.errors import Trouble
 
 START_SECONDS: Final = 60.0
@@ -42,7 +42,7 @@ class LauncherClient:
 
     @property
     def pid(self) -> int | None:
-        launcher = Process.recorded(self._node_dir / PID_FILE)
+        launcher = LocalProcess.recorded(self._node_dir / PID_FILE)
         return launcher.pid if launcher else None
 
     async def start(self) -> None:
@@ -75,7 +75,7 @@ class LauncherClient:
     async def _end_outdated(self) -> None:
         """End the launcher of another version, and see it gone."""
         self.close()
-        launcher = Process.recorded(self._node_dir / PID_FILE)
+        launcher = LocalProcess.recorded(self._node_dir / PID_FILE)
         give_up_at = asyncio.get_running_loop().time() + END_SECONDS
         while launcher is not None and launcher.lives:
             if asyncio.get_running_loop().time() > give_up_at:

@@ -30,7 +30,7 @@ Read = Callable[[Path, int, int], tuple[int, bytes]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Log:
+class ShippedLog:
     """One rank's log on its way. `kept` None: the head has not yet said how far it is."""
 
     key: AttemptKey
@@ -48,7 +48,7 @@ class Followed:
     ended: bool = False
     watched: bool = False
     looked: bool = False  # since it ended
-    logs: dict[int, Log] = field(default_factory=dict)
+    logs: dict[int, ShippedLog] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,7 +167,7 @@ class LogShipper:
         if self.is_drained(key):
             self.drained(key)
 
-    async def _send(self, connection: ClientConnection, log: Log) -> bool:
+    async def _send(self, connection: ClientConnection, log: ShippedLog) -> bool:
         if log.kept is None or log.sent - log.kept >= WINDOW_BYTES:
             return False
         offset, data = self.read(log.file, log.sent, CHUNK_BYTES)
@@ -179,12 +179,12 @@ class LogShipper:
         await connection.send(encode(chunk))
         return True
 
-    async def _ask(self, connection: ClientConnection, log: Log) -> None:
+    async def _ask(self, connection: ClientConnection, log: ShippedLog) -> None:
         job, attempt = log.key
         question = LogChunk(job=job, attempt=attempt, rank=log.rank, offset=0, data=b"")
         await connection.send(encode(question))
 
-    def _discover(self, key: AttemptKey, followed: Followed) -> list[Log]:
+    def _discover(self, key: AttemptKey, followed: Followed) -> list[ShippedLog]:
         """Logs that have appeared since the last look."""
         if not followed.watched and self._inotify is not None:
             followed.watched = self._inotify.watch(followed.folder)
@@ -193,7 +193,9 @@ class LogShipper:
             for name in os.listdir(followed.folder):
                 rank = _rank_of(name)
                 if rank is not None and rank not in followed.logs:
-                    followed.logs[rank] = Log(key=key, rank=rank, file=followed.folder / name)
+                    followed.logs[rank] = ShippedLog(
+                        key=key, rank=rank, file=followed.folder / name
+                    )
                     fresh.append(followed.logs[rank])
         return fresh
 
@@ -202,7 +204,7 @@ class LogShipper:
         if self._inotify is not None:
             self._inotify.forget(followed.folder)
 
-    def _at_end(self, log: Log) -> bool:
+    def _at_end(self, log: ShippedLog) -> bool:
         if log.kept is None or log.kept < log.sent:
             return False
         return not self.read(log.file, log.sent, 1)[1]

@@ -30,7 +30,7 @@ _NO_FILES: Final = re.compile(
 )
 
 
-class Sight(Protocol):
+class NodeSight(Protocol):
     """What the ranks of a node may see, as node.json has it."""
 
     @property
@@ -49,7 +49,7 @@ class Sight(Protocol):
     def neighbours(self) -> Sequence[str]: ...
 
 
-def enter_private_root(node_dir: Path, settings: Sight, *, beside: int | None = None) -> str:
+def enter_private_root(node_dir: Path, settings: NodeSight, *, beside: int | None = None) -> str:
     """Let this process, and all that it starts, see the node's own disk. Called once, one thread.
 
     `beside` is a process that was inside already, such as a shim whose launcher died: its view is
@@ -78,7 +78,7 @@ def has_private_root(inside: int) -> bool:
     return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
 
 
-def _own_disk(node_dir: Path, settings: Sight, *, user: bool) -> str:
+def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
     disk = node_dir / "disk"
     root = disk / "root"
     root.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def _own_disk(node_dir: Path, settings: Sight, *, user: bool) -> str:
     return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
 
 
-def _hide_only(node_dir: Path, settings: Sight) -> None:
+def _hide_only(node_dir: Path, settings: NodeSight) -> None:
     hidden = _outermost(settings.hidden)
     hosts = write_hosts(node_dir, settings)
     with _opened(_seen_inside(node_dir, settings)) as seen, _opened(hosts) as named:
@@ -103,7 +103,7 @@ def _hide_only(node_dir: Path, settings: Sight) -> None:
         name_node("", settings, named)
 
 
-def write_hosts(node_dir: Path, settings: Sight) -> list[str]:
+def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
     """Write the node's own /etc/hosts, with an address on loopback for each node of the machine.
 
     Programs such as torchrun tell nodes apart by what the address of the hostname is called, so
@@ -118,7 +118,7 @@ def write_hosts(node_dir: Path, settings: Sight) -> list[str]:
     return [os.path.realpath(file)]
 
 
-def name_node(root: str, settings: Sight, hosts: Mapping[str, str]) -> None:
+def name_node(root: str, settings: NodeSight, hosts: Mapping[str, str]) -> None:
     """Let the node's name be its hostname, which the hosts below `root` know. Raises: OSError."""
     for source in hosts.values():
         kernel_mounts.bind(source, f"{root}{os.path.realpath(MACHINE_HOSTS)}")
@@ -188,7 +188,7 @@ def _fresh_memory_folder(root: Path) -> None:
         kernel_mounts.mount("tmpfs", f"{root}/dev/shm", "tmpfs", flags, "mode=1777")
 
 
-def _seen_inside(node_dir: Path, settings: Sight) -> list[str]:
+def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
     """What is the machine's own inside: shared paths and the node's own folders, parents first."""
     own = [node_dir / name for name in OWN]
     for folder in own:

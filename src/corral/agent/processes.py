@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from corral.engines.local.processes import Process, stat_of
+from corral.engines.local.processes import LocalProcess, stat_of
 
 __all__ = [
     "ENDINGS",
-    "Process",
+    "LocalProcess",
     "catches",
     "children",
     "descendants",
@@ -37,15 +37,15 @@ _Ended = set[tuple[int, int | None]]  # id and start; no start of one that is go
 _Look = tuple[list[int], _Ended]
 
 
-def myself() -> Process:
-    found = Process.find(os.getpid())
+def myself() -> LocalProcess:
+    found = LocalProcess.find(os.getpid())
     assert found is not None
     return found
 
 
 def lives(pid: int) -> bool:
     """Whether the id is that of a process which has not ended: a zombie counts as gone."""
-    return Process.find(pid) is not None
+    return LocalProcess.find(pid) is not None
 
 
 def send(pid: int, number: int) -> None:

@@ -15,17 +15,19 @@ from typing import Final
 
 from corral.agent.bounded_tar import (
     BadArchive,
-    Bounds,
     BoundsExceeded,
     Content,
+    UnpackLimits,
     path_parts,
     unpack_members,
 )
 from corral.agent.low_priority import take_low_priority
 from corral.domain.errors import Refusal
 
-WORKDIR: Final = Bounds(members=1_000_000, bytes=64 * 1024**3, seconds=1800.0)
-SMALL: Final = Bounds(members=2_000, bytes=64 * 1024**2, seconds=2.0)  # done at once, in a thread
+WORKDIR: Final = UnpackLimits(members=1_000_000, bytes=64 * 1024**3, seconds=1800.0)
+SMALL: Final = UnpackLimits(
+    members=2_000, bytes=64 * 1024**2, seconds=2.0
+)  # done at once, in a thread
 EXIT_UNSAFE: Final = 3  # of the helper; what it writes to stderr says why
 EXIT_TROUBLE: Final = 4
 
@@ -43,7 +45,7 @@ class SnapshotTooLarge(SnapshotUnsafe):
 UNREADABLE: Final = (SnapshotUnsafe, OSError)
 
 
-def unpack(archive: Path, into: Path, bounds: Bounds = WORKDIR) -> None:
+def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
     """Unpack a .tar.gz into the folder, which is made anew: files, folders, links that stay inside.
 
     Every folder on the way to a member is opened without following links, so that a link that
@@ -69,7 +71,7 @@ def unpack(archive: Path, into: Path, bounds: Bounds = WORKDIR) -> None:
 class _Workdir:
     """The folder that is filled."""
 
-    def __init__(self, root: int, bounds: Bounds) -> None:
+    def __init__(self, root: int, bounds: UnpackLimits) -> None:
         self._root = root
         self._bounds = bounds
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from corral.agent.job_account import (
-    Account,
+    JobAccount,
     account_in_container,
     allowed_account,
 )
@@ -19,7 +19,7 @@ from corral.agent.settings import SettingsInvalid, private_file
 from corral.domain.desired_state import Launch
 from corral.domain.errors import CorralError
 from corral.domain.errors import Refusal as RefusalError
-from corral.domain.node_policy import ROOT, NodePolicy, Refusal
+from corral.domain.node_policy import ROOT, NodePolicy, PolicyRefusal
 from corral.domain.observed_state import AttemptKey
 from corral.wire.node import NodeSettings
 from corral.wire.node_policy import POLICY_FILE, decode_policy
@@ -63,12 +63,12 @@ def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | 
     text for what is left to the agent."""
     try:
         if is_container:
-            found: Account | Refusal | None = account_in_container(owner)
+            found: JobAccount | PolicyRefusal | None = account_in_container(owner)
             return None if found is None else asdict(found)
         found = allowed_account(owner, load_policy(Path(), default=LENT))
     except (CorralError, OSError) as trouble:
         return str(trouble)
-    if not isinstance(found, Account):
+    if not isinstance(found, JobAccount):
         return str(found)
     return None if found.uid == 0 else asdict(found)
 
@@ -134,7 +134,7 @@ class Accounts:
             else:
                 self._refused.pop(user, None)
 
-    async def of(self, launch: Launch, number: Number) -> Account | None:
+    async def of(self, launch: Launch, number: Number) -> JobAccount | None:
         """The account for an attempt's ranks; None: they run as the agent does.
 
         Args:
@@ -152,7 +152,7 @@ class Accounts:
         found = await asyncio.to_thread(allowed_account, owner, policy)
         if found is None:
             found = policy.refuses_unknown(owner) or await self._mapped(launch, policy, number)
-        if isinstance(found, Refusal):
+        if isinstance(found, PolicyRefusal):
             raise self._refusing(owner, found)
         if self._refused.pop(owner, None) is not None:
             self.changed()
@@ -171,38 +171,38 @@ class Accounts:
         found = allowed_account(user, policy)
         if found is None:
             found = policy.refuses_unknown(user)
-        return self._sentence(found) if isinstance(found, Refusal) else ""
+        return self._sentence(found) if isinstance(found, PolicyRefusal) else ""
 
-    def _refusing(self, owner: str, refusal: Refusal) -> AccountRefused:
+    def _refusing(self, owner: str, refusal: PolicyRefusal) -> AccountRefused:
         why = self._sentence(refusal)
         if self._refused.get(owner) != why:
             self._refused[owner] = why
             self.changed()
         return AccountRefused(f"machine {self.settings.node}: {refusal.why}", hint=refusal.hint)
 
-    def _sentence(self, refusal: Refusal) -> str:
+    def _sentence(self, refusal: PolicyRefusal) -> str:
         return f"{refusal.why}; {refusal.hint}"
 
     async def _mapped(
         self, launch: Launch, policy: NodePolicy, number: Number
-    ) -> Account | Refusal:
+    ) -> JobAccount | PolicyRefusal:
         """An account of the user's own from the range; its uid is the same on every node with the
         same range. Raises: OSError."""
         assert policy.uids is not None
         uid = policy.uids.uid(await number(launch.key))
         if uid is None:
-            return Refusal(
+            return PolicyRefusal(
                 f"its range of uids {policy.uids} has none left for {launch.owner}",
                 "declare a longer uid_range in its policy.json",
             )
         with suppress(KeyError):
             other = pwd.getpwuid(uid).pw_name
-            return Refusal(
+            return PolicyRefusal(
                 f"uid {uid} of its range {policy.uids} belongs to the account {other}",
                 "declare a uid_range without accounts in its policy.json",
             )
         home = await asyncio.to_thread(self._home, uid)
-        return Account(name=launch.owner, uid=uid, groups=(uid,), home=str(home))
+        return JobAccount(name=launch.owner, uid=uid, groups=(uid,), home=str(home))
 
     def _home(self, uid: int) -> Path:
         """The home folder of this uid, which no other user may enter. Raises: OSError."""

@@ -5,7 +5,7 @@ import secrets
 from fastapi import APIRouter
 
 from corral.api import views
-from corral.api.job_visibility import Sight, sight_of
+from corral.api.job_visibility import CallerView, sight_of
 from corral.api.jobs import Asker, Within
 from corral.control import jobs_on
 from corral.domain.active_checks import CheckKind
@@ -48,7 +48,7 @@ async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
     )
 
 
-def checked(sight: Sight, node: Node, id: str) -> api.CheckedNode:
+def checked(sight: CallerView, node: Node, id: str) -> api.CheckedNode:
     """The node, as far as this check-up goes; links have numbers of their own behind it."""
     waiting = [one for one in node.checkups if is_of(one.id, id)]
     state = "over"

@@ -15,12 +15,12 @@ from corral.api.kept_logs import LogKeeper
 from corral.api.node_messages import Taking, Talk, Wish, recorded
 from corral.api.node_trust import ranks_of
 from corral.control import Control
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.errors import Trouble
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, TokenId, UserName
 from corral.domain.observed_state import NodeFacts
 from corral.domain.pilot import is_part, part_of
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.wire.agent_messages import (
     FRAME_BYTES,
     PROTOCOL,
@@ -34,9 +34,9 @@ from corral.wire.agent_messages import (
     SignalNow,
     encode,
 )
-from corral.wire.bounded_decoding import WRONG, Read, read_frame
+from corral.wire.bounded_decoding import WRONG, BoundedMessage, read_frame
 
-log = Log("corral.agents")
+log = HeadLogger("corral.agents")
 
 HELLO_SECONDS: Final = 10.0
 GONE_SECONDS: Final = 3.0  # an agent that has not beaten for so long does not hold its place
@@ -60,12 +60,12 @@ class Closing(Exception):
         self.why = why
 
 
-class Lender(Protocol):
+class NodeLender(Protocol):
     """The engine that lends nodes by the attempt: parts of them speak to it, not to the head."""
 
     def hear_part(self, word: NodeFacts) -> None: ...
 
-    def part_word(self, part: NodeId) -> Wanted | None: ...
+    def part_word(self, part: NodeId) -> DesiredState | None: ...
 
 
 class Channels:
@@ -79,8 +79,8 @@ class Channels:
 
     def __init__(self) -> None:
         self._talks: dict[NodeId, Talk] = {}
-        self._newest: dict[NodeId, Wanted] = {}
-        self.lender: Lender | None = None
+        self._newest: dict[NodeId, DesiredState] = {}
+        self.lender: NodeLender | None = None
         self.amend: Callable[[NodeFacts], NodeFacts] = lambda word: word
         self.renewed: Callable[[NodeId, TokenId], None] = lambda node, token: None
         self.heads: tuple[str, ...] = ()  # of several, where each serves; the one that leads first
@@ -92,7 +92,7 @@ class Channels:
         """How much was not taken, by why: malformed, twin, not_yours, out_of_bounds, ..."""
         return self.taking.refused
 
-    def push(self, wanted: Wanted) -> None:
+    def push(self, wanted: DesiredState) -> None:
         """Let the node's agent have this word, now or when it connects."""
         known = self._newest.get(wanted.node)
         if known is not None and known.version > wanted.version:
@@ -279,7 +279,7 @@ class Channels:
             talk.told, talk.told_at = None, talk.heard_at
             talk.wake.set()
 
-    def _first_word(self, node: NodeId, control: Control) -> Wanted | None:
+    def _first_word(self, node: NodeId, control: Control) -> DesiredState | None:
         if not is_part(node):
             return control.wanted(node)
         return self.lender.part_word(node) if self.lender is not None else None
@@ -347,7 +347,7 @@ class Channels:
             log.warning("log_not_believed", node=node, job=chunk.job, rank=chunk.rank)
         return LogAt(job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=offset)
 
-    def _read(self, frame: bytes) -> Read:
+    def _read(self, frame: bytes) -> BoundedMessage:
         if len(frame) > FRAME_BYTES:
             raise self._closing(
                 "malformed", MALFORMED, f"a frame has at most {FRAME_BYTES:,} bytes"

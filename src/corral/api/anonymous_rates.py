@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from corral.api.errors import TooMany, answer
 from corral.api.route_rights import HEALTH, OPEN
 from corral.ingress.addresses import network_of
-from corral.ingress.line import Lines, Pace
+from corral.ingress.line import LinePace, RequestLines
 
-PAGES: Final = Pace(a_second=200.0, at_once=100, in_line=2_000)
+PAGES: Final = LinePace(a_second=200.0, at_once=100, in_line=2_000)
 # More than of the pages: each command of each user asks for the head's proof.
-ROUTES: Final = Pace(a_second=1_000.0, at_once=1_000, in_line=5_000)
+ROUTES: Final = LinePace(a_second=1_000.0, at_once=1_000, in_line=5_000)
 
 
 class OpenRoutes:
@@ -32,8 +32,8 @@ class OpenRoutes:
     ) -> None:
         self._app = app
         self._is_page = is_page
-        self._pages = Lines(PAGES, clock)
-        self._routes = Lines(ROUTES, clock)
+        self._pages = RequestLines(PAGES, clock)
+        self._routes = RequestLines(ROUTES, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         lines = self._lines_of(scope)
@@ -47,7 +47,7 @@ class OpenRoutes:
                 await asyncio.sleep(seconds)
         await self._app(scope, receive, send)
 
-    def _lines_of(self, scope: Scope) -> Lines | None:
+    def _lines_of(self, scope: Scope) -> RequestLines | None:
         """None for what needs a token, and for /healthz."""
         path = scope.get("path", "")
         if scope["type"] != "http" or path == HEALTH:
@@ -57,7 +57,7 @@ class OpenRoutes:
         return self._pages if self._is_page(path) else None
 
 
-def _full(pace: Pace) -> TooMany:
+def _full(pace: LinePace) -> TooMany:
     seconds = pace.in_line / pace.a_second
     return TooMany(
         f"{pace.in_line:,} requests without a token wait for their turn from this address; "

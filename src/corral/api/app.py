@@ -44,7 +44,7 @@ from corral.api.auth_middleware import Gate
 from corral.api.disk_reserve import DiskGuard
 from corral.api.failed_log_ins import FailedLogIns
 from corral.api.head_proof import Proofs
-from corral.api.job_tokens import Tokens
+from corral.api.job_tokens import JobTokenIndex
 from corral.api.kept_logs import LogKeeper
 from corral.api.log_quota import LogQuota
 from corral.api.output_desk import OutputDesk
@@ -52,7 +52,7 @@ from corral.api.pending_log_ins import PendingLogIns
 from corral.api.quotas import QuotaDesk
 from corral.api.read_audit import ReadsOfOthers
 from corral.api.request_rates import Rates
-from corral.api.route_rights import ADD_MACHINES, OPERATORS, Rights
+from corral.api.route_rights import ADD_MACHINES, OPERATORS, RouteRights
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
 from corral.api.terminal_bridge import Terminals
@@ -60,7 +60,7 @@ from corral.api.terminal_log_ins import TerminalLogIns
 from corral.control import Alerting, Control, Forecasts
 from corral.domain.errors import CorralError
 from corral.ports.planner import Planner
-from corral.ports.series_store import Series
+from corral.ports.series_store import SeriesStore
 
 TITLE: Final = "Corral"
 BEATS: Final = "/v1/agents/beats"
@@ -73,7 +73,7 @@ def create_app(
     channels: Channels,
     settings: ApiSettings,
     forecasts: Forecasts | None = None,
-    series: Series | None = None,
+    series: SeriesStore | None = None,
     alerting: Alerting | None = None,
     planner: Planner | None = None,
 ) -> FastAPI:
@@ -123,10 +123,10 @@ def _add_gate(app: FastAPI, control: Control, settings: ApiSettings, failed: Fai
     app.add_middleware(
         Gate,
         control=control,
-        rights=Rights(app.router.routes),
+        rights=RouteRights(app.router.routes),
         hosts=hosts_of(settings.url, settings.hosts),
         most=settings.snapshot_bytes,
-        jobs=Tokens(control, settings.seals),
+        jobs=JobTokenIndex(control, settings.seals),
         log_ins=failed,
         is_tls=settings.is_tls,
         more={ADD_MACHINES: OPERATORS} if settings.operators_add_machines else {},

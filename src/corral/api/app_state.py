@@ -18,7 +18,7 @@ from corral.api.job_visibility import seen_events, sight_of
 from corral.api.kept_logs import LogKeeper
 from corral.api.log_quota import LogQuota
 from corral.api.log_ranges import SearchLine
-from corral.api.login_links import Links
+from corral.api.login_links import LogInLinks
 from corral.api.output_desk import OutputDesk
 from corral.api.pending_log_ins import PendingLogIns
 from corral.api.quotas import QuotaDesk
@@ -33,7 +33,7 @@ from corral.control import Alerting, Control, Forecasts, InLine
 from corral.domain.ids import JobId
 from corral.domain.users import submitters
 from corral.ports.planner import Planner
-from corral.ports.series_store import Series
+from corral.ports.series_store import SeriesStore
 from corral.wire import api
 
 
@@ -58,10 +58,10 @@ class House:
     failed_log_ins: FailedLogIns
     reads: ReadsOfOthers
     rates: Rates
-    series: Series | None = None
+    series: SeriesStore | None = None
     alerting: Alerting | None = None
     planner: Planner | None = None
-    links: Links = field(default_factory=Links)
+    links: LogInLinks = field(default_factory=LogInLinks)
     in_line: InLine = field(default_factory=InLine)
     searches: SearchLine = field(default_factory=SearchLine)
     owner_numbers: OwnerNumbers = field(default_factory=OwnerNumbers)
@@ -96,7 +96,7 @@ class House:
             )
         found = await self.control.store.events(after=after, job=job, limit=event_streams.PAGE)
         seen = await seen_events(self.control, sight_of(self.control, caller), found)
-        return api.Events(events=[api.Event.of(event) for event in seen])
+        return api.Events(events=[api.EventView.of(event) for event in seen])
 
 
 def house_of(connection: HTTPConnection) -> House:

@@ -24,22 +24,22 @@ from corral.api.begun_response import Begun
 from corral.api.cookies import page_secret, session_cookie, shown
 from corral.api.errors import REFUSED, TooMany, answer, bug
 from corral.api.failed_log_ins import FailedLogIns
-from corral.api.failures import HOLD_SECONDS, Failures
+from corral.api.failures import HOLD_SECONDS, FailureLimits
 from corral.api.head_proof import Proofs
 from corral.api.request_body import BODY_SIZE, OPEN_BYTES, check_headers, read_json
 from corral.api.request_rates import Rates
-from corral.api.route_rights import NO_MORE, OPEN, RIGHTS, Key, Rights, Roles
+from corral.api.route_rights import NO_MORE, OPEN, RIGHTS, Key, Roles, RouteRights
 from corral.api.sessions import Sessions
 from corral.control import Control
 from corral.domain.errors import CorralError, Refusal, Trouble, Unauthorised
 from corral.domain.ids import QueueName
 from corral.domain.users import Role, is_near_end
 from corral.ingress.connections import connection_of
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.wire.agent_routes import RENEW
 from corral.wire.head_proof import PROOF
 
-log = Log("corral.api")
+log = HeadLogger("corral.api")
 SNAPSHOTS: Final = "/v1/snapshots/"
 USED_SECONDS: Final = 60.0  # the use of a token is written down no more often
 TOKEN_ENDS: Final = b"corral-token-ends"  # the header that says when, in seconds since 1970
@@ -62,7 +62,7 @@ class Gate:
         app: ASGIApp,
         *,
         control: Control,
-        rights: Rights,
+        rights: RouteRights,
         hosts: frozenset[str],
         most: int,
         jobs: JobTokens,
@@ -81,7 +81,7 @@ class Gate:
         self._is_tls = is_tls
         self._hosts = hosts
         self._most_bytes = most
-        self._failures = Failures(
+        self._failures = FailureLimits(
             clock=control.clock.monotonic, digests=control.store.token_digests
         )
         self._jobs = jobs

@@ -27,7 +27,7 @@ LINK_SECONDS: Final = 300.0
 
 
 @router.get("/v1/session")
-async def session(house: Within, caller: Asker) -> wire.Session:
+async def session(house: Within, caller: Asker) -> wire.SessionView:
     """Who is logged in, and to what."""
     return _told(house, caller.name, caller.role, caller.expires_at)
 
@@ -141,9 +141,9 @@ async def _add_token(
     return secret
 
 
-def _told(house: House, name: UserName, role: str, expires_at: float | None) -> wire.Session:
+def _told(house: House, name: UserName, role: str, expires_at: float | None) -> wire.SessionView:
     queues = house.control.world.queues
-    return wire.Session(
+    return wire.SessionView(
         user=name,
         role=role,
         operates=sorted(queues.operated_by(name)) if role == Role.USER else [],

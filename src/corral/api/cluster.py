@@ -47,13 +47,13 @@ async def status(house: Within, caller: Asker) -> Response:
     world, sight = control.world, sight_of(control, caller)
     rows = views.node_rows(world, control.facts.nodes, control.sensed.newest)
     found = api.Status(
-        head=api.Head(
+        head=api.HeadView(
             pid=settings.pid,
             url=settings.url,
             version=settings.version,
             started_at=settings.started_at,
         ),
-        cluster=api.Cluster(id=world.cluster, engine=control.engine.name, term=world.term),
+        cluster=api.ClusterView(id=world.cluster, engine=control.engine.name, term=world.term),
         nodes=[shown_node(sight, one) for one in rows],
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
@@ -74,7 +74,7 @@ async def status(house: Within, caller: Asker) -> Response:
             for one in settings.heads()
         ],
         separation=[
-            api.Separation.of(separation, nodes)
+            api.UserIsolationView.of(separation, nodes)
             for separation, nodes in separations(world.nodes.values()).items()
         ],
     )

@@ -4,14 +4,14 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import Final
 
-from corral.domain.desired_state import Launch, Wanted
+from corral.domain.desired_state import DesiredState, Launch
 from corral.domain.observed_state import AttemptKey
 from corral.wire.agent_messages import FRAME_BYTES, WantedNow, encode
 
 LAUNCH_BYTES: Final = FRAME_BYTES // 2  # of launches in a word that goes in parts
 
 
-def word_frame(wanted: Wanted, seen: Set[AttemptKey]) -> tuple[bytes, bool]:
+def word_frame(wanted: DesiredState, seen: Set[AttemptKey]) -> tuple[bytes, bool]:
     """Return the word as a frame, and whether that holds all of it.
 
     Where it does not, attempts that the node reports already are left out, and so are launches

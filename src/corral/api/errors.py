@@ -13,10 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket
 
 from corral.domain.errors import Bug, CorralError, NoLeader, Refusal, StoreTrouble, Trouble
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.wire.api import error_of
 
-log = Log("corral.api")
+log = HeadLogger("corral.api")
 
 STATUS: Final[Mapping[str, int]] = {
     "refused": 400,

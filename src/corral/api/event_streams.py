@@ -50,7 +50,7 @@ async def follow_events(
         while True:
             while behind and (page := await control.store.events(after=after, job=job, limit=PAGE)):
                 for event in await seen_events(control, sight_of(control, caller), page):
-                    yield _sent(api.Event.of(event), id=str(event.number))
+                    yield _sent(api.EventView.of(event), id=str(event.number))
                 after = page[-1].number
             behind = False
             state = control.world.state_of(job) if job else None
@@ -67,7 +67,7 @@ async def follow_events(
             if new is not None and new.number > after:
                 after = new.number
                 for event in await seen_events(control, sight_of(control, caller), [new]):
-                    yield _sent(api.Event.of(event), id=str(after))
+                    yield _sent(api.EventView.of(event), id=str(after))
 
 
 def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:

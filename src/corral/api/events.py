@@ -48,5 +48,5 @@ async def all_events(
         store = house.control.store
         found = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
         seen = await seen_events(house.control, sight_of(house.control, caller), found)
-        return api.Events(events=[api.Event.of(event) for event in seen])
+        return api.Events(events=[api.EventView.of(event) for event in seen])
     return await house.events(None, after, follow, last_event_id, caller)

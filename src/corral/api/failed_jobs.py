@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 
 from corral.api.app_state import House
-from corral.api.job_visibility import Sight, seen_jobs, sight_of
+from corral.api.job_visibility import CallerView, seen_jobs, sight_of
 from corral.api.jobs import Asker, Within
 from corral.domain.failure_class import FAILURES, FailureKind
 from corral.domain.job_states import JobState
@@ -58,7 +58,7 @@ async def _failure(house: House, job: ListedJob) -> FailureKind | None:
     return attempts[-1].failure if attempts else None
 
 
-def _row(sight: Sight, job: ListedJob, kind: FailureKind | None) -> wire.FailedJob:
+def _row(sight: CallerView, job: ListedJob, kind: FailureKind | None) -> wire.FailedJob:
     return wire.FailedJob(
         id=job.id,
         name=job.spec.name,

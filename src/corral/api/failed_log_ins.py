@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from corral.domain.errors import CorralError
 from corral.domain.users import NOBODY, AuditEntry, SpeakerKind
 from corral.ports.clock import Clock
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 
-log = Log("corral.api")
+log = HeadLogger("corral.api")
 WHAT: Final = "login.fail"
 FIRST_SECONDS: Final = 1.0  # after which the first failures after a quiet time are written
 NEXT_SECONDS: Final = 60.0  # between two writes
@@ -19,7 +19,7 @@ KINDS_MOST: Final = 10_000  # that are told apart until the next write
 MANY: Final = "many addresses"
 
 
-class FailureKind(NamedTuple):
+class LogInFailure(NamedTuple):
     """Failures that one entry stands for."""
 
     source: str
@@ -33,15 +33,15 @@ class FailedLogIns:
 
     store: Store
     clock: Clock
-    _counts: dict[FailureKind, int] = field(default_factory=dict)
+    _counts: dict[LogInFailure, int] = field(default_factory=dict)
     _wrote_at: float = float("-inf")
     _writing: asyncio.Task[None] | None = None
 
     def note(self, source: str, code: str, on: str = "") -> None:
         """Count one failure. `on` names the token or the user that was asked for."""
-        kind = FailureKind(source, code, on)
+        kind = LogInFailure(source, code, on)
         if kind not in self._counts and len(self._counts) >= KINDS_MOST:
-            kind = FailureKind(MANY, code, "")
+            kind = LogInFailure(MANY, code, "")
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_on())
@@ -77,13 +77,13 @@ class FailedLogIns:
                 self._counts[kind] = self._counts.get(kind, 0) + count
 
 
-def _summed(counts: dict[FailureKind, int]) -> dict[FailureKind, int]:
+def _summed(counts: dict[LogInFailure, int]) -> dict[LogInFailure, int]:
     """The most frequent kinds as they are; all others together, without their addresses."""
     ordered = sorted(counts, key=lambda kind: -counts[kind])
     summed = {kind: counts[kind] for kind in ordered[:ENTRIES_MOST]}
     if rest := ordered[ENTRIES_MOST:]:
         codes = {kind.code for kind in rest}
         code = codes.pop() if len(codes) == 1 else "unauthorised"
-        many = FailureKind(MANY, code, "")
+        many = LogInFailure(MANY, code, "")
         summed[many] = summed.get(many, 0) + sum(counts[kind] for kind in rest)
     return summed

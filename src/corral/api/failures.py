@@ -15,7 +15,7 @@ RENEW_SECONDS: Final = 1.0
 HOLD_SECONDS: Final = 1.0  # before a refusal: who waits for the answer fails once a second
 
 
-class Failures:
+class FailureLimits:
     """Bucket of failed authentications for each network.
 
     A valid token is always let in, since the clients behind an address may be many. So a network

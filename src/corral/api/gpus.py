@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from corral.api.job_visibility import HIDDEN, Sight, sight_of
+from corral.api.job_visibility import HIDDEN, CallerView, sight_of
 from corral.api.jobs import Asker, Within
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
@@ -44,7 +44,7 @@ async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = T
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
-def holders(world: World, sight: Sight) -> Holders:
+def holders(world: World, sight: CallerView) -> Holders:
     """Ids of the jobs that hold each GPU, joined by commas; each hidden one as the same word."""
     found: dict[tuple[NodeId, int], str] = {}
     for one in world.allocations.values():

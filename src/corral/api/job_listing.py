@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.api.job_visibility import Sight
+from corral.api.job_visibility import CallerView
 from corral.api.views import held_gpus, running_since
 from corral.control import Control
 from corral.domain.job import Job
@@ -22,7 +22,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 async def listing(
-    control: Control, jobs: Sequence[Job | ListedJob], request: Request, sight: Sight
+    control: Control, jobs: Sequence[Job | ListedJob], request: Request, sight: CallerView
 ) -> Response:
     """The jobs as they are now, those that are not over as the head knows them."""
     parts = []
@@ -42,7 +42,7 @@ async def packed_answer(body: bytes, request: Request) -> Response:
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _row(control: Control, job: Job | ListedJob, sight: Sight) -> listing_rows.JobRow:
+def _row(control: Control, job: Job | ListedJob, sight: CallerView) -> listing_rows.JobRow:
     newest = control.world.jobs.get(job.id)
     if newest is None:  # it is over: nothing is known of it but what is recorded
         return listing_rows.job_row(job, reason=sight.text(job.reason), reason_code=job.reason_code)

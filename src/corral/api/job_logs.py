@@ -28,7 +28,7 @@ Attempt = Annotated[int | None, Query(ge=1, le=10**6)]
 Place = Annotated[int | None, Query(ge=0, lt=10**15)]
 
 
-class Kept(NamedTuple):
+class KeptLogRanks(NamedTuple):
     """A job's attempt and the ranks of which a log is kept."""
 
     job: Job
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
     ranks: Sequence[int]
 
 
-async def _kept(request: Request, house: House, name: str, attempt: int | None) -> Kept:
+async def _kept(request: Request, house: House, name: str, attempt: int | None) -> KeptLogRanks:
     """Find the attempt for a caller who may read its log, and note the read in the audit log.
 
     Raises: NotFound, Forbidden.
@@ -48,7 +48,7 @@ async def _kept(request: Request, house: House, name: str, attempt: int | None) 
         raise NotFound("attempt", str(attempt), see=f"corral show {job.id}")
     await house.reads.note(caller, job)
     number = AttemptNumber(attempt or max(1, job.attempt))
-    return Kept(job, number, house.keeper.ranks(job.id, number))
+    return KeptLogRanks(job, number, house.keeper.ranks(job.id, number))
 
 
 @router.get("/v1/jobs/{job}/logs/range")
@@ -163,7 +163,7 @@ async def log_file(
 
 
 async def _whole(
-    house: House, kept: Kept, ranks: Sequence[int], *, headed: bool
+    house: House, kept: KeptLogRanks, ranks: Sequence[int], *, headed: bool
 ) -> AsyncIterator[bytes]:
     for rank in ranks:
         key = (kept.job.id, kept.attempt, rank)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from corral.api.auth import Caller, OwnJob
-from corral.api.job_visibility import PAGE, Sight, seen_jobs, sight_of
+from corral.api.job_visibility import PAGE, CallerView, seen_jobs, sight_of
 from corral.control import Control
 from corral.domain.errors import Forgotten, NoSuchIndex, NotFound
 from corral.domain.ids import JobId, UserName, sequence_of
@@ -37,7 +37,7 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
 
 
 async def _newest_seen(
-    control: Control, sight: Sight, name: str, fits: Callable[[ListedJob], bool]
+    control: Control, sight: CallerView, name: str, fits: Callable[[ListedJob], bool]
 ) -> ListedJob | None:
     """Return the newest job that the caller sees of those that fit, whose names hold `name`."""
     before: JobId | None = None

@@ -28,7 +28,7 @@ NAME: Final = "CORRAL_TOKEN"
 _FORM: Final = re.compile(r"cj\.(j[0-9_]{1,40})\.(\d{1,9})\.([0-9a-f]{64})", re.ASCII)
 
 
-class Tokens:
+class JobTokenIndex:
     """What the gate asks about the tokens of jobs."""
 
     def __init__(self, control: Control, seals: Seals) -> None:

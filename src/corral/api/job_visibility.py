@@ -10,7 +10,7 @@ from corral.api.auth import Caller
 from corral.control import Control
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job_summary import ListedJob
-from corral.domain.ledger import Account
+from corral.domain.ledger import UsageRecord
 from corral.domain.telemetry import GpuProcess, NodeSample
 from corral.domain.visibility import OTHERS, may_see
 from corral.domain.world import Event, World
@@ -29,7 +29,7 @@ class _Spec(Protocol):
     def queue(self) -> QueueName: ...
 
 
-class Shown(Protocol):
+class VisibleJob(Protocol):
     """A job, or a row of one."""
 
     @property
@@ -45,11 +45,11 @@ class Shown(Protocol):
     def spec(self) -> _Spec: ...
 
 
-J = TypeVar("J", bound=Shown)
+J = TypeVar("J", bound=VisibleJob)
 
 
 @dataclass(frozen=True)
-class Sight:
+class CallerView:
     """One caller's view at one moment. `everything`: nothing is hidden from the caller."""
 
     world: World
@@ -64,7 +64,7 @@ class Sight:
         user, role = self.caller.name, self.caller.role
         return self.everything or may_see(self.world.queues, queue, owner, user, role)
 
-    def job(self, job: Shown) -> bool:
+    def job(self, job: VisibleJob) -> bool:
         """Whether the job is seen. That of an earlier user of the caller's name is another's."""
         earlier = job.owner == self.caller.name and job.submitted <= self.caller.jobs_after
         return self.of(job.spec.queue, EARLIER if earlier else job.owner)
@@ -82,7 +82,7 @@ class Sight:
         """Ids of unfinished jobs, each hidden one as the same word."""
         return [id if self.id(id) else JobId(HIDDEN) for id in ids]
 
-    def account(self, account: Account) -> Account:
+    def account(self, account: UsageRecord) -> UsageRecord:
         """The account, without the names of a hidden job and its user."""
         if self.of(account.queue, account.user):
             return account
@@ -108,11 +108,11 @@ class Sight:
         return [self.text(one) for one in texts]
 
 
-def sight_of(control: Control, caller: Caller) -> Sight:
-    return Sight(control.world, caller)
+def sight_of(control: Control, caller: Caller) -> CallerView:
+    return CallerView(control.world, caller)
 
 
-def shown_detail(sight: Sight, detail: api.JobDetail) -> api.JobDetail:
+def shown_detail(sight: CallerView, detail: api.JobDetail) -> api.JobDetail:
     """The job's own page, without the names of hidden jobs in its sentences."""
     if sight.everything:
         return detail
@@ -120,7 +120,7 @@ def shown_detail(sight: Sight, detail: api.JobDetail) -> api.JobDetail:
     return detail.model_copy(update=seen)
 
 
-def shown_why(sight: Sight, why: api.Why) -> api.Why:
+def shown_why(sight: CallerView, why: api.Why) -> api.Why:
     if sight.everything:
         return why
     seen: dict[str, Any] = {name: sight.text(getattr(why, name)) for name in ("reason", "holders")}
@@ -129,7 +129,7 @@ def shown_why(sight: Sight, why: api.Why) -> api.Why:
     return why.model_copy(update=seen)
 
 
-def _receipts(sight: Sight, receipts: Iterable[api.Receipt]) -> list[api.Receipt]:
+def _receipts(sight: CallerView, receipts: Iterable[api.ReceiptView]) -> list[api.ReceiptView]:
     return [
         one.model_copy(
             update={
@@ -142,7 +142,7 @@ def _receipts(sight: Sight, receipts: Iterable[api.Receipt]) -> list[api.Receipt
     ]
 
 
-def shown_plan(sight: Sight, planned: api.PlannedJob) -> api.PlannedJob:
+def shown_plan(sight: CallerView, planned: api.PlannedJob) -> api.PlannedJob:
     if sight.everything:
         return planned
     seen: dict[str, Any] = {"reason": sight.text(planned.reason)}
@@ -151,10 +151,10 @@ def shown_plan(sight: Sight, planned: api.PlannedJob) -> api.PlannedJob:
     return planned.model_copy(update=seen)
 
 
-N = TypeVar("N", bound=api.Node)
+N = TypeVar("N", bound=api.NodeView)
 
 
-def shown_node(sight: Sight, node: N) -> N:
+def shown_node(sight: CallerView, node: N) -> N:
     """The node, with each hidden job that it holds as the same word."""
     if sight.everything:
         return node
@@ -171,7 +171,7 @@ def shown_node(sight: Sight, node: N) -> N:
     return node.model_copy(update=seen)
 
 
-def _shown_devices(sight: Sight, node: api.NodeDetail) -> dict[str, Any]:
+def _shown_devices(sight: CallerView, node: api.NodeDetail) -> dict[str, Any]:
     """Return what the sensors and the health of a node report, without hidden jobs."""
     devices = [
         one.model_copy(update={"jobs": sight.ids(JobId(job) for job in one.jobs)})
@@ -185,7 +185,7 @@ def _shown_devices(sight: Sight, node: api.NodeDetail) -> dict[str, Any]:
     }
 
 
-def _shown_sample(sight: Sight, sample: NodeSample) -> NodeSample:
+def _shown_sample(sight: CallerView, sample: NodeSample) -> NodeSample:
     return replace(
         sample,
         gpus=tuple(
@@ -195,13 +195,13 @@ def _shown_sample(sight: Sight, sample: NodeSample) -> NodeSample:
     )
 
 
-def _shown_process(sight: Sight, process: GpuProcess) -> GpuProcess:
+def _shown_process(sight: CallerView, process: GpuProcess) -> GpuProcess:
     if process.job is None or sight.id(process.job):
         return process
     return replace(process, job=JobId(HIDDEN), attempt=None)
 
 
-async def seen_events(control: Control, sight: Sight, events: Sequence[Event]) -> list[Event]:
+async def seen_events(control: Control, sight: CallerView, events: Sequence[Event]) -> list[Event]:
     """Events of jobs that are seen, and of no job; without the names of hidden ones."""
     if sight.everything:
         return list(events)
@@ -218,7 +218,7 @@ async def seen_events(control: Control, sight: Sight, events: Sequence[Event]) -
 
 async def seen_jobs(
     store: Store,
-    sight: Sight,
+    sight: CallerView,
     final: bool,
     limit: int,
     before: JobId | None,

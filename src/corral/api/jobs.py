@@ -42,7 +42,7 @@ Asker = Annotated[Caller, Depends(caller_of)]
 Number = Annotated[int, Query(ge=0, le=2**62)]
 
 
-@router.post("/v1/jobs", status_code=201, response_model=api.Jobs | api.Plan)
+@router.post("/v1/jobs", status_code=201, response_model=api.JobsView | api.Plan)
 async def submit(
     body: api.JobSubmit, house: Within, caller: Asker, dry_run: bool = False
 ) -> Response:
@@ -62,7 +62,7 @@ async def submit(
                 specs, key=body.key, by=caller.name, speaker=caller.speaker, held=body.held
             )
     rows = await views.job_rows(house.control, jobs)
-    return _json(api.Jobs(jobs=rows), status=201)
+    return _json(api.JobsView(jobs=rows), status=201)
 
 
 def _json(answer: BaseModel, status: int = 200) -> Response:
@@ -87,7 +87,7 @@ def _which(
     )
 
 
-@router.get("/v1/jobs", response_model=api.Jobs)
+@router.get("/v1/jobs", response_model=api.JobsView)
 async def jobs(
     request: Request,
     house: Within,
@@ -301,4 +301,4 @@ async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints
     """Recorded saves, also those that were found broken."""
     found = await _asked(house, job, caller)
     saves = await house.control.store.saves(found.id)
-    return api.Checkpoints(checkpoints=api.Checkpoint.all_of(saves, found.spec.checkpoint))
+    return api.Checkpoints(checkpoints=api.CheckpointView.all_of(saves, found.spec.checkpoint))

@@ -38,7 +38,7 @@ _LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
 
 
 @dataclass(slots=True, kw_only=True)
-class Track:
+class LogTrack:
     """Where one copy stands: `base` is the place of the newer file's first byte, `older` that of
     the older file's; an agent's offset is a place plus `ahead`. `stamped_at`: when bytes had a
     stamp last."""
@@ -54,7 +54,7 @@ class Track:
         return self.base + self.size
 
 
-class Opened(NamedTuple):
+class OpenedLog(NamedTuple):
     """A file whose first byte has the place `begin`, to be read from `place` on."""
 
     place: int
@@ -62,13 +62,13 @@ class Opened(NamedTuple):
     file: BinaryIO | None
 
 
-class Reading:
+class LogCursor:
     """One reader's way through a log. The file that it is in stays open: what rotation lets go of
     meanwhile is still read to its end, so that who reads faster than is written misses nothing."""
 
-    def __init__(self, opened: Callable[[int], Opened]) -> None:
+    def __init__(self, opened: Callable[[int], OpenedLog]) -> None:
         self._opened = opened
-        self._in: Opened | None = None
+        self._in: OpenedLog | None = None
 
     def read(self, place: int, most: int) -> tuple[int, bytes]:
         """(place, bytes) from the place on, or from the oldest byte that is still here: so many,
@@ -94,7 +94,7 @@ class Reading:
             self._in.file.close()
 
 
-def _read(opened: Opened, place: int, most: int) -> bytes:
+def _read(opened: OpenedLog, place: int, most: int) -> bytes:
     if opened.file is None or place < opened.begin:
         return b""
     return os.pread(opened.file.fileno(), most, place - opened.begin)
@@ -110,7 +110,7 @@ class LogKeeper:
         self._root = root
         self._wall = wall
         self._half = max(1, most_bytes // 2)
-        self._tracks: OrderedDict[RankKey, Track] = OrderedDict()
+        self._tracks: OrderedDict[RankKey, LogTrack] = OrderedDict()
         self.sizes = LogSizes(root)
         self._bells: defaultdict[JobId, set[asyncio.Event]] = defaultdict(set)
 
@@ -175,9 +175,9 @@ class LogKeeper:
             return reading.read(place, most)
 
     @contextmanager
-    def reading(self, key: RankKey) -> "Iterator[Reading]":
+    def reading(self, key: RankKey) -> "Iterator[LogCursor]":
         """A way through the log, from file to file."""
-        reading = Reading(partial(self.opened, key))
+        reading = LogCursor(partial(self.opened, key))
         try:
             yield reading
         finally:
@@ -191,17 +191,17 @@ class LogKeeper:
         """The place behind its last byte."""
         return self._track(key).end
 
-    def opened(self, key: RankKey, place: int) -> "Opened":
+    def opened(self, key: RankKey, place: int) -> "OpenedLog":
         """The file that holds the place or, where none does any more, what is oldest."""
         track = self._track(key)
         place = max(place, track.older)
         if place < track.base:
             with suppress(FileNotFoundError):
-                return Opened(place, track.older, self._path(key, ".log.1").open("rb"))
+                return OpenedLog(place, track.older, self._path(key, ".log.1").open("rb"))
             place = track.base
         with suppress(FileNotFoundError):
-            return Opened(place, track.base, self._path(key).open("rb"))
-        return Opened(place, track.base, None)
+            return OpenedLog(place, track.base, self._path(key).open("rb"))
+        return OpenedLog(place, track.base, None)
 
     def tail(self, key: RankKey, lines: int) -> int:
         """The place where the last so many lines begin."""
@@ -248,7 +248,7 @@ class LogKeeper:
     def _path(self, key: RankKey, end: str = ".log") -> Path:
         return self._folder(key[0], key[1]) / f"rank-{key[2]}{end}"
 
-    def _track(self, key: RankKey) -> Track:
+    def _track(self, key: RankKey) -> LogTrack:
         track = self._tracks.get(key)
         if track is None:
             track = self._tracks[key] = self._load(key)
@@ -257,11 +257,11 @@ class LogKeeper:
         self._tracks.move_to_end(key)
         return track
 
-    def _load(self, key: RankKey) -> Track:
-        track = Track()
+    def _load(self, key: RankKey) -> LogTrack:
+        track = LogTrack()
         try:
             said = json.loads(self._path(key, ".json").read_text())
-            track = Track(base=said["base"], older=said["older"], ahead=said["ahead"])
+            track = LogTrack(base=said["base"], older=said["older"], ahead=said["ahead"])
         except (OSError, ValueError, KeyError, TypeError):
             pass  # none yet: neither gap nor rotation
         newer, older = _size(self._path(key)), _size(self._path(key, ".log.1"))
@@ -270,7 +270,7 @@ class LogKeeper:
         track.size = newer or 0
         return track
 
-    def _write(self, key: RankKey, track: Track, data: bytes) -> None:
+    def _write(self, key: RankKey, track: LogTrack, data: bytes) -> None:
         path = self._path(key)
         if not track.size:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -283,7 +283,7 @@ class LogKeeper:
         """When each line of the data reached the head, as `times_of_lines`."""
         return times_of_lines(read_stamps(self._path(key, STAMPS)), begin, data)
 
-    def _stamp(self, key: RankKey, track: Track) -> None:
+    def _stamp(self, key: RankKey, track: LogTrack) -> None:
         """Note when what is written next has come. A clock that was set back stamps again."""
         if self._wall is None or 0 <= self._wall() - track.stamped_at < STAMP_SECONDS:
             return
@@ -292,7 +292,7 @@ class LogKeeper:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         add_stamp(path, Stamp(track.end, track.stamped_at))
 
-    def _rotate(self, key: RankKey, track: Track) -> None:
+    def _rotate(self, key: RankKey, track: LogTrack) -> None:
         os.replace(self._path(key), self._path(key, ".log.1"))
         self.sizes.add(key[:2], track.older - track.base)
         track.older, track.base, track.size = track.base, track.end, 0
@@ -300,7 +300,7 @@ class LogKeeper:
         self._path(key).touch()
         drop_stamps(self._path(key, STAMPS), track.older)
 
-    def _keep(self, key: RankKey, track: Track) -> None:
+    def _keep(self, key: RankKey, track: LogTrack) -> None:
         fresh = self._path(key, ".json.new")
         kept = {name: getattr(track, name) for name in ("base", "older", "ahead")}
         fresh.write_text(json.dumps(kept))

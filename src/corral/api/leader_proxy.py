@@ -33,7 +33,7 @@ _SAID_AGAIN: Final = (b"authorization", b"user-agent", b"origin", b"cookie")
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-class Gone(Exception):
+class CallerGone(Exception):
     """Who has asked does not listen any more."""
 
 
@@ -58,7 +58,7 @@ class Forwarder:
             answer = await self._client().send(request, stream=True)
         except (httpx2.TransportError, WrongHead) as error:
             raise NoLeader(f"the head that leads does not answer at {self.url}") from error
-        except Gone:
+        except CallerGone:
             return
         if answer.status_code != UNAUTHORISED:
             _prove(scope)
@@ -151,7 +151,7 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise CallerGone
         more = message.get("more_body", False)
         if piece := message.get("body", b""):
             yield piece

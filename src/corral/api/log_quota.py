@@ -14,11 +14,11 @@ from corral.domain.log_quota import KEPT_BYTES, KeptLogs, LogPart, cut_order, ex
 from corral.domain.observed_state import AttemptKey
 from corral.domain.quota import RULES, Quota, Quotas
 from corral.domain.users import User
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 
 LOOK_SECONDS: Final = 2.0
 USERS_SECONDS: Final = 10.0  # for which limits of users are remembered
-log = Log("corral.api")
+log = HeadLogger("corral.api")
 
 
 class LogQuota:

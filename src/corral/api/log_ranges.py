@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from corral.api.kept_logs import LogKeeper, Opened, RankKey, whole_characters
+from corral.api.kept_logs import LogKeeper, OpenedLog, RankKey, whole_characters
 from corral.domain.ids import UserName
 
 PIECE_BYTES: Final = 256 * 1024
@@ -22,14 +22,14 @@ LINE_BYTES: Final = 64 * 1024  # a longer line is searched in parts
 LINE_LETTERS: Final = 1_000  # of a line that was found
 
 
-class Part(NamedTuple):
+class LogSlice(NamedTuple):
     """Bytes of a log, whole lines where the range allows it."""
 
     begin: int
     data: bytes
 
 
-class Found(NamedTuple):
+class MatchedLine(NamedTuple):
     """A line that holds the text, and the place behind it."""
 
     place: int
@@ -42,24 +42,26 @@ class Searched:
     """The result of a search in one log. `place`: up to where it was searched."""
 
     place: int
-    found: list[Found] = field(default_factory=list)
+    found: list[MatchedLine] = field(default_factory=list)
 
 
-async def read_beside(keeper: LogKeeper, key: RankKey, place: int, most: int) -> Part:
+async def read_beside(keeper: LogKeeper, key: RankKey, place: int, most: int) -> LogSlice:
     """Return at most this many bytes from the place on, or from the oldest byte that is kept."""
     opened = keeper.opened(key, place)
     if opened.file is None:
-        return Part(opened.place, b"")
-    return Part(opened.place, await asyncio.to_thread(_read_and_close, opened, most))
+        return LogSlice(opened.place, b"")
+    return LogSlice(opened.place, await asyncio.to_thread(_read_and_close, opened, most))
 
 
-def _read_and_close(opened: Opened, most: int) -> bytes:
+def _read_and_close(opened: OpenedLog, most: int) -> bytes:
     assert opened.file is not None
     with opened.file as file:
         return os.pread(file.fileno(), most, opened.place - opened.begin)
 
 
-async def pieces(keeper: LogKeeper, key: RankKey, place: int, until: int) -> AsyncIterator[Part]:
+async def pieces(
+    keeper: LogKeeper, key: RankKey, place: int, until: int
+) -> AsyncIterator[LogSlice]:
     """The bytes from one place to another, in pieces that follow one another."""
     while place < until:
         part = await read_beside(keeper, key, place, min(PIECE_BYTES, until - place))
@@ -69,7 +71,7 @@ async def pieces(keeper: LogKeeper, key: RankKey, place: int, until: int) -> Asy
         place = part.begin + len(part.data)
 
 
-async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> Part:
+async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> LogSlice:
     """Return the bytes of a range, from the first whole line on, without a character cut in two."""
     start = max(begin - 1, keeper.oldest(key))  # whether a line begins there, too
     first, whole = begin, b""
@@ -82,7 +84,7 @@ async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> Par
         first, whole = first + cut, whole[cut:]
     if end < keeper.end(key):
         whole = whole[: whole_characters(whole)]
-    return Part(first, whole)
+    return LogSlice(first, whole)
 
 
 async def search(
@@ -112,11 +114,11 @@ async def search(
     return result
 
 
-def _matches(data: bytes, needle: bytes, base: int, limit: int) -> list[Found]:
+def _matches(data: bytes, needle: bytes, base: int, limit: int) -> list[MatchedLine]:
     return [one for one, _ in zip(_each_match(data, needle, base), range(limit), strict=False)]
 
 
-def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[Found]:
+def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[MatchedLine]:
     lower, at = data.lower(), 0
     while (at := lower.find(needle, at)) >= 0:
         begin = lower.rfind(b"\n", 0, at) + 1
@@ -124,7 +126,7 @@ def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[Found]:
         end = len(lower) if end < 0 else end
         line = data[begin:end].decode(errors="replace")[:LINE_LETTERS]
         at = min(end + 1, len(data))
-        yield Found(base + begin, line.replace("\0", "?"), base + at)
+        yield MatchedLine(base + begin, line.replace("\0", "?"), base + at)
 
 
 def ranks_from(ranks: Sequence[int], after: tuple[int, int] | None) -> Iterator[tuple[int, int]]:

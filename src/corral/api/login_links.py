@@ -10,7 +10,7 @@ _MOST: Final = 10_000
 
 
 @dataclass(slots=True)
-class Links:
+class LogInLinks:
     """Those of this head, until it ends: by the id of a link's token, the end of the token that it
     was made with. None of it is kept; a link that is not known here lets in only until it expires.
     """

@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.websockets import WebSocket
 
-from corral.api.node_rates import Pace, ReportedSave, reported
+from corral.api.node_rates import NodeRates, ReportedSave, reported
 from corral.api.node_trust import (
     Labels,
     believed,
@@ -25,11 +25,11 @@ from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.pilot import is_part, node_of
 from corral.domain.placement_constraints import label_text
 from corral.domain.resources import Inventory
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.wire.agent_messages import AttachNow, Beat, FilesNow, SignalNow
 from corral.wire.bounded_decoding import Dropped
 
-log = Log("corral.agents")
+log = HeadLogger("corral.agents")
 
 TOO_FAST: Final = "more than one node may send in this time"
 SEE_LOG: Final = "the log of the job's first rank on the node says why"
@@ -53,7 +53,7 @@ class Talk:
     told_at: float = 0.0
     wishes: list[Wish] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    pace: Pace = field(default_factory=Pace)
+    pace: NodeRates = field(default_factory=NodeRates)
     heads: tuple[str, ...] = ()  # that it was told of
     users: tuple[str, ...] = ()  # that it was told of
     seen: frozenset[AttemptKey] = frozenset()  # that it reported last
@@ -68,11 +68,11 @@ class Taking:
     def __init__(self) -> None:
         self.labels: Callable[[NodeId], Labels | None] = lambda node: None
         self.refused: Counter[str] = Counter()  # malformed, twin, not_yours, out_of_bounds, ...
-        self._paces: OrderedDict[NodeId, Pace] = OrderedDict()
+        self._paces: OrderedDict[NodeId, NodeRates] = OrderedDict()
 
-    def pace(self, node: NodeId) -> Pace:
+    def pace(self, node: NodeId) -> NodeRates:
         """The node's budgets, which outlive its connections."""
-        found = self._paces.setdefault(node, Pace())
+        found = self._paces.setdefault(node, NodeRates())
         self._paces.move_to_end(node)
         while len(self._paces) > MOST_PACES:
             self._paces.popitem(last=False)

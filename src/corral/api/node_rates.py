@@ -8,7 +8,7 @@ from typing import Final
 from corral.domain.attempt import Save
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Seen
-from corral.domain.refill_budget import Budget
+from corral.domain.refill_budget import RefillBudget
 
 MEGABYTE: Final = 1024 * 1024
 LONGEST_WAIT_SECONDS: Final = 5.0  # then the next frame is taken: a node is never silenced for good
@@ -17,16 +17,16 @@ ReportedSave = tuple[AttemptKey, int, bool]
 
 
 @dataclass(slots=True)
-class Pace:
+class NodeRates:
     """The budgets of one node, which outlive its connections. Moments are of one clock that only
     rises. What is over the budget of signals or saves comes again with the next heartbeat."""
 
-    bytes: Budget = field(default_factory=lambda: Budget(2 * MEGABYTE, 32 * MEGABYTE))
-    frames: Budget = field(default_factory=lambda: Budget(250, 1_000))
-    inventories: Budget = field(default_factory=lambda: Budget(0.5, 60))
-    samples: Budget = field(default_factory=lambda: Budget(1, 30))
-    signals: Budget = field(default_factory=lambda: Budget(2, 256))
-    saves: Budget = field(default_factory=lambda: Budget(16, 1_024))
+    bytes: RefillBudget = field(default_factory=lambda: RefillBudget(2 * MEGABYTE, 32 * MEGABYTE))
+    frames: RefillBudget = field(default_factory=lambda: RefillBudget(250, 1_000))
+    inventories: RefillBudget = field(default_factory=lambda: RefillBudget(0.5, 60))
+    samples: RefillBudget = field(default_factory=lambda: RefillBudget(1, 30))
+    signals: RefillBudget = field(default_factory=lambda: RefillBudget(2, 256))
+    saves: RefillBudget = field(default_factory=lambda: RefillBudget(16, 1_024))
     _signal: int = -1  # the number up to which signals have been charged
     _saves: set[ReportedSave] = field(default_factory=set)
     _dropped: dict[AttemptKey, int] = field(default_factory=dict)

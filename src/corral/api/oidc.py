@@ -25,17 +25,17 @@ from corral.api.errors import TooMany
 from corral.api.jobs import Within
 from corral.api.log_in_pages import refusal_page
 from corral.api.provider_users import PROVIDER_SECONDS, add_token, user_by_claims
-from corral.api.settings import SignOn
+from corral.api.settings import SignOnSettings
 from corral.api.terminal_confirm import code_page, refuse_terminal
 from corral.domain.errors import CorralError, NotFound, Refusal
 from corral.domain.sign_on import IdentityNotLinked, SignOnRefused
 from corral.domain.terminal_log_in import TerminalPerson
 from corral.domain.users import TokenKind
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.wire import users as wire
 
 router = APIRouter()
-log = Log("corral.api")
+log = HeadLogger("corral.api")
 BEGUN_SECONDS: Final = 600
 AT_ONCE: Final = 8  # that wait for the provider
 PATH: Final = "/v1/oidc"
@@ -46,10 +46,10 @@ Word = Annotated[str, Query(max_length=4096)]
 
 
 @router.get(PATH)
-async def sign_on(house: Within) -> wire.SignOn:
+async def sign_on(house: Within) -> wire.SignOnView:
     """Who else than a token lets somebody in: null where nobody does."""
     known = house.settings.sign_on
-    return wire.SignOn(provider=None if known is None else known.name)
+    return wire.SignOnView(provider=None if known is None else known.name)
 
 
 @router.get(f"{PATH}/start")
@@ -163,7 +163,7 @@ def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
 
 
 async def _open_session(
-    house: House, to: str, claims: Mapping[str, Any], provider: SignOn, source: str
+    house: House, to: str, claims: Mapping[str, Any], provider: SignOnSettings, source: str
 ) -> Response:
     """Open a session of the user whom the claims identify. The page's secret is in the part of the
     address that no browser sends.
@@ -188,7 +188,7 @@ async def _open_session(
     return response
 
 
-def provider_of(house: House) -> SignOn:
+def provider_of(house: House) -> SignOnSettings:
     """Raises: NotFound."""
     if house.settings.sign_on is None:
         raise NotFound("provider", "OIDC", see="corral ui, which prints a link that logs in")

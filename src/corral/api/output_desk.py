@@ -17,7 +17,7 @@ from corral.domain.errors import Conflict, Refusal, Trouble
 from corral.domain.ids import NodeId, UserName
 from corral.domain.node import Liveness
 from corral.domain.observed_state import AttemptKey
-from corral.domain.outputs import Listing
+from corral.domain.outputs import OutputListing
 from corral.wire.agent_messages import FilesNow
 from corral.wire.output_frames import DATA, END, decode_end, decode_listing
 
@@ -34,7 +34,7 @@ class OutputAbsent(Refusal):
     code = "output_absent"
 
 
-class CutShort(Trouble):
+class TransferCutShort(Trouble):
     """The node's agent hung up before all was sent."""
 
     code = "cut_short"
@@ -72,7 +72,7 @@ class OutputDesk:
 
     async def listing(
         self, node: NodeId, key: AttemptKey, seconds: float = LIST_SECONDS
-    ) -> Listing:
+    ) -> OutputListing:
         """Return what the attempt wrote on the node.
 
         Raises: Conflict, OutputAbsent, CutShort; TimeoutError after so many seconds.
@@ -82,11 +82,11 @@ class OutputDesk:
             async for piece in self._pieces(node, key, None):
                 found += piece
                 if len(found) > MOST_LISTING_BYTES:
-                    raise CutShort(f"the list of node {node} is longer than the limit")
+                    raise TransferCutShort(f"the list of node {node} is longer than the limit")
         try:
             return decode_listing(bytes(found))
         except ValueError as wrong:
-            raise CutShort(f"the list of node {node} does not read: {wrong}") from None
+            raise TransferCutShort(f"the list of node {node} does not read: {wrong}") from None
 
     async def begin(self, node: NodeId, key: AttemptKey, path: str, by: UserName) -> "Transfer":
         """Return a transfer whose first piece is there already. It must be closed.
@@ -143,14 +143,14 @@ async def _content(socket: WebSocket, node: NodeId) -> AsyncIterator[bytes]:
             async with asyncio.timeout(STALLED_SECONDS):
                 frame = await frame_of(socket)
         except (TimeoutError, WebSocketDisconnect):
-            raise CutShort(f"node {node} has sent only a part") from None
+            raise TransferCutShort(f"node {node} has sent only a part") from None
         if frame[:1] == DATA:
             yield frame[1:]
         elif frame[:1] == END:
             _check_end(frame, node)
             return
         else:
-            raise CutShort(f"node {node} has sent what is not a file")
+            raise TransferCutShort(f"node {node} has sent what is not a file")
 
 
 def _check_end(frame: bytes, node: NodeId) -> None:
@@ -158,7 +158,7 @@ def _check_end(frame: bytes, node: NodeId) -> None:
     try:
         end = decode_end(frame)
     except ValueError:
-        raise CutShort(f"node {node} has sent what is not a file") from None
+        raise TransferCutShort(f"node {node} has sent what is not a file") from None
     if end.outcome == "absent":
         raise OutputAbsent(f"node {node}: {end.why}", hint="what there is: corral outputs JOB")
     if end.outcome == "refused":

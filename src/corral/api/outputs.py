@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from corral.api.app_state import House
 from corral.api.job_lookup import find_job
 from corral.api.jobs import Asker, Within
-from corral.api.output_desk import LIST_SECONDS, CutShort, OutputAbsent, Transfer
+from corral.api.output_desk import LIST_SECONDS, OutputAbsent, Transfer, TransferCutShort
 from corral.domain.attempt import Attempt
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
@@ -62,7 +62,7 @@ async def _of_node(
         listing = await house.outputs.listing(node, (job.id, attempt.number), wait)
     except OutputAbsent:
         return NodeOutputs(node=node, ranks=list(ranks), is_kept=False)
-    except (Conflict, CutShort) as trouble:
+    except (Conflict, TransferCutShort) as trouble:
         return NodeOutputs(node=node, ranks=list(ranks), trouble=trouble.message)
     except TimeoutError:
         return NodeOutputs(node=node, ranks=list(ranks), trouble=f"node {node} does not answer")

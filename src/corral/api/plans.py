@@ -7,13 +7,13 @@ from pydantic import BaseModel
 
 from corral.api.jobs import Asker, Within
 from corral.domain.errors import Unsupported
-from corral.plan.kinds import ASKS, Ask
+from corral.plan.kinds import ASKS, PlanKind
 from corral.wire.plans import PlanReport, form_of
 
 router = APIRouter()
 
 
-def _endpoint(kind: str, ask: Ask) -> Callable[..., Awaitable[Response]]:
+def _endpoint(kind: str, ask: PlanKind) -> Callable[..., Awaitable[Response]]:
     async def answer(body: BaseModel, house: Within, caller: Asker) -> Response:
         """Return the planner's report. It is made in a process beside the head."""
         if house.planner is None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from corral.api.app_state import House
 from corral.api.auth import Caller
-from corral.api.job_visibility import Sight, sight_of
+from corral.api.job_visibility import CallerView, sight_of
 from corral.api.jobs import Asker, Within
 from corral.control import Control
 from corral.control.queue_checks import check_queues, warnings_of
@@ -21,12 +21,12 @@ from corral.domain.quota import Quota
 from corral.domain.relocation import spent_gpu_seconds
 from corral.domain.requests import SetQueues
 from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
-from corral.domain.usage import Spent
+from corral.domain.usage import BudgetSpent
 from corral.domain.visibility import check_operator
 from corral.domain.world import World
 from corral.reconcile.changeset import Draft
 from corral.reconcile.usage import (
-    Held,
+    ChargedAllocation,
     effect,
     held_now,
     is_spent,
@@ -46,7 +46,7 @@ router = APIRouter()
 USER: Final = ("GET", "/v1/users/{user}")
 
 
-class Look:
+class QueueSnapshot:
     """Everything about the queues at one moment."""
 
     def __init__(self, control: Control) -> None:
@@ -54,7 +54,7 @@ class Look:
         draft = Draft(control.world, control.facts, control.now())
         self.now = draft.now.wall
         self.tree = draft.tree
-        self.held: list[Held] = list(held_now(draft))
+        self.held: list[ChargedAllocation] = list(held_now(draft))
         self.standing: Standing = standing_of(draft, self.held, judge_budgets(draft, self.held))
         self.spent = spent_now(draft, self.held)
         weights = {str(one.name): one.weight for one in self.tree.queues}
@@ -77,7 +77,7 @@ class Look:
     def rows(self) -> list[wire.QueueRow]:
         return [wire.QueueRow(**self._row(depth, queue)) for depth, queue in self.tree.walk()]
 
-    def detail(self, name: str, sight: Sight) -> wire.QueueDetail:
+    def detail(self, name: str, sight: CallerView) -> wire.QueueDetail:
         """Raises: NotFound."""
         for depth, queue in self.tree.walk():
             if queue.name == name:
@@ -114,7 +114,7 @@ class Look:
             return 0.0
         return gpus_of(debt, self.now, self.tree.half_life_seconds)
 
-    def _budget(self, queue: Queue, spent: Spent) -> wire.BudgetRow:
+    def _budget(self, queue: Queue, spent: BudgetSpent) -> wire.BudgetRow:
         budget = queue.budget
         assert budget is not None
         in_money = budget.money is not None
@@ -149,7 +149,7 @@ class Look:
             return None
         return budget.period_start(self.now) + budget.period_seconds
 
-    def _users(self, queue: Queue, sight: Sight) -> list[wire.UserRow]:
+    def _users(self, queue: Queue, sight: CallerView) -> list[wire.UserRow]:
         """Return what each user holds and has used below, but for what is hidden there."""
         below = {one.name for one in self.tree.queues if queue in self.tree.path(one.name)}
         hours: Counter[UserName] = Counter()
@@ -166,7 +166,7 @@ class Look:
             for user in sorted(set(hours) | set(millis))
         ]
 
-    def _kept(self, queue: Queue, sight: Sight) -> list[wire.KeptRow]:
+    def _kept(self, queue: Queue, sight: CallerView) -> list[wire.KeptRow]:
         return [
             wire.KeptRow(
                 job=one.job,
@@ -186,7 +186,7 @@ async def queues(house: Within) -> wire.Queues:
     """Every queue, each below its parent."""
     tree = house.control.world.queues
     return wire.Queues(
-        queues=Look(house.control).rows(),
+        queues=QueueSnapshot(house.control).rows(),
         half_life_seconds=tree.half_life_seconds,
         guard_seconds=tree.guard_seconds,
         relocation=_relocation(house.control.world, house.control.now().wall),
@@ -210,7 +210,7 @@ def _relocation(world: World, now: float) -> wire.RelocationRow | None:
 @router.get("/v1/queues/{queue}")
 async def queue(queue: str, house: Within, caller: Asker) -> wire.QueueDetail:
     """One queue, and who uses it; with their quota of jobs for who may see these users."""
-    found = Look(house.control).detail(queue, sight_of(house.control, caller))
+    found = QueueSnapshot(house.control).detail(queue, sight_of(house.control, caller))
     known = {user.name: user for user in await house.control.store.users()}
     users = []
     for row in found.users:

@@ -11,7 +11,7 @@ from corral.api.jobs import Asker, Within
 from corral.control.reports import report_of
 from corral.domain.errors import SpecInvalid
 from corral.domain.ledger import day_of
-from corral.wire.reports import MOST_ROWS, By, Kind, Report, encoded
+from corral.wire.reports import MOST_ROWS, By, Kind, ReportView, encoded
 
 router = APIRouter()
 USUAL_DAYS = 7
@@ -19,7 +19,7 @@ MOST_SECONDS = 32503680000.0  # the year 3000
 Moment = Annotated[float | None, Query(ge=0, le=MOST_SECONDS)]
 
 
-@router.get("/v1/reports/{kind}", response_model=Report)
+@router.get("/v1/reports/{kind}", response_model=ReportView)
 async def report(
     kind: Kind,
     house: Within,

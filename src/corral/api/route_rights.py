@@ -45,7 +45,7 @@ class Reach(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class RouteRight:
     """Roles that may call a route: on their own things, and on those of others.
 
     `what` names the request in the audit log. A route without it reads what is no secret. `jobs`:
@@ -58,40 +58,42 @@ class Right:
     jobs: Reach = Reach.NONE
 
 
-def _any(roles: Roles, what: str = "", jobs: Reach = Reach.NONE) -> Right:
+def _any(roles: Roles, what: str = "", jobs: Reach = Reach.NONE) -> RouteRight:
     """Of what belongs to nobody in particular."""
-    return Right(roles, roles, what, jobs)
+    return RouteRight(roles, roles, what, jobs)
 
 
 Key = tuple[str, str]  # (method, path); a WebSocket's method is WS
 LOGS: Final[Key] = ("GET", "/v1/jobs/{job}/logs")  # and the command and the workdir with them
 ADD_MACHINES: Final[Key] = ("POST", "/v1/nodes/tokens")
-RIGHTS: Final[Mapping[Key, Right]] = {
+RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("POST", "/v1/jobs"): _any(USERS, "job.submit", jobs=Reach.OWNER),
     ("GET", "/v1/jobs"): _any(VIEWERS, jobs=Reach.CLUSTER),
     ("GET", "/v1/jobs/{job}"): _any(VIEWERS, jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/why"): _any(VIEWERS, jobs=Reach.JOB),
-    ("POST", "/v1/jobs/changes"): Right(USERS, OPERATORS, "job.change", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/cancel"): Right(USERS, OPERATORS, "job.cancel", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/suspend"): Right(USERS, OPERATORS, "job.suspend", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/resume"): Right(USERS, OPERATORS, "job.resume", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/requeue"): Right(USERS, OPERATORS, "job.requeue", jobs=Reach.JOB),
-    ("POST", "/v1/jobs/{job}/signal"): Right(USERS, OPERATORS, "job.signal", jobs=Reach.JOB),
-    ("PATCH", "/v1/jobs/{job}"): Right(USERS, OPERATORS, "job.set", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/changes"): RouteRight(USERS, OPERATORS, "job.change", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/cancel"): RouteRight(USERS, OPERATORS, "job.cancel", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/suspend"): RouteRight(USERS, OPERATORS, "job.suspend", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/resume"): RouteRight(USERS, OPERATORS, "job.resume", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/requeue"): RouteRight(USERS, OPERATORS, "job.requeue", jobs=Reach.JOB),
+    ("POST", "/v1/jobs/{job}/signal"): RouteRight(USERS, OPERATORS, "job.signal", jobs=Reach.JOB),
+    ("PATCH", "/v1/jobs/{job}"): RouteRight(USERS, OPERATORS, "job.set", jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS, jobs=Reach.JOB),
     # In the audit log where the job is another's.
-    LOGS: Right(VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB),
+    LOGS: RouteRight(VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB),
     **{
-        ("GET", f"/v1/jobs/{{job}}/logs/{part}"): Right(
+        ("GET", f"/v1/jobs/{{job}}/logs/{part}"): RouteRight(
             VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB
         )
         for part in ("range", "search", "file")
     },
-    ("GET", "/v1/jobs/{job}/spec"): Right(VIEWERS, OPERATORS, jobs=Reach.JOB),
-    ("GET", "/v1/jobs/{job}/outputs"): Right(VIEWERS, OPERATORS, "output.list", jobs=Reach.JOB),
-    ("GET", "/v1/jobs/{job}/files"): Right(VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/spec"): RouteRight(VIEWERS, OPERATORS, jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/outputs"): RouteRight(
+        VIEWERS, OPERATORS, "output.list", jobs=Reach.JOB
+    ),
+    ("GET", "/v1/jobs/{job}/files"): RouteRight(VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS, jobs=Reach.JOB),
-    ("WS", "/v1/jobs/{job}/attach"): Right(USERS, ADMINS, "job.attach", jobs=Reach.SELF),
+    ("WS", "/v1/jobs/{job}/attach"): RouteRight(USERS, ADMINS, "job.attach", jobs=Reach.SELF),
     **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS, jobs=Reach.OWNER) for kind in ASKS},
     ("GET", "/v1/events"): _any(VIEWERS, jobs=Reach.OWNER),
     ("GET", "/v1/failures"): _any(VIEWERS, jobs=Reach.OWNER),
@@ -124,19 +126,19 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("HEAD", "/v1/snapshots/{sha256}"): _any(USERS, jobs=Reach.OWNER),
     ("PUT", "/v1/snapshots/{sha256}"): _any(USERS, "workdir.upload", jobs=Reach.OWNER),
     ("GET", "/v1/secrets"): _any(USERS, jobs=Reach.OWNER),
-    ("PUT", "/v1/secrets/{name}"): Right(USERS, ADMINS, "secret.set"),
-    ("DELETE", "/v1/secrets/{name}"): Right(USERS, ADMINS, "secret.remove"),
-    ("GET", "/v1/users"): Right(VIEWERS, OPERATORS, jobs=Reach.OWNER),
+    ("PUT", "/v1/secrets/{name}"): RouteRight(USERS, ADMINS, "secret.set"),
+    ("DELETE", "/v1/secrets/{name}"): RouteRight(USERS, ADMINS, "secret.remove"),
+    ("GET", "/v1/users"): RouteRight(VIEWERS, OPERATORS, jobs=Reach.OWNER),
     ("POST", "/v1/users"): _any(ADMINS, "user.add"),
-    ("GET", "/v1/users/{user}"): Right(VIEWERS, OPERATORS, jobs=Reach.OWNER),
+    ("GET", "/v1/users/{user}"): RouteRight(VIEWERS, OPERATORS, jobs=Reach.OWNER),
     ("PATCH", "/v1/users/{user}"): _any(ADMINS, "user.set"),
     ("DELETE", "/v1/users/{user}"): _any(ADMINS, "user.remove"),
     ("PUT", "/v1/users/{user}/identity"): _any(ADMINS, "user.link"),
     ("DELETE", "/v1/users/{user}/identity"): _any(ADMINS, "user.unlink"),
     ("GET", "/v1/log-ins"): _any(ADMINS),
-    ("GET", "/v1/tokens"): Right(VIEWERS, ADMINS, jobs=Reach.OWNER),
-    ("POST", "/v1/tokens"): Right(USERS, ADMINS, "token.create"),
-    ("DELETE", "/v1/tokens/{token}"): Right(VIEWERS, ADMINS, "token.revoke"),
+    ("GET", "/v1/tokens"): RouteRight(VIEWERS, ADMINS, jobs=Reach.OWNER),
+    ("POST", "/v1/tokens"): RouteRight(USERS, ADMINS, "token.create"),
+    ("DELETE", "/v1/tokens/{token}"): RouteRight(VIEWERS, ADMINS, "token.revoke"),
     ("GET", "/v1/reports/{kind}"): _any(VIEWERS, jobs=Reach.OWNER),
     ("GET", "/v1/session"): _any(VIEWERS, jobs=Reach.CLUSTER),
     ("POST", "/v1/session"): _any(VIEWERS, "session.open"),
@@ -206,14 +208,14 @@ def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequiredRight:
     """A row of the table, and what the route is called on."""
 
     key: Key
     on: str
 
 
-class Rights:
+class RouteRights:
     """The table over the routes of one app.
 
     Raises: ValueError when the app has a route that the table does not name, or the other way.
@@ -225,12 +227,12 @@ class Rights:
         if served != RIGHTS.keys():
             raise ValueError(f"routes without rights, or the other way: {served ^ RIGHTS.keys()}")
 
-    def wanted(self, scope: Scope) -> Wanted | None:
+    def wanted(self, scope: Scope) -> RequiredRight | None:
         """What is asked for. None: no route matches, which will be answered as not found."""
         for route in self._routes:
             match, found = route.matches(scope)
             if match is Match.FULL:
                 method = scope["method"] if scope["type"] == "http" else "WS"
                 on = ", ".join(str(value) for value in found.get("path_params", {}).values())
-                return Wanted((method, str(getattr(route, "path", ""))), on)
+                return RequiredRight((method, str(getattr(route, "path", ""))), on)
         return None

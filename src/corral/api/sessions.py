@@ -10,16 +10,16 @@ from typing import Final
 from corral.api.auth import Caller, JobTokens, caller_by
 from corral.domain.errors import Trouble, Unauthorised
 from corral.domain.users import Role
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 from corral.ports.user_store import Identity
 
-log = Log("corral.api")
+log = HeadLogger("corral.api")
 LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class OpenConnection:
     """One connection. `ended`: why it is cut."""
 
     caller: Caller
@@ -34,7 +34,7 @@ class Sessions:
         self._store = store
         self._wall = wall
         self._jobs = jobs
-        self._open: set[Session] = set()
+        self._open: set[OpenConnection] = set()
         self._looking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -43,10 +43,10 @@ class Sessions:
 
         Raises: Unauthorised, with the reason.
         """
-        session: Session | None = None
+        session: OpenConnection | None = None
         try:
             async with asyncio.timeout(None) as limit:
-                session = Session(caller, limit)
+                session = OpenConnection(caller, limit)
                 self._open.add(session)
                 self._look()
                 yield

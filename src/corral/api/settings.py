@@ -41,7 +41,7 @@ class Seals(Protocol):
         ...
 
 
-class SignOn(Protocol):
+class SignOnSettings(Protocol):
     """Who else than a token says who somebody is: an OpenID Connect provider."""
 
     @property
@@ -81,7 +81,7 @@ class ApiSettings:
     invite: Callable[[NodeId], RayInvitation | None] = lambda node: None  # as this node
     shared: Path | None = None  # with several heads: what all of them read lies there
     heads: Callable[[], Sequence[HeadNow]] = lambda: ()  # of several, the one that leads first
-    sign_on: SignOn | None = None  # None: tokens alone let in
+    sign_on: SignOnSettings | None = None  # None: tokens alone let in
     too_few_files: Callable[[int], str] = lambda nodes: ""  # to be open at once, for so many nodes
     connections: ConnectionTable | None = None  # of the server; None: it has no such table
     audit_trouble: Callable[[], str] = lambda: ""  # of sending the audit log elsewhere

@@ -18,12 +18,12 @@ from corral.api.route_rights import HEALTH
 from corral.api.settings import ApiSettings
 from corral.domain.errors import Conflict, CorralError, NoLeader, Unauthorised
 from corral.ports.clock import Clock
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 from corral.wire import api
 from corral.wire.head_proof import PROOF
 
-log = Log("corral.api")
+log = HeadLogger("corral.api")
 DOWN: Final = ("POST", "/v1/head/down")
 WAIT: Final = "another one takes over within some seconds: try again; see: corral status"
 

@@ -21,7 +21,7 @@ from corral.control.queue_checks import check_allowed, check_priorities
 from corral.domain.access_list import may_submit
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
 from corral.domain.job import After, JobSpec
-from corral.domain.run_history import Forecast
+from corral.domain.run_history import StartForecast
 from corral.domain.spec_content import size_of
 from corral.wire import api
 from corral.wire.spec_reader import parse_values
@@ -44,7 +44,7 @@ async def admitted(
 async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
     planned = house.control.dry_run(specs, by=caller.name)
     waits = [place for place, one in enumerate(planned) if one.may_start_later]
-    told: Mapping[int, Forecast] = {}
+    told: Mapping[int, StartForecast] = {}
     if waits and house.forecasts is not None:
         told = await house.forecasts.planned([one.spec for one in planned], waits, caller.name)
     sight = sight_of(house.control, caller)

@@ -29,7 +29,7 @@ async def series(
     since: float | None = None,
     until: float | None = None,
     points: Annotated[int, Query(ge=1, le=10_000)] = 360,
-) -> answers.Series:
+) -> answers.SeriesView:
     """What is known of `key` (cluster, node:N, job:J, queue:Q) from `since` (an hour ago) `until`
     now, in at most `points` means; `fields`, joined by commas: only these."""
     if key != CLUSTER and not key.startswith(KINDS):
@@ -49,7 +49,7 @@ async def series(
     step = (until - since) / points
     if len(found.times) > points:
         found = averaged(found, step)
-    return answers.Series(
+    return answers.SeriesView(
         key=key,
         times=list(found.times),
         fields={

@@ -27,14 +27,16 @@ async def has_snapshot(sha256: str, house: Within) -> Response:
 
 
 @router.put("/v1/snapshots/{sha256}")
-async def put_snapshot(sha256: str, request: Request, house: Within, caller: Asker) -> api.Kept:
+async def put_snapshot(
+    sha256: str, request: Request, house: Within, caller: Asker
+) -> api.KeptSnapshot:
     """The body is the tar.gz whose SHA-256 the path says. Again is harmless.
 
     It counts for who has sent it first, until no job runs in it any more.
     """
     store, snapshots, clock = house.control.store, house.snapshots, house.control.clock
     if snapshots.has(sha256):
-        return api.Kept(sha256=sha256, size_bytes=snapshots.asked(sha256))
+        return api.KeptSnapshot(sha256=sha256, size_bytes=snapshots.asked(sha256))
     quotas = house.quotas.of_caller(caller)
     used = (await store.holdings(caller.name)).upload_bytes
     left = max(1, quotas.limit(Quota.UPLOAD_BYTES) - used)
@@ -46,7 +48,7 @@ async def put_snapshot(sha256: str, request: Request, house: Within, caller: Ask
         size = await snapshots.put(sha256, pieces, clock.fresh_id(), most_bytes=asked)
         entry = caller.entry(clock.wall(), on=sha256, detail=size_text(size))
         await store.add_upload(sha256, size, by=caller.name, at=clock.wall(), entry=entry)
-    return api.Kept(sha256=sha256, size_bytes=size)
+    return api.KeptSnapshot(sha256=sha256, size_bytes=size)
 
 
 async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -31,14 +31,16 @@ PREFIX: Final = "corral_"  # so that a token that got away can be found by those
 
 
 @router.get("/v1/users")
-async def users(house: Within, caller: Asker) -> wire.Users:
+async def users(house: Within, caller: Asker) -> wire.UsersView:
     """By name: all of them, or to those who may not see others, themselves."""
     found = await house.control.store.users()
-    return wire.Users(users=[wire.User.of(one) for one in found if caller.may(owner=one.name)])
+    return wire.UsersView(
+        users=[wire.UserView.of(one) for one in found if caller.may(owner=one.name)]
+    )
 
 
 @router.post("/v1/users", status_code=201)
-async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.User:
+async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.UserView:
     if not is_name(body.name):
         raise SpecInvalid(f"{body.name!r} cannot name a user", hint=f"use {NAME_RULE}")
     control = house.control
@@ -50,7 +52,7 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
             f"there is a user {user.name} already", hint=f"run: corral user show {user.name}"
         )
     await house.name_users()
-    return wire.User.of(user)
+    return wire.UserView.of(user)
 
 
 @router.get("/v1/users/{user}")
@@ -67,7 +69,7 @@ async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
 
 
 @router.patch("/v1/users/{user}")
-async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) -> wire.User:
+async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) -> wire.UserView:
     """A disabled user is let in no more; their jobs run on."""
     if body.role is not None or body.disabled is not None:
         _check_other(user, caller, "change your own role or standing")
@@ -84,7 +86,7 @@ async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) 
         entry=caller.entry(house.control.clock.wall(), on=user, detail=detail),
     )
     await house.name_users()
-    return wire.User.of(changed or await find_user(house, user))
+    return wire.UserView.of(changed or await find_user(house, user))
 
 
 @router.delete("/v1/users/{user}")
@@ -115,7 +117,9 @@ async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemov
 
 
 @router.put("/v1/users/{user}/identity")
-async def link_user(user: str, body: wire.IdentityLink, house: Within, caller: Asker) -> wire.User:
+async def link_user(
+    user: str, body: wire.IdentityLink, house: Within, caller: Asker
+) -> wire.UserView:
     """Let one identity at the provider, and no other, log in as the user."""
     if body.pending is not None:
         identity = house.pending_log_ins.find(body.pending).identity
@@ -129,23 +133,23 @@ async def link_user(user: str, body: wire.IdentityLink, house: Within, caller: A
     )
     if linked is not None and body.pending is not None:
         house.pending_log_ins.drop(body.pending)
-    return wire.User.of(linked or await find_user(house, user))
+    return wire.UserView.of(linked or await find_user(house, user))
 
 
 @router.delete("/v1/users/{user}/identity")
-async def unlink_user(user: str, house: Within, caller: Asker) -> wire.User:
+async def unlink_user(user: str, house: Within, caller: Asker) -> wire.UserView:
     """Let no identity at the provider log in as the user. Open sessions go on."""
     entry = caller.entry(house.control.clock.wall(), on=user)
     left = await house.control.store.link_user(UserName(user), identity=None, entry=entry)
-    return wire.User.of(left or await find_user(house, user))
+    return wire.UserView.of(left or await find_user(house, user))
 
 
 @router.get("/v1/log-ins")
-async def pending_log_ins(house: Within) -> wire.PendingLogIns:
+async def pending_log_ins(house: Within) -> wire.PendingLogInsView:
     """Log-ins of the last day by the provider that no user is linked to, the newest first."""
-    return wire.PendingLogIns(
+    return wire.PendingLogInsView(
         pending=[
-            wire.PendingLogIn(
+            wire.PendingLogInView(
                 id=one.id,
                 name=one.name,
                 issuer=one.identity.issuer,
@@ -189,12 +193,12 @@ async def rotate_key(house: Within, caller: Asker) -> wire.KeyRotated:
 
 
 @router.get("/v1/tokens")
-async def tokens(house: Within, caller: Asker) -> wire.Tokens:
+async def tokens(house: Within, caller: Asker) -> wire.TokensView:
     """By user: all of them, or to those who may not see others', their own."""
     now = house.control.clock.wall()
     found = [one for one in await house.control.store.tokens() if caller.may(owner=owner_of(one))]
     found.sort(key=lambda one: (one.node is not None, one.user, one.created_at))
-    return wire.Tokens(tokens=[wire.Token.of(one, now) for one in found])
+    return wire.TokensView(tokens=[wire.TokenView.of(one, now) for one in found])
 
 
 def owner_of(token: Token) -> UserName:
@@ -268,7 +272,7 @@ def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
 
 
 @router.delete("/v1/tokens/{token}")
-async def revoke_token(token: str, house: Within, caller: Asker) -> wire.Token:
+async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenView:
     """It lets nobody in any more; what it has open ends within a second or so."""
     control = house.control
     known = {one.id: one for one in await control.store.tokens()}
@@ -280,7 +284,7 @@ async def revoke_token(token: str, house: Within, caller: Asker) -> wire.Token:
     now = control.clock.wall()
     entry = caller.entry(now, on=found.id, detail=f"{found.role} of {found.user}")
     revoked = await control.store.revoke_token(found.id, at=now, entry=entry)
-    return wire.Token.of(revoked or found, now)
+    return wire.TokenView.of(revoked or found, now)
 
 
 async def _check_no_stronger(house: House, token: Token, caller: Caller) -> None:
@@ -318,4 +322,4 @@ async def audit(
         after=after,
         limit=limit,
     )
-    return wire.Audit(entries=[wire.AuditEntry.of(one) for one in found])
+    return wire.Audit(entries=[wire.AuditEntryView.of(one) for one in found])

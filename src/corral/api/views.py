@@ -19,14 +19,14 @@ from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import ON_NODES, JobState
 from corral.domain.node import Node
 from corral.domain.rank_layout import ranks_each
-from corral.domain.run_history import Ending, Forecast
+from corral.domain.run_history import ExpectedEnd, StartForecast
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
 from corral.health.repair_commands import mending
 from corral.insight.bottleneck import Bottleneck
 from corral.wire import api
-from corral.wire.job_parts import Bottleneck as BottleneckShown
+from corral.wire.job_parts import BottleneckView as BottleneckShown
 from corral.wire.job_parts import Failed
 from corral.wire.slurm.reasons import slurm_reason
 
@@ -45,11 +45,11 @@ def find_node(control: Control, name: str) -> Node:
     return nodes[NodeId(name)]
 
 
-def job_row(control: Control, job: Job) -> api.Job:
+def job_row(control: Control, job: Job) -> api.JobView:
     """A job as in a listing."""
     reason = control.reason(job)
     attempt = control.world.attempts.get(job.id)
-    return api.Job.of(
+    return api.JobView.of(
         job,
         reason=reason.sentence,
         reason_code=reason.code,
@@ -73,7 +73,7 @@ def running_since(job: Job, attempt: Attempt | None) -> float | None:
     return attempt.running_at if attempt is not None and runs else None
 
 
-async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.Job]:
+async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.JobView]:
     """Many jobs as in a listing; agents are heard meanwhile."""
     rows = []
     for number, job in enumerate(jobs):
@@ -107,17 +107,17 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         image=job.spec.image if whole else None,
         begins_at=job.begins_at,
         starts_by=job.starts_by,
-        place=api.Place.of(job.spec.place),
+        place=api.PlaceView.of(job.spec.place),
         preemptible=job.spec.preemptible,
         warned=api.Warned.of(job.spec),
         whose=whose,
         forms=api.Form.all_of(job.spec.shapes),
-        attempts=[api.Attempt.of(one, whole=whole) for one in attempts],
-        receipts=[api.Receipt.of(one) for one in receipts],
+        attempts=[api.AttemptView.of(one, whole=whole) for one in attempts],
+        receipts=[api.ReceiptView.of(one) for one in receipts],
         pretend=_has_pretend(control.world, attempts[-1].nodes if attempts else ()),
         origin=origin_text(job.spec.origin),
         next=restart_text(job, saves, whole=whole),
-        checkpoints=api.Checkpoint.all_of(saves, job.spec.checkpoint),
+        checkpoints=api.CheckpointView.all_of(saves, job.spec.checkpoint),
     )
 
 
@@ -138,8 +138,8 @@ def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
 async def why(
     control: Control,
     job: Job,
-    forecast: Forecast | None,
-    ending_of: Callable[[Job], Ending | None],
+    forecast: StartForecast | None,
+    ending_of: Callable[[Job], ExpectedEnd | None],
     *,
     whole: bool,
     whose: str = "",
@@ -175,9 +175,9 @@ async def why(
             *filter(None, (account, doubt and f"its log: {doubt}")),
             *restart,
         ],
-        receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
-        forecast=api.Forecast.of(forecast) if forecast is not None else None,
-        ending=api.Ending.of(ending) if ending is not None else None,
+        receipts=[api.ReceiptView.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
+        forecast=api.StartForecastView.of(forecast) if forecast is not None else None,
+        ending=api.ExpectedEndView.of(ending) if ending is not None else None,
         assumed=assumed_text(control.world, job, control.learning.table),
         whose=whose,
         failed=failed,
@@ -190,7 +190,7 @@ async def why(
 
 def node_rows(
     world: World, heard: Container[NodeId], sensed: Mapping[NodeId, NodeSample]
-) -> list[api.Node]:
+) -> list[api.NodeView]:
     """All nodes, in one pass over the allocations."""
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
     taken: Counter[NodeId] = Counter()
@@ -203,7 +203,7 @@ def node_rows(
         if one.seat.exclusive:
             whole[one.seat.node] = one.job
     return [
-        api.Node.of(
+        api.NodeView.of(
             node,
             heard=node.id in heard,
             jobs=list(jobs[node.id]),
@@ -283,7 +283,7 @@ def gpus(world: World) -> api.Gpus:
 
 
 def planned(
-    one: Planned, forecast: Forecast | None = None, *, with_env: bool = True
+    one: Planned, forecast: StartForecast | None = None, *, with_env: bool = True
 ) -> api.PlannedJob:
     """What would happen to one job of a submission. `with_env`: its own variables are shown."""
     spec, seats = one.spec, one.seats
@@ -297,20 +297,20 @@ def planned(
     return api.PlannedJob(
         name=spec.name,
         starts_now=bool(seats),
-        shape=api.Shape.of(shape.nodes, shape.resources),
-        seats=[api.Seat.of(seat) for seat in seats],
+        shape=api.ShapeView.of(shape.nodes, shape.resources),
+        seats=[api.SeatView.of(seat) for seat in seats],
         ranks=each * shape.nodes,
         environment=environment,
         reason=one.reason.sentence if one.reason else "",
         code=one.reason.code if one.reason else "",
         suggestions=list(one.reason.suggestions) if one.reason else [],
-        forecast=api.Forecast.of(forecast) if forecast is not None else None,
+        forecast=api.StartForecastView.of(forecast) if forecast is not None else None,
         stops=list(one.stops),
         forms=api.Form.all_of(spec.shapes),
         queue=spec.queue,
         priority=spec.priority,
         max_duration_seconds=spec.max_duration_seconds,
-        place=api.Place.of(spec.place),
+        place=api.PlaceView.of(spec.place),
         preemptible=spec.preemptible,
         warned=api.Warned.of(spec),
         kind="ray" if spec.ray else "job",

@@ -22,10 +22,10 @@ from corral.boot.settings import (
 )
 from corral.domain.errors import CorralError, Trouble
 from corral.domain.users import AuditEntry
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 
-log = Log("corral.audit")
+log = HeadLogger("corral.audit")
 PLACE_FILE: Final = "audit-syslog.json"  # number of the newest entry that was sent
 LOOK_SECONDS: Final = 1.0
 BATCH: Final = 500

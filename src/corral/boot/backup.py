@@ -99,7 +99,7 @@ def back_up(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class BackupSources:
     """Where a cluster keeps what a backup holds."""
 
     database: Database
@@ -107,16 +107,20 @@ class Kept:
     key: Path
 
 
-def kept_of(place: ClusterDir) -> Kept:
+def kept_of(place: ClusterDir) -> BackupSources:
     """Raises: Conflict where there is no store."""
     settings = ClusterSettings.load(place) or ClusterSettings()
     key = Path(settings.key_file) if settings.key_file else place.key
     url = url_in(settings.store_file)
     if url is not None:
-        return Kept(database=_server(url), snapshots=_shared(settings.shared_state), key=key)
+        return BackupSources(
+            database=_server(url), snapshots=_shared(settings.shared_state), key=key
+        )
     if not place.database.exists():
         raise Conflict(f"there is no cluster in {place.root}", hint="see: corral status")
-    return Kept(database=SqliteDatabase(place.database), snapshots=place.root / SNAPSHOTS, key=key)
+    return BackupSources(
+        database=SqliteDatabase(place.database), snapshots=place.root / SNAPSHOTS, key=key
+    )
 
 
 def _server(url: str) -> Database:

@@ -65,7 +65,7 @@ _COUNT: Final = "from corral.agent.discovery.helper import real_gpus; print(len(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ClusterOptions:
     """What somebody asked a cluster to be. None: as it is, or as this machine allows."""
 
     engine: str | None = None
@@ -138,7 +138,7 @@ def real_gpu_count() -> int:
 
 
 def settled(
-    asked: Asked,
+    asked: ClusterOptions,
     count_gpus: Callable[[], int],
     unread_gpus: Callable[[], Sequence[str]] = unread_gpus,
 ) -> ClusterSettings:
@@ -180,7 +180,7 @@ def settled(
     return ClusterSettings(**given)
 
 
-def lent(asked: Asked) -> ClusterSettings:
+def lent(asked: ClusterOptions) -> ClusterSettings:
     """What a cluster is to be whose nodes another engine has.
 
     Raises: SpecInvalid when the engine is none, or is asked to make nodes of this machine.
@@ -195,7 +195,9 @@ def lent(asked: Asked) -> ClusterSettings:
     return ClusterSettings(**asked.given)
 
 
-def decide(place: ClusterDir, asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
+def decide(
+    place: ClusterDir, asked: ClusterOptions, count_gpus: Callable[[], int]
+) -> ClusterSettings:
     """The settings of the cluster in this directory, new or as they are.
 
     Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
@@ -208,7 +210,7 @@ def decide(place: ClusterDir, asked: Asked, count_gpus: Callable[[], int]) -> Cl
     if known is None:
         check_engine_settings(engine, asked.engine_settings or {})
         return settled(asked, count_gpus)
-    kept = {name: getattr(known, name) for name in Asked.__slots__}
+    kept = {name: getattr(known, name) for name in ClusterOptions.__slots__}
     if engine != known.engine:
         kept.pop("engine_settings")
     check_engine_settings(engine, (kept | asked.given).get("engine_settings", {}))
@@ -229,10 +231,10 @@ def decide(place: ClusterDir, asked: Asked, count_gpus: Callable[[], int]) -> Cl
         kept["labels"] = labels_still_meant(known.labels, asked.nodes)
     if engine != LOCAL:
         kept = {name: value for name, value in kept.items() if name not in MADE_HERE}
-    return settled(Asked(**(kept | asked.given)), count_gpus)
+    return settled(ClusterOptions(**(kept | asked.given)), count_gpus)
 
 
-def host_of(place: ClusterDir, asked: Asked) -> str | None:
+def host_of(place: ClusterDir, asked: ClusterOptions) -> str | None:
     """The address that the cluster serves on, or is to."""
     known = ClusterSettings.load(place)
     return asked.host or (known.host if known is not None else None)
@@ -250,7 +252,7 @@ class Start:
     lost_port: int | None = None
 
 
-def bring_up(place: ClusterDir, asked: Asked) -> Start:
+def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     """Let the cluster be up.
 
     Raises: Conflict when it is asked to be another than it is, or this machine lacks what it needs;

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Protocol
 
-from corral.agent.job_account import Account, account_in_system
+from corral.agent.job_account import JobAccount, account_in_system
 from corral.boot.settings import LOCAL
 from corral.domain.users import Role
 
@@ -26,14 +26,14 @@ class Owner(Protocol):
     def disabled(self) -> bool: ...
 
 
-def ranks_account(name: str) -> Account | None:
+def ranks_account(name: str) -> JobAccount | None:
     """The account that this user's ranks change to; None: they do not.
 
     A user without an account here stands for any other uid, as from the range of a node's policy.
     """
     if os.geteuid() != 0:
         return None
-    found = account_in_system(name) or Account(name=name, uid=-1, groups=(), home="")
+    found = account_in_system(name) or JobAccount(name=name, uid=-1, groups=(), home="")
     return None if found.uid == 0 else found
 
 
@@ -67,7 +67,7 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
     )
 
 
-def _passes(runs_as: Account, folder: Path) -> bool:
+def _passes(runs_as: JobAccount, folder: Path) -> bool:
     found = os.stat(folder)
     if found.st_uid == runs_as.uid:
         return bool(found.st_mode & stat.S_IXUSR)

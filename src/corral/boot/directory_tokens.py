@@ -26,11 +26,11 @@ from corral.domain.users import (
     User,
     token_id,
 )
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 600.0
-log = Log("corral.boot")
+log = HeadLogger("corral.boot")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from corral.boot.tls import trusted_of
 from corral.domain.errors import Conflict
 from corral.domain.ids import NodeId
 from corral.domain.node_policy import policy_with
-from corral.engines.batch.engine import Links
+from corral.engines.batch.engine import HeadLinks
 from corral.engines.local.engine import LocalEngine
 from corral.engines.local.settings import LocalSettings
 from corral.engines.ray import member
@@ -21,7 +21,7 @@ from corral.ports.engine import LivingEngine
 from corral.wire.joining import JoinNeeds, RayInvitation
 from corral.wire.node_policy import own_policy
 
-Build = Callable[[ClusterDir, ClusterSettings, Links], LivingEngine]
+Build = Callable[[ClusterDir, ClusterSettings, HeadLinks], LivingEngine]
 
 
 def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSettings:
@@ -46,12 +46,12 @@ def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSetting
     )
 
 
-def build_engine(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+def build_engine(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
     """The engine that the cluster was asked to run on."""
     return BUILDERS[settings.engine](place, settings, links)
 
 
-def _local(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+def _local(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
     return LocalEngine(
         cluster_dir=place.root,
         settings=local_settings(place, settings),
@@ -66,7 +66,7 @@ def own_nodes(engine: LivingEngine | None) -> Collection[NodeId]:
     return engine.nodes.keys() if isinstance(engine, LocalEngine) else ()
 
 
-def _ray(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+def _ray(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
     check_extra("ray", "the ray engine")
     own = RaySettings.of(settings.engine_settings)
     known = not is_loopback(settings.host) and not is_any(settings.host)
@@ -93,7 +93,7 @@ def invitation(engine: LivingEngine | None, node: NodeId) -> RayInvitation | Non
     return engine.invite(node) if isinstance(engine, RayEngine) else None
 
 
-def _slurm(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+def _slurm(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
     return slurm_engine(
         place.root,
         settings.engine_settings,
@@ -103,7 +103,7 @@ def _slurm(place: ClusterDir, settings: ClusterSettings, links: Links) -> Living
     )
 
 
-def _kubernetes(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+def _kubernetes(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
     try:
         from corral.engines.kubernetes.driver import head_files
         from corral.engines.kubernetes.engine import kubernetes_engine

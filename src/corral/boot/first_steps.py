@@ -6,7 +6,7 @@ from pathlib import Path
 from corral.boot.clock import SystemClock
 from corral.boot.directory_tokens import DirectoryToken
 from corral.boot.initial_tokens import record_start
-from corral.boot.key_rotation import Keys
+from corral.boot.key_rotation import HeadKeys
 from corral.boot.monitoring import Prometheus
 from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings
@@ -17,19 +17,19 @@ from corral.ports.store import Store
 
 def open_with_keys(
     place: ClusterDir, settings: ClusterSettings, clock: SystemClock
-) -> tuple[Store, Keys]:
+) -> tuple[Store, HeadKeys]:
     """Open the store, and the key ring that seals in it. Raises: KeyTrouble, Conflict."""
     ring = KeyRing.load(Path(settings.key_file) if settings.key_file else place.key)
     store = open_store(place, url_in(settings.store_file), clock.fresh_id, ring.seal_link)
     several = settings.store_file is not None
-    return store, Keys(store=store, ring=ring, wall=clock.wall, several=several)
+    return store, HeadKeys(store=store, ring=ring, wall=clock.wall, several=several)
 
 
 async def begin(
     store: Store,
     place: ClusterDir,
     settings: ClusterSettings,
-    keys: Keys,
+    keys: HeadKeys,
     prometheus: Prometheus | None,
     clock: SystemClock,
     hide: Callable[[str], None],

@@ -10,34 +10,36 @@ from typing import Final
 import msgspec
 
 from corral.boot.clock import SystemClock
-from corral.boot.helper_process import Helper, answer_on
+from corral.boot.helper_process import HelperProcess, answer_on
 from corral.domain.errors import Trouble
-from corral.domain.run_history import Forecast, Question
-from corral.ports.log import Log
+from corral.domain.run_history import Question, StartForecast
+from corral.ports.log import HeadLogger
 
 THINK_SECONDS: Final = 2.0  # then no further run of the present is begun
 ANSWER_SECONDS: Final = 20.0  # then the process is taken for lost
 MOST_IN_LINE: Final = 16
-log = Log("corral.boot")
+log = HeadLogger("corral.boot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ForecastAnswer:
     """`fault`: a bug that was met on this question; the next one is another matter."""
 
-    forecast: Forecast | None = None
+    forecast: StartForecast | None = None
     fault: str = ""
 
 
 _QUESTIONS: Final = msgspec.msgpack.Decoder(Question)
-_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+_ANSWERS: Final = msgspec.msgpack.Decoder(ForecastAnswer)
 
 
 @dataclass(slots=True)
 class ForetellerProcess:
     """Keeps ports.Foreteller."""
 
-    _helper: Helper = field(default_factory=lambda: Helper("corral.boot.forecast_process"))
+    _helper: HelperProcess = field(
+        default_factory=lambda: HelperProcess("corral.boot.forecast_process")
+    )
     _in_line: int = 0
 
     @property
@@ -45,7 +47,7 @@ class ForetellerProcess:
         """None before the first question."""
         return self._helper.pid
 
-    async def forecast(self, question: Question) -> Forecast | None:
+    async def forecast(self, question: Question) -> StartForecast | None:
         if self._in_line >= MOST_IN_LINE:
             raise Trouble("too many ask when jobs start", hint="ask again in a moment")
         self._in_line += 1
@@ -85,14 +87,14 @@ def _is_within(began: float, clock: SystemClock, part: float) -> bool:
 
 
 def _answer(
-    foretell: Callable[[Question, Callable[[float], bool]], Forecast | None],
+    foretell: Callable[[Question, Callable[[float], bool]], StartForecast | None],
     question: Question,
     is_within: Callable[[float], bool],
-) -> Answer:
+) -> ForecastAnswer:
     try:
-        return Answer(forecast=foretell(question, is_within))
+        return ForecastAnswer(forecast=foretell(question, is_within))
     except Exception as error:
-        return Answer(fault=repr(error))
+        return ForecastAnswer(fault=repr(error))
 
 
 if __name__ == "__main__":

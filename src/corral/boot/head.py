@@ -34,10 +34,10 @@ from corral.boot.head_address import announce, keep_announced
 from corral.boot.head_log import configure
 from corral.boot.head_port import bind
 from corral.boot.helper_processes import Beside, beside_of
-from corral.boot.http_server import Server, server_of, url_of
+from corral.boot.http_server import HttpServer, server_of, url_of
 from corral.boot.initial_tokens import NodeTokens
-from corral.boot.key_rotation import Keys
-from corral.boot.leader_election import Term, Turns
+from corral.boot.key_rotation import HeadKeys
+from corral.boot.leader_election import LeaderTerm, Turns
 from corral.boot.limit_settings import work_limits
 from corral.boot.monitoring import Prometheus, prometheus_of
 from corral.boot.oidc_provider import provider_of
@@ -63,35 +63,35 @@ from corral.boot.tls import (
 from corral.control import Control, Forecasts, Recorder
 from corral.domain.errors import CorralError
 from corral.domain.units import DAY_SECONDS
-from corral.engines.batch.engine import LendingEngine, Links
+from corral.engines.batch.engine import HeadLinks, LendingEngine
 from corral.engines.local.engine import LocalEngine
 from corral.engines.ray.engine import RayEngine
 from corral.ingress.connections import ConnectionTable
 from corral.ports.engine import LivingEngine
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 from corral.store.series import SeriesFile
 
 LOOK_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 5.0  # that agents are given to let go of attempts that are over
 EXIT_REFUSED: Final = 3
-log = Log("corral.head")
+log = HeadLogger("corral.head")
 
 
 @dataclass(slots=True, kw_only=True)
-class Head:
+class HeadProcess:
     """What is built for one run. `down` is set when the nodes are to go with the head."""
 
     turns: Turns
     here: LivingEngine | None  # whose nodes are of this machine, whoever leads
-    server: Server
+    server: HttpServer
     announce: Callable[[], None]
     keep_announced: Callable[[], None]
     renew: Callable[[], Tls | None]
     stopping: asyncio.Event
     about: ApiSettings
     tokens: list[DirectoryToken]
-    keys: Keys
+    keys: HeadKeys
     prometheus: Prometheus | None = None
     down: bool = False
 
@@ -183,7 +183,7 @@ def engine_of(
 ) -> LivingEngine:
     """The engine that was asked for, and its links to whoever leads."""
     snapshots = Path(settings.shared_state or place.root) / "snapshots"
-    links = Links(
+    links = HeadLinks(
         push=channels.push,
         hear=lambda word: turns().hear(word),
         register=tokens.register,
@@ -216,7 +216,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[st
         tokens = await begin(store, place, settings, keys, prometheus, clock, hide)
         tls = tls_of(place, settings, clock.wall())
         with bind(place, settings.host, settings.port) as listening:
-            head: Head
+            head: HeadProcess
             table = ConnectionTable(connection_limits(), clock.monotonic)
             syslog = syslog_of(place, settings, store)
             about = ApiSettings(
@@ -249,7 +249,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[st
             front = Front()
             turns, here = turns_of(place, settings, store, clock, about, front, beside)
             turns.syslog = syslog
-            head = Head(
+            head = HeadProcess(
                 turns=turns,
                 here=here,
                 server=server_of(settings, front, tls, table),
@@ -308,7 +308,7 @@ def turns_of(
 
     here = engine() if settings.engine == LOCAL else None
 
-    def term() -> Term:
+    def term() -> LeaderTerm:
         works = here or engine()
         control = control_of(place, settings, store, clock, works, beside)
         forecasts = Forecasts(control, beside.foreteller)
@@ -322,7 +322,7 @@ def turns_of(
             alerting=alerting,
             planner=beside.planner,
         )
-        return Term(
+        return LeaderTerm(
             control=control,
             forecasts=forecasts,
             recorder=Recorder(control, series),

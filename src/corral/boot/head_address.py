@@ -4,9 +4,9 @@ import json
 
 from corral.api import ApiSettings
 from corral.boot.settings import ClusterDir, once, write_atomically
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 
-log = Log("corral.head")
+log = HeadLogger("corral.head")
 
 
 def announce(place: ClusterDir, about: ApiSettings) -> None:

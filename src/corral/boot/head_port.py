@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from corral.boot.settings import ClusterDir, is_loopback, read_json
 from corral.domain.errors import Conflict, CorralError
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 
-log = Log("corral.head")
+log = HeadLogger("corral.head")
 
 
 def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:

@@ -18,7 +18,7 @@ NICENESS: Final = 5
 
 
 @dataclass(slots=True)
-class Helper:
+class HelperProcess:
     """The head's side. `module` calls `answer_on` when it is run."""
 
     module: str

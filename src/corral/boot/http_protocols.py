@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from corral.ingress.connections import CONNECTION, Connection, ConnectionLimits, Refused
+from corral.ingress.connections import CONNECTION, ClosedReason, Connection, ConnectionLimits
 from corral.ingress.request_meter import RequestMeter
 from corral.wire.api import error_of
 
@@ -26,8 +26,8 @@ def _answer(status: str, code: str, message: str, hint: str) -> bytes:
     return head.encode("ascii") + body
 
 
-def _answer_to(why: Refused, limits: ConnectionLimits) -> bytes:
-    if why is Refused.HEAD_SIZE:
+def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
+    if why is ClosedReason.HEAD_SIZE:
         return _answer(
             "431 Request Header Fields Too Large",
             "too_large",
@@ -35,7 +35,7 @@ def _answer_to(why: Refused, limits: ConnectionLimits) -> bytes:
             f"{limits.headers} headers; this one has more",
             "send fewer and shorter headers",
         )
-    if why is Refused.PIPELINE:
+    if why is ClosedReason.PIPELINE:
         return _answer(
             "429 Too Many Requests",
             "too_many",
@@ -65,7 +65,7 @@ class Http(HttpToolsProtocol):
         super().__init__(config, server_state, {CONNECTION: connection})
         self._connection = connection
         self._meter = RequestMeter(connection.limits)
-        self._refusal: Refused | None = None
+        self._refusal: ClosedReason | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -86,13 +86,13 @@ class Http(HttpToolsProtocol):
                     self.handle_websocket_upgrade()
                 return  # another upgrade is answered as if none was asked for
             except httptools.HttpParserError:
-                self._refuse(self._refusal or Refused.MALFORMED)
+                self._refuse(self._refusal or ClosedReason.MALFORMED)
                 return
             if self._meter.is_over:
-                self._refuse(Refused.HEAD_SIZE)
+                self._refuse(ClosedReason.HEAD_SIZE)
                 return
 
-    def _refuse(self, why: Refused) -> None:
+    def _refuse(self, why: ClosedReason) -> None:
         """Close the connection, with an answer where none is in progress."""
         self._connection.refuse(why)
         if self.cycle is None or self.cycle.response_complete:
@@ -101,16 +101,16 @@ class Http(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= self._connection.limits.pipelined:
-            self._break_off(Refused.PIPELINE)
+            self._break_off(ClosedReason.PIPELINE)
         self._meter.begin()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._meter.header():
-            self._break_off(Refused.HEAD_SIZE)
+            self._break_off(ClosedReason.HEAD_SIZE)
         super().on_header(name, value)
 
-    def _break_off(self, why: Refused) -> None:
+    def _break_off(self, why: ClosedReason) -> None:
         """Raises: ValueError, which ends the parser's work."""
         self._refusal = why
         raise ValueError(why.value)
@@ -118,7 +118,7 @@ class Http(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._meter.delivered()
         if not self.url.isascii():
-            self._break_off(Refused.MALFORMED)
+            self._break_off(ClosedReason.MALFORMED)
         self._connection.serve()
         super().on_headers_complete()
 

@@ -25,7 +25,7 @@ CLOSE_SECONDS: Final = 1
 HSTS: Final = "max-age=2592000"  # 30 days; without subdomains, which are not the head's
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Uvicorn that leaves signals to the head, says when it serves, and limits connections."""
 
     def __init__(
@@ -93,10 +93,10 @@ def uvicorn_config(
 
 def server_of(
     settings: ClusterSettings, app: ASGIApp, tls: Tls | None, table: ConnectionTable
-) -> Server:
+) -> HttpServer:
     """Return the server of a cluster's settings."""
     proxies = TrustedProxies(settings.trusted_proxies)
-    return Server(uvicorn_config(app, tls, proxies), table=table, proxies=proxies)
+    return HttpServer(uvicorn_config(app, tls, proxies), table=table, proxies=proxies)
 
 
 def url_of(settings: ClusterSettings, listening: socket.socket, tls: Tls | None) -> str:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from corral.boot import join_ray
-from corral.boot.bring_up import Asked, settled
-from corral.boot.join_client import Call, ask
+from corral.boot.bring_up import ClusterOptions, settled
+from corral.boot.join_client import JoinCall, ask
 from corral.boot.settings import ClusterDir, ClusterSettings, read_json, write_atomically
 from corral.boot.start_head import StartFailed, last_lines, until
 from corral.domain.errors import (
@@ -35,7 +35,7 @@ from corral.domain.errors import (
 from corral.domain.ids import NAME_RULE, NodeId, is_name
 from corral.domain.node_policy import NodePolicy, policy_with
 from corral.domain.users import JOIN_LINE
-from corral.engines.local.processes import Process, spawn
+from corral.engines.local.processes import LocalProcess, spawn
 from corral.engines.local.settings import LocalSettings
 from corral.engines.ray import member
 from corral.wire.joining import JoinNeeds, NodeJoined
@@ -54,7 +54,7 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class JoinRequest:
     """What was typed: where to, by which token, and what this machine is to be there."""
 
     url: str
@@ -62,7 +62,7 @@ class Wanted:
     fingerprint: str = ""
     name: str | None = None
     address: str = ""
-    machine: Asked = Asked()
+    machine: ClusterOptions = ClusterOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,19 +101,19 @@ class Joined:
         return self.place.root / "ray"
 
     @property
-    def agent(self) -> Process | None:
-        return Process.recorded(self.dir / "agent.pid")
+    def agent(self) -> LocalProcess | None:
+        return LocalProcess.recorded(self.dir / "agent.pid")
 
-    def shims(self) -> list[Process]:
+    def shims(self) -> list[LocalProcess]:
         """One for each attempt that has anything left here."""
         records = self.dir.glob("attempts/*/shim.pid")
-        return [process for file in records if (process := Process.recorded(file))]
+        return [process for file in records if (process := LocalProcess.recorded(file))]
 
     def ask(self, method: str) -> Any:
         """What the head answers the node of itself. Raises: CorralError."""
         token = (self.own / "token").read_text().strip()
         trusted = self.place.trusted if self.place.trusted.exists() else None
-        return ask(self.url, Call(method=method, path=OWN, token=token), trusted=trusted)
+        return ask(self.url, JoinCall(method=method, path=OWN, token=token), trusted=trusted)
 
     def is_known(self) -> bool:
         """Whether the head still knows it. Raises: CorralError when it cannot be asked."""
@@ -128,7 +128,7 @@ class Joined:
         return True
 
 
-def join(place: ClusterDir, wanted: Wanted, count_gpus: Callable[[], int]) -> Joined:
+def join(place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]) -> Joined:
     """Let this machine be a node; where it is one there already, nothing is asked or spent.
 
     Raises: Conflict, SpecInvalid, WrongHead, Unreachable, and what the head refuses with.
@@ -161,8 +161,8 @@ def join(place: ClusterDir, wanted: Wanted, count_gpus: Callable[[], int]) -> Jo
     return joined
 
 
-def _ask(place: ClusterDir, wanted: Wanted, method: str, path: str, body: Any = None) -> Any:
-    call = Call(method=method, path=path, token=wanted.token, body=body)
+def _ask(place: ClusterDir, wanted: JoinRequest, method: str, path: str, body: Any = None) -> Any:
+    call = JoinCall(method=method, path=path, token=wanted.token, body=body)
     trusted = place.trusted if place.trusted.exists() else None
     try:
         return ask(wanted.url, call, fingerprint=wanted.fingerprint, trusted=trusted)
@@ -175,7 +175,7 @@ def _ask(place: ClusterDir, wanted: Wanted, method: str, path: str, body: Any = 
         ) from None
 
 
-def _already(place: ClusterDir, wanted: Wanted) -> Joined | None:
+def _already(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
     """Raises: Conflict when the directory is another cluster's."""
     if place.cluster_json.exists():
         raise Conflict(
@@ -203,7 +203,9 @@ def _own_name() -> str:
     return _NO_NAME.sub("-", short).strip("-")[:63] or "node"
 
 
-def _settings(place: ClusterDir, wanted: Wanted, name: str, of_machine: ClusterSettings) -> bytes:
+def _settings(
+    place: ClusterDir, wanted: JoinRequest, name: str, of_machine: ClusterSettings
+) -> bytes:
     """The text of node.json."""
     local = LocalSettings(
         gpus=of_machine.gpus,

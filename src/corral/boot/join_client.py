@@ -19,7 +19,7 @@ TIMEOUT_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class JoinCall:
     """One request to a head. It is known by the fingerprint of its certificate or, without one, by
     what the file `trusted` or this machine vouches for."""
 
@@ -29,7 +29,7 @@ class Call:
     body: Any = None
 
 
-def ask(url: str, call: Call, *, fingerprint: str = "", trusted: Path | None = None) -> Any:
+def ask(url: str, call: JoinCall, *, fingerprint: str = "", trusted: Path | None = None) -> Any:
     """The answer's body. The token is sent to nobody but the head that was meant.
 
     Raises: SpecInvalid, WrongHead, Unreachable, and what the head refuses with.

@@ -8,9 +8,9 @@ from typing import Final
 from corral.boot.settings import ClusterSettings, write_atomically
 from corral.boot.start_head import StartFailed, last_lines
 from corral.domain.errors import Conflict, SpecInvalid
-from corral.engines.local.processes import Process, spawn
+from corral.engines.local.processes import LocalProcess, spawn
 from corral.engines.ray import member
-from corral.engines.ray.member import Member
+from corral.engines.ray.member import RayMember
 from corral.engines.ray.start_options import NODE_LABEL, PRETEND_LABEL
 from corral.wire.joining import JoinNeeds, RayInvitation
 
@@ -50,7 +50,7 @@ def write(
     if machine.pretend:
         labels[PRETEND_LABEL] = machine.gpu_type or _GPU_TYPE
     count = machine.gpus or 0 if machine.pretend else machine.gpus
-    made = Member(address=invitation.address, labels=labels, host=address, num_gpus=count)
+    made = RayMember(address=invitation.address, labels=labels, host=address, num_gpus=count)
     made.save(folder)
 
 
@@ -66,7 +66,7 @@ def check_machine(machine: ClusterSettings) -> None:
 def start(folder: Path) -> None:
     """In the background, unless it runs."""
     if member.keeper_of(folder) is None:
-        if Process.recorded(folder / "ray.pid") is None:
+        if LocalProcess.recorded(folder / "ray.pid") is None:
             (folder / "ray.pid").unlink(missing_ok=True)
         spawn(member.words_of(folder), dict(os.environ), folder / "keeper.log")
 
@@ -74,7 +74,7 @@ def start(folder: Path) -> None:
 def check_starts(folder: Path) -> None:
     """Raises: StartFailed where Ray has started and ended already."""
     pid_file = folder / "ray.pid"
-    if pid_file.exists() and Process.recorded(pid_file) is None:
+    if pid_file.exists() and LocalProcess.recorded(pid_file) is None:
         end(folder)
         log = folder / "ray.log"
         raise StartFailed(

@@ -19,7 +19,7 @@ from corral.boot.secret_encryption import KEY_BYTES, KeyRing, KeyTrouble, rotati
 from corral.domain.errors import Conflict, Trouble
 from corral.domain.units import DAY_SECONDS
 from corral.domain.users import AuditEntry
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 from corral.wire.users import KeyRotated
 
@@ -29,11 +29,11 @@ AUTHORITY: Final = "authority"  # of certificates: sealed among what heads agree
 WRAPPED_SECONDS: Final = 3600.0  # that other heads have to take the fresh key
 RETIRED_SECONDS: Final = 30 * DAY_SECONDS  # that tokens of jobs by an earlier key are taken
 LOOK_SECONDS: Final = 10.0
-log = Log("corral.boot")
+log = HeadLogger("corral.boot")
 
 
 @dataclass(slots=True, kw_only=True)
-class Keys:
+class HeadKeys:
     """The key ring of this head and what all heads hold to. `several`: others share the store."""
 
     store: Store

@@ -26,18 +26,18 @@ from corral.domain.observed_state import NodeFacts
 from corral.domain.resources import Shape
 from corral.ports.clock import Clock
 from corral.ports.engine import LivingEngine
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 0.25
 BEAT_SECONDS: Final = 1.0
 THERE_SECONDS: Final = 10.0  # a head that has been silent for longer is named to no agent
 FORGET_SECONDS: Final = 86_400.0
-log = Log("corral.head")
+log = HeadLogger("corral.head")
 
 
 @dataclass(slots=True, kw_only=True)
-class Term:
+class LeaderTerm:
     """What one time of leading is made of. `lent`: an engine whose nodes are no processes of this
     machine works for the leader alone, and is another one in each term."""
 
@@ -108,10 +108,10 @@ class Turns:
     about: ApiSettings
     front: Front
     channels: Channels
-    build: Callable[[], Term]
+    build: Callable[[], LeaderTerm]
     name: str
     alone: bool
-    term: Term | None = None
+    term: LeaderTerm | None = None
     syslog: AuditSyslog | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     roll: RollCall = field(default_factory=RollCall)

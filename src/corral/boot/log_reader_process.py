@@ -11,18 +11,18 @@ from typing import Final
 
 import msgspec
 
-from corral.boot.helper_process import Helper, answer_on
+from corral.boot.helper_process import HelperProcess, answer_on
 from corral.domain.diagnosis import RankEnds
 from corral.domain.errors import Trouble
 from corral.domain.failure_class import Failure
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 
 READ_SECONDS: Final = 5.0  # for one attempt
-log = Log("corral.boot")
+log = HeadLogger("corral.boot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class LogReaderAnswer:
     """Result of one reading. `fault`: a bug that was met on these lines."""
 
     failure: Failure | None = None
@@ -30,14 +30,16 @@ class Answer:
 
 
 _ENDS: Final = msgspec.msgpack.Decoder(RankEnds)
-_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+_ANSWERS: Final = msgspec.msgpack.Decoder(LogReaderAnswer)
 
 
 @dataclass(slots=True)
 class ReaderProcess:
     """Implementation of ports.Reader by a process of its own."""
 
-    _helper: Helper = field(default_factory=lambda: Helper("corral.boot.log_reader_process"))
+    _helper: HelperProcess = field(
+        default_factory=lambda: HelperProcess("corral.boot.log_reader_process")
+    )
 
     @property
     def pid(self) -> int | None:
@@ -68,9 +70,9 @@ def main() -> None:
 
     def answer(text: bytes) -> bytes:
         try:
-            result = Answer(failure=failure_of(_ENDS.decode(text)))
+            result = LogReaderAnswer(failure=failure_of(_ENDS.decode(text)))
         except Exception as error:
-            result = Answer(fault=repr(error)[:1000])
+            result = LogReaderAnswer(fault=repr(error)[:1000])
         return msgspec.msgpack.encode(result)
 
     answer_on(answer)

@@ -6,11 +6,11 @@ import os
 from corral.agent.discovery.client import cpu_millis
 from corral.agent.discovery.helper import pretend_gpus, real_gpus
 from corral.api.views import planned
-from corral.boot.bring_up import Asked, decide, real_gpu_count
+from corral.boot.bring_up import ClusterOptions, decide, real_gpu_count
 from corral.boot.clock import SystemClock
 from corral.boot.engines import local_settings
 from corral.boot.settings import ClusterDir
-from corral.client.spec_input import Wished
+from corral.client.spec_input import WireSpecs
 from corral.control.request_checks import check_specs, normal, plan
 from corral.domain.errors import NotFound
 from corral.domain.ids import ClusterId, UserName
@@ -28,7 +28,7 @@ from corral.wire.submission import to_domain
 PORTS = range(29500, 29600)  # a stand-in: the real ones are chosen when a node starts
 
 
-def plan_without_head(place: ClusterDir, wished: Wished) -> list[api.PlannedJob]:
+def plan_without_head(place: ClusterDir, wished: WireSpecs) -> list[api.PlannedJob]:
     """The plan; nothing is started, written or sent. Raises: the refusals of a submit."""
     world = expected_world(place)
     parsed = parse_values(wished.without_workdirs(), source="spec")
@@ -55,7 +55,7 @@ def _heard(world: World) -> Facts:
 def expected_world(place: ClusterDir) -> World:
     """The nodes that `corral up` would make here, all alive and empty."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    settings = local_settings(place, decide(place, Asked(), real_gpu_count))
+    settings = local_settings(place, decide(place, ClusterOptions(), real_gpu_count))
     world = World(cluster=ClusterId(""), term=0)
     for node in settings.of_nodes(place.root, memory_bytes):
         world.nodes[node.node] = Node(

@@ -17,22 +17,22 @@ if __name__ == "__main__":
     sys.modules["numba"] = None  # type: ignore[assignment]  # nothing here waits for a compiler
 
 from corral.api.errors import TooMany
-from corral.boot.helper_process import Helper, answer_on
+from corral.boot.helper_process import HelperProcess, answer_on
 from corral.domain.errors import Bug, Refusal, Trouble
 from corral.domain.ids import UserName
 from corral.domain.quota import RateUse
 from corral.ingress.buckets import TokenBuckets
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 
 PLAN_SECONDS: Final = 30.0  # for one plan
 MOST_IN_LINE: Final = 32
 MOST_OF_ONE_USER: Final = 4
 HOUR_SECONDS: Final = 3600.0
-log = Log("corral.boot")
+log = HeadLogger("corral.boot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlannerRequest:
     """A request of a kind of `plan.kinds`, as JSON."""
 
     kind: str
@@ -40,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PlannerAnswer:
     """A report as JSON; or the refusal of the request; or a fault of ours."""
 
     report: bytes = b""
@@ -50,8 +50,8 @@ class Answer:
     fault: str = ""
 
 
-_ASKED: Final = msgspec.msgpack.Decoder(Asked)
-_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+_ASKED: Final = msgspec.msgpack.Decoder(PlannerRequest)
+_ANSWERS: Final = msgspec.msgpack.Decoder(PlannerAnswer)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,9 @@ class PlannerProcess:
 
     clock: Callable[[], float]
     hourly_seconds: float
-    _helper: Helper = field(default_factory=lambda: Helper("corral.boot.planner_process"))
+    _helper: HelperProcess = field(
+        default_factory=lambda: HelperProcess("corral.boot.planner_process")
+    )
     _in_line: Counter[UserName] = field(default_factory=Counter)
     _seconds: TokenBuckets = field(init=False)
 
@@ -85,7 +87,7 @@ class PlannerProcess:
     async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
         self._check(by)
         self._in_line[by] += 1
-        asked = Asked(kind=kind, request=request)
+        asked = PlannerRequest(kind=kind, request=request)
         try:
             answer = await self._ask(asked, by)
         finally:
@@ -121,7 +123,7 @@ class PlannerProcess:
                 retry_seconds=wait,
             )
 
-    async def _ask(self, asked: Asked, by: UserName) -> Answer:
+    async def _ask(self, asked: PlannerRequest, by: UserName) -> PlannerAnswer:
         began: list[float] = []
 
         def text() -> bytes:
@@ -154,11 +156,11 @@ def main() -> None:
     def answer(text: bytes) -> bytes:
         asked = _ASKED.decode(text)
         try:
-            told = Answer(report=report_of(asked.kind, asked.request))
+            told = PlannerAnswer(report=report_of(asked.kind, asked.request))
         except Refusal as error:
-            told = Answer(refused=error.code, message=error.message, hint=error.hint)
+            told = PlannerAnswer(refused=error.code, message=error.message, hint=error.hint)
         except Exception as error:
-            told = Answer(fault=repr(error)[:1000])
+            told = PlannerAnswer(fault=repr(error)[:1000])
         return msgspec.msgpack.encode(told)
 
     answer_on(answer)

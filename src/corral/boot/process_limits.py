@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from corral.ingress.connections import ConnectionLimits
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 
 FILES_A_NODE: Final = 2  # its agent's connections: beats and logs
 FILES_BESIDE: Final = 200  # stores, logs that are written now, people's requests
@@ -28,7 +28,7 @@ SLACK_BYTES: Final = 8 << 20  # at the heap's end; less is not given back, to be
 GIVEN_BACK_SECONDS: Final = 60.0
 ARENAS: Final = 2  # one for the loop; the threads beside it need no heap each
 
-log = Log("corral.head")
+log = HeadLogger("corral.head")
 
 
 def prepare() -> None:

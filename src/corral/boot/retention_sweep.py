@@ -13,7 +13,7 @@ from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.ids import JobId
 from corral.domain.world import World
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 5.0
@@ -21,7 +21,7 @@ UNASKED_SECONDS: Final = 3600.0
 STALLED_SECONDS: Final = 600.0  # an upload that has not grown for so long is given up
 SWEEP_SECONDS: Final = 60.0  # the uploads are looked through at least so often
 SNAPSHOT: Final = ".tar.gz"
-log = Log("corral.boot")
+log = HeadLogger("corral.boot")
 
 
 async def keep_swept(control: Control, about: ApiSettings) -> None:

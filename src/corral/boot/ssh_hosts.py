@@ -38,7 +38,7 @@ class HostFailed(Trouble):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class SshHost:
     """A line of the file of hosts. `words` go to `corral join` there."""
 
     host: str
@@ -51,7 +51,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class SshAccess:
     """How hosts are reached. None: as ~/.ssh/config says. `python`: a Python there that has Corral
     installed already; None: it is installed into ~/.corral/venv, with what is `beside` it."""
 
@@ -71,21 +71,21 @@ class Invitation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class HostOutcome:
     """What came of one host: the node's name, or what went wrong and what to do."""
 
-    target: Target
+    target: SshHost
     node: str = ""
     trouble: str = ""
     hint: str = ""
 
 
-def read_targets(text: str, where: str) -> list[Target]:
+def read_targets(text: str, where: str) -> list[SshHost]:
     """One host a line, [USER@]HOST[:PORT], and behind it words for `corral join` there.
 
     Raises: SpecInvalid.
     """
-    found: list[Target] = []
+    found: list[SshHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             words = shlex.split(line, comments=True)
@@ -103,7 +103,7 @@ def read_targets(text: str, where: str) -> list[Target]:
     return found
 
 
-def _target(words: Sequence[str]) -> Target:
+def _target(words: Sequence[str]) -> SshHost:
     """Raises: ValueError."""
     user, _, place = words[0].rpartition("@")
     host, colon, port = place.rpartition(":")
@@ -112,12 +112,12 @@ def _target(words: Sequence[str]) -> Target:
     host = host.strip("[]")
     if not host or host.startswith("-") or not port.isdecimal():
         raise ValueError(f"{words[0]!r} is no host")
-    return Target(host=host, port=int(port), user=user or None, words=tuple(words[1:]))
+    return SshHost(host=host, port=int(port), user=user or None, words=tuple(words[1:]))
 
 
 def bring_up_hosts(
-    targets: Sequence[Target], way: Way, invitation: Invitation, wheel: Path | None
-) -> list[Outcome]:
+    targets: Sequence[SshHost], way: SshAccess, invitation: Invitation, wheel: Path | None
+) -> list[HostOutcome]:
     """All of them at once; each has an outcome, in their order. Raises: Unsupported."""
     try:
         import asyncssh
@@ -128,10 +128,10 @@ def bring_up_hosts(
         ) from None
     asyncssh.set_log_level("ERROR")
 
-    async def together() -> list[Outcome]:
+    async def together() -> list[HostOutcome]:
         turns = asyncio.Semaphore(AT_ONCE)
 
-        async def one(target: Target) -> Outcome:
+        async def one(target: SshHost) -> HostOutcome:
             async with turns:
                 return await _one(target, way, invitation, wheel)
 
@@ -140,22 +140,24 @@ def bring_up_hosts(
     return asyncio.run(together())
 
 
-async def _one(target: Target, way: Way, invitation: Invitation, wheel: Path | None) -> Outcome:
+async def _one(
+    target: SshHost, way: SshAccess, invitation: Invitation, wheel: Path | None
+) -> HostOutcome:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await _connect(target, way)
         async with connection, asyncio.timeout(RUN_SECONDS):
             python = way.python or await _installed(connection, wheel, way.beside)
             node = await _join(connection, target, python, invitation)
-        return Outcome(target=target, node=node)
+        return HostOutcome(target=target, node=node)
     except CorralError as error:
-        return Outcome(target=target, trouble=error.message, hint=error.hint)
+        return HostOutcome(target=target, trouble=error.message, hint=error.hint)
     except Exception as error:
         trouble, hint = _explained(target, error)
-        return Outcome(target=target, trouble=trouble, hint=hint)
+        return HostOutcome(target=target, trouble=trouble, hint=hint)
 
 
-async def _connect(target: Target, way: Way) -> "asyncssh.SSHClientConnection":
+async def _connect(target: SshHost, way: SshAccess) -> "asyncssh.SSHClientConnection":
     """Its key has to be known already: whoever answers first is not believed."""
     import asyncssh
 
@@ -167,7 +169,7 @@ async def _connect(target: Target, way: Way) -> "asyncssh.SSHClientConnection":
     return await asyncssh.connect(target.host, target.port, **options)
 
 
-def _explained(target: Target, error: Exception) -> tuple[str, str]:
+def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
     """(what went wrong, what to do)"""
     import asyncssh
 
@@ -240,7 +242,7 @@ async def _put(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
 
 
 async def _join(
-    connection: "asyncssh.SSHClientConnection", target: Target, python: str, by: Invitation
+    connection: "asyncssh.SSHClientConnection", target: SshHost, python: str, by: Invitation
 ) -> str:
     """The node's name. The token goes over standard input: arguments are seen by everybody there.
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from corral.boot.settings import ClusterDir, read_json
 from corral.domain.errors import Trouble
-from corral.engines.local.processes import Process, spawn
+from corral.engines.local.processes import LocalProcess, spawn
 from corral.wire.tls import trusting
 
 START_SECONDS: Final = 60.0
@@ -49,14 +49,14 @@ def head_runs(place: ClusterDir) -> bool:
     return False
 
 
-def node_processes(place: ClusterDir) -> list[Process]:
+def node_processes(place: ClusterDir) -> list[LocalProcess]:
     """What lives of the cluster's nodes: agents, launchers and shims."""
     records = (
         file
         for name in ("agent.pid", "launcher.pid", "attempts/*/shim.pid")
         for file in place.nodes.glob(f"*/{name}")
     )
-    return [process for file in records if (process := Process.recorded(file)) is not None]
+    return [process for file in records if (process := LocalProcess.recorded(file)) is not None]
 
 
 def start_head(place: ClusterDir) -> None:

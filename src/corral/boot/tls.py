@@ -25,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from corral.agent.own_address import LOOPBACK, address_towards, own_addresses
 from corral.boot.secret_encryption import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings, is_any, is_loopback, write_atomically
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.ports.store import Store
 from corral.wire.tls import fingerprint_of
 
@@ -39,7 +39,7 @@ HEAD_KEY: Final = "head.key"
 HEAD_CERTIFICATE: Final = "head.pem"
 AUTHORITY: Final = "authority"  # what heads agree on
 EARLIER: Final = timedelta(days=30)  # clocks of other machines may be behind
-log = Log("corral.boot")
+log = HeadLogger("corral.boot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ SHARES: Final = ("mean", "median", "p90")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
+class ErrorBand:
     """Absolute errors of one kind of prediction, as shares of what was measured.
 
     `name`: training.step_time, serving.ttft, ... `rows`: that were predicted and measured.
@@ -69,12 +69,12 @@ class Band:
 
 
 @cache
-def bands() -> dict[str, Band]:
+def bands() -> dict[str, ErrorBand]:
     """Those of the catalog, by name; none as long as nothing has been measured."""
     return bands_of(table(TABLE)) if TABLE in tables() else {}
 
 
-def band(name: str) -> Band | None:
+def band(name: str) -> ErrorBand | None:
     """The band of a kind of prediction, or of the kind that it belongs to: of training.step_time
     where training.step_time.gb200 has none. None where neither has been measured."""
     known = bands()
@@ -88,7 +88,7 @@ def unmeasured(name: str) -> str:
     return f"{name}.other"
 
 
-def gpu_band(name: str, chip: str) -> Band | None:
+def gpu_band(name: str, chip: str) -> ErrorBand | None:
     """Return the band of this chip, or the wider one of GPUs that were not measured.
 
     One source is not enough to believe that a chip is predicted better than its kind.
@@ -106,7 +106,7 @@ def quoted_band(name: str) -> float | None:
     return None if known is None else known.quoted
 
 
-def written(bands: Iterable[Band]) -> str:
+def written(bands: Iterable[ErrorBand]) -> str:
     """The text of catalog/data/bands.csv, in the order of their names."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
@@ -121,13 +121,13 @@ def written(bands: Iterable[Band]) -> str:
     return text.getvalue()
 
 
-def bands_of(facts: Facts) -> dict[str, Band]:
+def bands_of(facts: Facts) -> dict[str, ErrorBand]:
     """Raises: ValueError where one is not whole."""
-    named: dict[str, Band] = {}
+    named: dict[str, ErrorBand] = {}
     for name, own in facts.items():
         if missing := {*SHARES, "rows", "sources"} - own.keys():
             raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
-        named[name] = Band(
+        named[name] = ErrorBand(
             name=name,
             mean=own["mean"].number,
             median=own["median"].number,
@@ -140,6 +140,6 @@ def bands_of(facts: Facts) -> dict[str, Band]:
     return {name: replace(one, is_lone=_is_lone(one, named)) for name, one in named.items()}
 
 
-def _is_lone(one: Band, named: Mapping[str, Band]) -> bool:
+def _is_lone(one: ErrorBand, named: Mapping[str, ErrorBand]) -> bool:
     kind = named.get(one.name.rpartition(".")[0], one)
     return kind.sources == 1

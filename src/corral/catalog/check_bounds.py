@@ -10,7 +10,7 @@ from corral.domain.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class CheckBounds:
     """Shares of what is expected. None: it is not held against that.
 
     `least`: of the data sheet's number. `own`: of the median of the node's own earlier results,
@@ -24,13 +24,13 @@ class Bounds:
 
 
 @cache
-def bounds_of(kind: CheckKind) -> Bounds:
+def bounds_of(kind: CheckKind) -> CheckBounds:
     row = table("checks").get(kind, {})
 
     def share(name: str) -> float | None:
         return row[name].number if name in row else None
 
-    return Bounds(
+    return CheckBounds(
         least=share("least_share"),
         own=share("own_share"),
         fleet=share("fleet_share"),

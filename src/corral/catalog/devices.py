@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from corral.catalog.facts import Fact, subject, table
-from corral.catalog.links import Link, link
+from corral.catalog.links import LinkKind, link
 from corral.catalog.precisions import Precision
 
 SILENT: Final = re.compile(  # words that drivers and benchmarks add, and that tell no device apart
@@ -36,11 +36,11 @@ class Device:
     flops: Mapping[Precision, float]
     tdp_watts: float
     processors: int  # streaming multiprocessors, compute units: what runs tiles side by side
-    scale_up: Link
+    scale_up: LinkKind
     domain_gpus: int
     node_gpus: int
-    fabric: Link
-    bridge: Link | None = None
+    fabric: LinkKind
+    bridge: LinkKind | None = None
     bridge_gpus: int = 0
 
     @property

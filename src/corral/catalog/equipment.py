@@ -35,7 +35,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class NetworkKit:
     """A fabric as it is bought: adapters of one rate, and the switch that they go to."""
 
     name: str
@@ -45,7 +45,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerKit:
     """What is bought at once: a node, or a rack of them. `watts`: the most that it draws.
 
     `gpus`: in it. `liquid_share`: of its heat that leaves in water.
@@ -84,7 +84,7 @@ def switch(name: str) -> Switch:
 
 
 @cache
-def network(fabric: str) -> Network:
+def network(fabric: str) -> NetworkKit:
     """Of a link between nodes that can be bought.
 
     Raises: NotFound for one that cannot: a cloud's own, or none of the catalog.
@@ -93,7 +93,7 @@ def network(fabric: str) -> Network:
     if fabric not in known:
         raise NotFound("network to buy", fabric, list(known), see="corral plan catalog equipment")
     facts = known[fabric]
-    return Network(
+    return NetworkKit(
         name=fabric,
         adapter_gbps=facts["adapter_rate"].number,
         adapter_module_watts=facts["adapter_module_watts"].number,
@@ -106,7 +106,7 @@ def networks() -> tuple[str, ...]:
     return tuple(_named("network"))
 
 
-def server(gpu: Device) -> Server:
+def server(gpu: Device) -> ServerKit:
     """What that GPU is bought in. One that the catalog does not know is taken to be as large as
     others of its kind, and to draw as much more than its GPUs as these do."""
     held = [name for name in _named("server") if gpu.name in _gpus_of(name)]
@@ -117,7 +117,7 @@ def server(gpu: Device) -> Server:
     watts = facts["watts"].number
     if not held:
         watts = gpus * gpu.tdp_watts * assumptions()["node_watts"].value
-    return Server(
+    return ServerKit(
         name=name,
         title=facts["title"].value if held else f"{facts['title'].value}: {gpus} x {gpu.title}",
         gpus=gpus,

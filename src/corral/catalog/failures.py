@@ -11,7 +11,7 @@ USUAL_GPUS: Final = 8  # of a node of every cluster whose failures are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ClusterFailures:
     """What one cluster has seen. `rate`: failures that ended a run, per 1,000 node-days.
     `failures`: how many were counted; None where only a rate is told."""
 
@@ -37,7 +37,7 @@ class FailingPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class FailureRate:
     """Failures per 1,000 days of a node of 8 GPUs, and between what clusters have seen."""
 
     usual: float
@@ -47,10 +47,10 @@ class Rate:
 
 
 @cache
-def seen() -> tuple[Seen, ...]:
+def seen() -> tuple[ClusterFailures, ...]:
     """All clusters whose rate is known, in the order of the file."""
     return tuple(
-        Seen(
+        ClusterFailures(
             name=name,
             title=facts["title"].value,
             gpu=facts["gpu"].value,
@@ -80,7 +80,7 @@ def failing_parts() -> tuple[FailingPart, ...]:
     )
 
 
-def rate_of(architecture: str, *, without: str = "") -> Rate:
+def rate_of(architecture: str, *, without: str = "") -> FailureRate:
     """What to expect of GPUs of this architecture: the middle of the clusters that had them, or of
     all where fewer than two did. The band is that of all: a cluster's age and care make more of a
     difference than its GPUs do. `without`: a cluster to leave out, so as to judge by it.
@@ -90,7 +90,7 @@ def rate_of(architecture: str, *, without: str = "") -> Rate:
     if len(own) < 2:
         own = known
     rates = [one.rate for one in known]
-    return Rate(
+    return FailureRate(
         usual=median(one.rate for one in own),
         low=min(rates),
         high=max(rates),

@@ -15,7 +15,7 @@ from corral.domain.node_signal import SignalKind
 RECOVERY: Final = "recovery"  # rows of what a driver names by itself (XID 154)
 
 
-class Jobs(StrEnum):
+class JobConsequence(StrEnum):
     """What becomes of those who run."""
 
     RUN_ON = "run-on"
@@ -24,7 +24,7 @@ class Jobs(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class FaultCode:
     """One row, for one family. `an_hour`: so many signals within an hour before it is acted on;
     `clears_seconds`: so long without one and it has passed, None: a person or a passed check tells.
     `settle_seconds`: so long another code may come that changes what it means.
@@ -34,7 +34,7 @@ class Rule:
     title: str
     remedy: Remedy
     bar: Bar
-    jobs: Jobs
+    jobs: JobConsequence
     blames_user: bool = False
     an_hour: int = 1
     clears_seconds: float | None = None
@@ -53,7 +53,7 @@ _RESTARTS: Final = (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT, Remedy.RMA)
 
 
 @cache
-def rule_of(kind: SignalKind, code: int | None, family: str = "") -> Rule:
+def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
     """The rule of a signal on a GPU of this family (`ampere`, `hopper`, `blackwell`, ...).
 
     Raises: KeyError for a kind that the table lacks.
@@ -84,27 +84,27 @@ def named_by_driver(recovery: str) -> Remedy | None:
     return max(found, key=lambda remedy: remedy.rank, default=None)
 
 
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[FaultCode, ...]:
     """All rows, as of no family in particular."""
     rows = table("fault_codes").items()
     return tuple(_rule(name, row, "") for name, row in rows if row["kind"].value != RECOVERY)
 
 
-def _rule(subject: str, row: Mapping[str, Fact], family: str) -> Rule:
+def _rule(subject: str, row: Mapping[str, Fact], family: str) -> FaultCode:
     def text(quantity: str, default: str = "") -> str:
         return row[quantity].value if quantity in row else default
 
     remedy = Remedy(text(f"action.{family}", text("action")))
     user = text("blames") == "user"
-    restart = Jobs.RESTART if remedy in _RESTARTS and not user else Jobs.RUN_ON
-    jobs = Jobs(text("jobs", restart))
+    restart = JobConsequence.RESTART if remedy in _RESTARTS and not user else JobConsequence.RUN_ON
+    jobs = JobConsequence(text("jobs", restart))
     is_other = f"action.{family}" in row  # what the row says of jobs is of its usual action
-    return Rule(
+    return FaultCode(
         subject=subject,
         title=text("title"),
         remedy=remedy,
         bar=Bar(text("bar", _BARS.get(remedy, Bar.DRAIN))),
-        jobs=Jobs.RUN_ON if is_other else jobs,
+        jobs=JobConsequence.RUN_ON if is_other else jobs,
         blames_user=user,
         an_hour=round(float(text("an_hour", "1"))),
         clears_seconds=float(text("clears")) * 3600.0 if "clears" in row else None,

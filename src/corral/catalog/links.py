@@ -7,7 +7,7 @@ from corral.catalog.facts import subject, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class LinkKind:
     """One kind of link, as a GPU sees it.
 
     `bytes_per_s`: of one GPU, in one direction.
@@ -23,11 +23,11 @@ class Link:
 
 
 @cache
-def link(name: str) -> Link:
+def link(name: str) -> LinkKind:
     """The link of that name. Raises: NotFound, with the nearest name."""
     known = table("links")
     facts = subject("link", name, known, {}, listed="links")
-    return Link(
+    return LinkKind(
         name=next(iter(facts.values())).subject,
         title=facts["title"].value,
         bytes_per_s=facts["bandwidth"].number * 1e9,
@@ -36,5 +36,5 @@ def link(name: str) -> Link:
     )
 
 
-def links() -> tuple[Link, ...]:
+def links() -> tuple[LinkKind, ...]:
     return tuple(link(name) for name in table("links"))

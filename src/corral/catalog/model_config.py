@@ -5,7 +5,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from corral.catalog.model_families import FAMILIES, REFUSED, Family, QueryNorm, Windows
+from corral.catalog.model_families import FAMILIES, REFUSED, ModelFamily, QueryNorm, Windows
 from corral.catalog.models import MOST, MOST_LAYERS, PLAIN, Experts, Latent, Model, ModelRefused
 
 LAYERS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
@@ -52,7 +52,7 @@ NESTED: Final[Mapping[str, Mapping[str, Any]]] = {
 class Config:
     """A config.json with the defaults of its family under it."""
 
-    def __init__(self, given: Mapping[str, Any], family: Family) -> None:
+    def __init__(self, given: Mapping[str, Any], family: ModelFamily) -> None:
         self._given = {**family.defaults, **{k: v for k, v in given.items() if v is not None}}
 
     def get(self, *names: str, default: Any = None) -> Any:
@@ -167,7 +167,7 @@ def _tower_parameters(said: Mapping[str, Any]) -> int:
     return int(layers * (4 * hidden**2 + 2 * hidden * ffn))
 
 
-def _family(kind: str) -> Family:
+def _family(kind: str) -> ModelFamily:
     if kind in FAMILIES:
         return FAMILIES[kind]
     if kind in REFUSED:
@@ -228,7 +228,7 @@ def _ffn(read: Config, kind: str, hidden: int) -> int:
     return read.number(*FFN, default=4 * hidden if kind in fourfold else None)
 
 
-def _positions(read: Config, kind: str, family: Family, context: int) -> int:
+def _positions(read: Config, kind: str, family: ModelFamily, context: int) -> int:
     if kind == "mpt":
         alibi = read.get("attn_config", default={}).get("alibi", False)
         return 0 if alibi or not read.get("learned_pos_emb", default=True) else context
@@ -247,7 +247,7 @@ def _latent(read: Config) -> tuple[Latent, int]:
     return latent, read.number("qk_nope_head_dim")
 
 
-def _experts(read: Config, family: Family, layers: int) -> Experts | None:
+def _experts(read: Config, family: ModelFamily, layers: int) -> Experts | None:
     keys = family.expert_keys
     if not keys:
         return None
@@ -277,7 +277,7 @@ def _dense_layers(read: Config, keys: Mapping[str, str], layers: int) -> int:
     return min(len(read.get("mlp_only_layers", default=())), layers)
 
 
-def _windows(read: Config, family: Family, layers: int) -> tuple[int, int]:
+def _windows(read: Config, family: ModelFamily, layers: int) -> tuple[int, int]:
     """How far back, and in how many layers."""
     if family.windows is Windows.CHUNKS:
         chunk = read.number("attention_chunk_size", default=0)
@@ -295,7 +295,7 @@ def _windows(read: Config, family: Family, layers: int) -> tuple[int, int]:
     return window, layers - layers // nth
 
 
-def _layer_vectors(model: Model, kind: str, family: Family, read: Config) -> int:
+def _layer_vectors(model: Model, kind: str, family: ModelFamily, read: Config) -> int:
     """Parameters of the norms and biases of one layer."""
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     norms = _norms(kind, family, read) * family.norm_vectors * model.hidden
@@ -312,7 +312,7 @@ def _layer_vectors(model: Model, kind: str, family: Family, read: Config) -> int
     return norms + biases + gate + (model.heads if family.sinks else 0)
 
 
-def _norms(kind: str, family: Family, read: Config) -> int:
+def _norms(kind: str, family: ModelFamily, read: Config) -> int:
     if kind == "falcon" and read.get("new_decoder_architecture", default=False):
         return read.number("num_ln_in_parallel_attn", default=2)
     if kind == "falcon" and not read.get("parallel_attn", default=True):
@@ -320,7 +320,7 @@ def _norms(kind: str, family: Family, read: Config) -> int:
     return family.norms
 
 
-def _query_norms(model: Model, family: Family, read: Config) -> int:
+def _query_norms(model: Model, family: ModelFamily, read: Config) -> int:
     if model.latent is not None:
         return model.latent.kv_rank + model.latent.query_rank
     if not read.get("use_qk_norm", default=True):
@@ -329,6 +329,6 @@ def _query_norms(model: Model, family: Family, read: Config) -> int:
     return heads[family.query_norm] * model.head_dim
 
 
-def _outer_vectors(model: Model, family: Family) -> int:
+def _outer_vectors(model: Model, family: ModelFamily) -> int:
     norms = (2 if family.embedding_norm else 1) * family.norm_vectors * model.hidden
     return norms + (model.vocab if family.head_bias else 0)

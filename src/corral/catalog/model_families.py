@@ -25,7 +25,7 @@ class QueryNorm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class ModelFamily:
     """What a `model_type` of Hugging Face means. `norms`: of a layer; `norm_vectors`: 2 with a
     bias, 0 for a norm without weights. `defaults`: what its configuration class fills in.
     """
@@ -48,7 +48,9 @@ class Family:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-_BIASED: Final = Family(norm_vectors=2, is_gated=False, qkv_bias=True, out_bias=True, mlp_bias=True)
+_BIASED: Final = ModelFamily(
+    norm_vectors=2, is_gated=False, qkv_bias=True, out_bias=True, mlp_bias=True
+)
 _MIXTRAL: Final = {"count": "num_local_experts", "per_token": "num_experts_per_tok"}
 _QWEN: Final = {
     "count": "num_experts",
@@ -82,27 +84,27 @@ _GEMMA_3: Final = {
 }
 
 # Sources: modeling_*.py of the same names in huggingface/transformers 4.57; xai-org/grok-1.
-FAMILIES: Final[Mapping[str, Family]] = {
-    "llama": Family(),
-    "mistral": Family(windows=Windows.ALL),
-    "ministral": Family(windows=Windows.PATTERN),
-    "mixtral": Family(windows=Windows.ALL, expert_keys=_MIXTRAL),
-    "phimoe": Family(norm_vectors=2, windows=Windows.ALL, expert_keys=_MIXTRAL),
-    "qwen2": Family(qkv_bias=True),
-    "qwen2_moe": Family(qkv_bias=True, expert_keys=_QWEN),
-    "qwen3": Family(query_norm=QueryNorm.HEAD),
-    "qwen3_moe": Family(query_norm=QueryNorm.HEAD, expert_keys=_QWEN),
-    "deepseek_v2": Family(latent=True, expert_keys=_DEEPSEEK),
-    "deepseek_v3": Family(latent=True, expert_keys=_DEEPSEEK),
-    "kimi_k2": Family(latent=True, expert_keys=_DEEPSEEK),
-    "glm4_moe": Family(
+FAMILIES: Final[Mapping[str, ModelFamily]] = {
+    "llama": ModelFamily(),
+    "mistral": ModelFamily(windows=Windows.ALL),
+    "ministral": ModelFamily(windows=Windows.PATTERN),
+    "mixtral": ModelFamily(windows=Windows.ALL, expert_keys=_MIXTRAL),
+    "phimoe": ModelFamily(norm_vectors=2, windows=Windows.ALL, expert_keys=_MIXTRAL),
+    "qwen2": ModelFamily(qkv_bias=True),
+    "qwen2_moe": ModelFamily(qkv_bias=True, expert_keys=_QWEN),
+    "qwen3": ModelFamily(query_norm=QueryNorm.HEAD),
+    "qwen3_moe": ModelFamily(query_norm=QueryNorm.HEAD, expert_keys=_QWEN),
+    "deepseek_v2": ModelFamily(latent=True, expert_keys=_DEEPSEEK),
+    "deepseek_v3": ModelFamily(latent=True, expert_keys=_DEEPSEEK),
+    "kimi_k2": ModelFamily(latent=True, expert_keys=_DEEPSEEK),
+    "glm4_moe": ModelFamily(
         qkv_bias=True,
         query_norm=QueryNorm.HEAD,
         expert_keys=_DEEPSEEK,
         defaults={"use_qk_norm": False},
     ),
-    "llama4_text": Family(windows=Windows.CHUNKS, expert_keys=_LLAMA_4),
-    "gpt_oss": Family(
+    "llama4_text": ModelFamily(windows=Windows.CHUNKS, expert_keys=_LLAMA_4),
+    "gpt_oss": ModelFamily(
         qkv_bias=True,
         out_bias=True,
         sinks=True,
@@ -110,16 +112,16 @@ FAMILIES: Final[Mapping[str, Family]] = {
         expert_keys=_MIXTRAL,
         defaults={"sliding_window": 128},
     ),
-    "grok-1": Family(
+    "grok-1": ModelFamily(
         norms=4,
         is_tied=True,
         expert_keys={"count": "num_experts", "per_token": "num_experts_per_tok"},
     ),
-    "olmoe": Family(
+    "olmoe": ModelFamily(
         query_norm=QueryNorm.WHOLE,
         expert_keys={"count": "num_experts", "per_token": "num_experts_per_tok"},
     ),
-    "granitemoe": Family(is_tied=True, expert_keys=_MIXTRAL),
+    "granitemoe": ModelFamily(is_tied=True, expert_keys=_MIXTRAL),
     "gpt2": replace(_BIASED, is_tied=True, positions_extra=0),
     "gpt_neox": _BIASED,
     "gpt_bigcode": replace(_BIASED, is_tied=True, positions_extra=0),
@@ -127,43 +129,43 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "bloom": replace(_BIASED, is_tied=True, embedding_norm=True),
     "opt": replace(_BIASED, is_tied=True, positions_extra=2),
     "phi": replace(_BIASED, norms=1, head_bias=True),
-    "gptj": Family(norms=1, norm_vectors=2, is_gated=False, mlp_bias=True, head_bias=True),
+    "gptj": ModelFamily(norms=1, norm_vectors=2, is_gated=False, mlp_bias=True, head_bias=True),
     "gpt_neo": replace(
         _BIASED, qkv_bias=False, is_tied=True, positions_extra=0, windows=Windows.HALF
     ),
-    "falcon": Family(norms=1, norm_vectors=2, is_gated=False, is_tied=True),
-    "mpt": Family(is_gated=False, is_tied=True),
-    "nemotron": Family(norm_vectors=2, is_gated=False),
-    "cohere": Family(
+    "falcon": ModelFamily(norms=1, norm_vectors=2, is_gated=False, is_tied=True),
+    "mpt": ModelFamily(is_gated=False, is_tied=True),
+    "nemotron": ModelFamily(norm_vectors=2, is_gated=False),
+    "cohere": ModelFamily(
         norms=1,
         is_tied=True,
         query_norm=QueryNorm.WHOLE,
         defaults={"use_qk_norm": False},
     ),
-    "cohere2": Family(norms=1, is_tied=True, windows=Windows.PATTERN),
-    "gemma": Family(is_tied=True),
-    "gemma2": Family(norms=4, is_tied=True, windows=Windows.HALF),
-    "gemma3_text": Family(
+    "cohere2": ModelFamily(norms=1, is_tied=True, windows=Windows.PATTERN),
+    "gemma": ModelFamily(is_tied=True),
+    "gemma2": ModelFamily(norms=4, is_tied=True, windows=Windows.HALF),
+    "gemma3_text": ModelFamily(
         norms=4,
         query_norm=QueryNorm.HEAD,
         is_tied=True,
         windows=Windows.PATTERN,
         defaults=_GEMMA_3,
     ),
-    "phi3": Family(windows=Windows.ALL),
-    "olmo": Family(norm_vectors=0),
-    "olmo2": Family(query_norm=QueryNorm.WHOLE),
-    "stablelm": Family(norm_vectors=2),
-    "granite": Family(is_tied=True),
-    "glm4": Family(norms=4, qkv_bias=True),
-    "internlm2": Family(),
-    "internlm3": Family(),
-    "internlm": Family(qkv_bias=True, out_bias=True),
-    "baichuan": Family(),
-    "exaone4": Family(query_norm=QueryNorm.HEAD),
-    "smollm3": Family(is_tied=True),
-    "seed_oss": Family(qkv_bias=True),
-    "ernie4_5": Family(is_tied=True),
+    "phi3": ModelFamily(windows=Windows.ALL),
+    "olmo": ModelFamily(norm_vectors=0),
+    "olmo2": ModelFamily(query_norm=QueryNorm.WHOLE),
+    "stablelm": ModelFamily(norm_vectors=2),
+    "granite": ModelFamily(is_tied=True),
+    "glm4": ModelFamily(norms=4, qkv_bias=True),
+    "internlm2": ModelFamily(),
+    "internlm3": ModelFamily(),
+    "internlm": ModelFamily(qkv_bias=True, out_bias=True),
+    "baichuan": ModelFamily(),
+    "exaone4": ModelFamily(query_norm=QueryNorm.HEAD),
+    "smollm3": ModelFamily(is_tied=True),
+    "seed_oss": ModelFamily(qkv_bias=True),
+    "ernie4_5": ModelFamily(is_tied=True),
 }
 
 REFUSED: Final[Mapping[str, str]] = {

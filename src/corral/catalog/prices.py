@@ -52,7 +52,7 @@ class Sale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+class PriceList:
     rents: tuple[Rent, ...]
     sales: tuple[Sale, ...]
 
@@ -101,13 +101,13 @@ class Prices:
                 day,
             )
 
-    def or_else(self, other: "Prices") -> "Prices":
+    def or_else(self, other: "PriceList") -> "PriceList":
         """These, and the other's of what these say nothing of: a list of one's own goes first."""
         said = {(one.cloud, one.device, one.kind) for one in self.rents}
         sold = {(one.device, one.what) for one in self.sales}
         rents = (one for one in other.rents if (one.cloud, one.device, one.kind) not in said)
         sales = (one for one in other.sales if (one.device, one.what) not in sold)
-        return Prices(rents=(*self.rents, *rents), sales=(*self.sales, *sales))
+        return PriceList(rents=(*self.rents, *rents), sales=(*self.sales, *sales))
 
 
 def is_hyperscaler(cloud: str) -> bool:
@@ -116,12 +116,12 @@ def is_hyperscaler(cloud: str) -> bool:
 
 
 @cache
-def prices() -> Prices:
+def prices() -> PriceList:
     """Those of the catalog."""
     return _prices(fact for facts in table("prices").values() for fact in facts.values())
 
 
-def read_prices(lines: Iterable[str]) -> Prices:
+def read_prices(lines: Iterable[str]) -> PriceList:
     """Prices in the form of catalog/data/prices.csv: subject CLOUD:GPU, or buy:GPU.
 
     Raises: SpecInvalid, with the line that is not in order; NotFound for an unknown GPU.
@@ -137,7 +137,7 @@ def read_prices(lines: Iterable[str]) -> Prices:
         ) from error
 
 
-def _prices(facts: Iterable[Fact]) -> Prices:
+def _prices(facts: Iterable[Fact]) -> PriceList:
     rents: list[Rent] = []
     sales: list[Sale] = []
     listed = list(facts)
@@ -156,7 +156,7 @@ def _prices(facts: Iterable[Fact]) -> Prices:
             sales.append(_sale(fact, device(name).name))
         else:
             rents.append(_rent(fact, cloud, device(name).name, about))
-    return Prices(rents=tuple(rents), sales=tuple(sales))
+    return PriceList(rents=tuple(rents), sales=tuple(sales))
 
 
 def _rent(fact: Fact, cloud: str, device: str, about: dict[tuple[str, str], str]) -> Rent:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 MOST_INDICES = 8  # spans of indices that a line names
 
 
-def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api.Job]":
+def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api.JobView]":
     """What the call answers for one job; for an array, by its id (j9) or by the name of its newest
     (sweep), its jobs by index. Raises: NotFound."""
     try:
@@ -61,11 +61,11 @@ def members(client: "Client", job: str) -> list[str]:
     return parts or [job]
 
 
-def name_of(jobs: "Sequence[api.Job]") -> str:
+def name_of(jobs: "Sequence[api.JobView]") -> str:
     return jobs[0].name.rpartition("_")[0]
 
 
-def show_array(jobs: "Sequence[api.Job]", now: float, common: Common) -> None:
+def show_array(jobs: "Sequence[api.JobView]", now: float, common: Common) -> None:
     """A line an index. `now` in seconds since 1970."""
     if common.json:
         print_json({"jobs": [job.model_dump(mode="json") for job in jobs]})
@@ -94,9 +94,9 @@ def show_array(jobs: "Sequence[api.Job]", now: float, common: Common) -> None:
     show_table(rows)
 
 
-def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> None:
+def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -> None:
     """One reason for all that are alike in state and in the kind of their reason."""
-    groups: dict[tuple[str, str], list[api.Job]] = {}
+    groups: dict[tuple[str, str], list[api.JobView]] = {}
     for job in jobs:
         groups.setdefault((job.state, job.reason_code), []).append(job)
     alone = sum(not job.is_over for job in jobs)
@@ -125,7 +125,7 @@ def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> No
         say_sooner(one)
 
 
-def _of_array(found: "api.Why", job: "api.Job") -> "api.Why":
+def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
     """What is advised for one job, for its whole array: all of it that is not over is alike."""
     advised = [
         re.sub(rf"\b{re.escape(job.id)}\b", job.array or job.id, one) for one in found.suggestions
@@ -158,7 +158,7 @@ def line_text(found: "api.Why") -> str:
     return "; ".join(filter(None, (place, slurm)))
 
 
-def end_text(ending: "api.Ending") -> str:
+def end_text(ending: "api.ExpectedEndView") -> str:
     """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did; by its limit at 14:05."""
     by = f"by its limit at {clock_text(ending.ends_by)}" if ending.ends_by is not None else ""
     if ending.text:
@@ -168,7 +168,7 @@ def end_text(ending: "api.Ending") -> str:
     return "has no limit, and no job like it has ended: nothing tells when it ends"
 
 
-def when_text(forecast: "api.Forecast") -> str:
+def when_text(forecast: "api.StartForecastView") -> str:
     """For example: starts in 12 to 40 min (80 %); the last 200 held 83 %, and ends in 1 to 3 h."""
     if forecast.is_too_late:
         return f"{given_up_text(forecast)}: {forecast.text}"
@@ -176,7 +176,7 @@ def when_text(forecast: "api.Forecast") -> str:
     return "; ".join(filter(None, parts))
 
 
-def spans_of(jobs: "Sequence[api.Job]") -> str:
+def spans_of(jobs: "Sequence[api.JobView]") -> str:
     """Their indices: 0-7, 9, 12-15."""
     spans: list[list[int]] = []
     for index in sorted(job.array_index or 0 for job in jobs):
@@ -191,7 +191,7 @@ def spans_of(jobs: "Sequence[api.Job]") -> str:
 
 def print_logs_of(
     common: Common,
-    jobs: "Sequence[api.Job]",
+    jobs: "Sequence[api.JobView]",
     *,
     follow: bool,
     rank: int | None,
@@ -205,7 +205,7 @@ def print_logs_of(
 
     labels = indices_of(jobs)
 
-    async def one(client: "AsyncClient", job: "api.Job") -> None:
+    async def one(client: "AsyncClient", job: "api.JobView") -> None:
         asked = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail, "times": times}
         if common.json:
             await _json_logs(client, job, **asked)
@@ -219,7 +219,7 @@ def print_logs_of(
             each(common, [job], one)
 
 
-async def _json_logs(client: "AsyncClient", job: "api.Job", **asked: object) -> None:
+async def _json_logs(client: "AsyncClient", job: "api.JobView", **asked: object) -> None:
     import json
 
     async for piece in client.logs(job.id, **asked):  # type: ignore[arg-type]
@@ -229,16 +229,16 @@ async def _json_logs(client: "AsyncClient", job: "api.Job", **asked: object) -> 
 
 def events_of(
     common: Common,
-    jobs: "Sequence[api.Job]",
-    tell: "Callable[[api.Event], None]",
+    jobs: "Sequence[api.JobView]",
+    tell: "Callable[[api.EventView], None]",
     *,
     follow: bool,
     after: int,
-) -> "list[api.Event]":
+) -> "list[api.EventView]":
     """All that happened so far in order, or with `follow` told as it happens until all are over."""
     from corral.cli.follow_many import each
 
-    async def one(client: "AsyncClient", job: "api.Job") -> "list[api.Event]":
+    async def one(client: "AsyncClient", job: "api.JobView") -> "list[api.EventView]":
         kept = []
         async for event in client.events(job.id, after=after, follow=follow):
             if follow:
@@ -251,11 +251,15 @@ def events_of(
     return sorted(events, key=lambda event: event.number)
 
 
-def checkpoints_of(common: Common, jobs: "Sequence[api.Job]") -> "list[tuple[str, api.Checkpoint]]":
+def checkpoints_of(
+    common: Common, jobs: "Sequence[api.JobView]"
+) -> "list[tuple[str, api.CheckpointView]]":
     """Every recorded save with the id of its job."""
     from corral.cli.follow_many import each
 
-    async def one(client: "AsyncClient", job: "api.Job") -> "list[tuple[str, api.Checkpoint]]":
+    async def one(
+        client: "AsyncClient", job: "api.JobView"
+    ) -> "list[tuple[str, api.CheckpointView]]":
         return [(job.id, save) for save in await client.checkpoints(job.id)]
 
     return [pair for of_job in each(common, jobs, one) for pair in of_job]

@@ -27,7 +27,7 @@ from corral.cli.printing import (
 
 if TYPE_CHECKING:
     from corral.domain.audit_chain import Anchor
-    from corral.wire.users import AuditEntry
+    from corral.wire.users import AuditEntryView
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _ANCHOR: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
@@ -103,7 +103,7 @@ def _show(common: Common, user: str | None, since: float, what: str, limit: int)
     show_table(rows)
 
 
-def _result(entry: "AuditEntry") -> str:
+def _result(entry: "AuditEntryView") -> str:
     if entry.accepted:
         return f"accepted: {entry.detail}" if entry.detail else "accepted"
     times = f" ({entry.count:,} times)" if entry.count > 1 else ""

@@ -32,7 +32,7 @@ def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B00
         note("no save has been recorded")
 
 
-def show_checkpoints(saves: "list[tuple[str, api.Checkpoint]]") -> None:
+def show_checkpoints(saves: "list[tuple[str, api.CheckpointView]]") -> None:
     """Those on disk, each with the job that it is of, where that must be said."""
     pruned = sum(save.pruned for _, save in saves)
     saves = [(of, save) for of, save in saves if not save.pruned]

@@ -18,13 +18,21 @@ from corral.cli.joining import show_line
 from corral.cli.lost_work import WAITING, agreed_to_lose
 from corral.cli.nodes import show_nodes
 from corral.cli.printing import note, print_json, say, show_pairs
-from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, Watching
-from corral.cli.up_sign_on import SignOn
+from corral.cli.up_options import (
+    Care,
+    EngineOptions,
+    HeadOptions,
+    NodeLayoutOptions,
+    Several,
+    SshOptions,
+    Watching,
+)
+from corral.cli.up_sign_on import SignOnOptions
 
 if TYPE_CHECKING:
-    from corral.boot.bring_up import Asked, Start
+    from corral.boot.bring_up import ClusterOptions, Start
     from corral.boot.settings import ClusterDir
-    from corral.boot.ssh_hosts import Outcome
+    from corral.boot.ssh_hosts import HostOutcome
     from corral.wire import api
 
 AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it lives
@@ -41,13 +49,13 @@ def up(
     reboot: float | None = None,
     restart: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     care: Care = Care(),  # noqa: B008 - frozen
-    lender: Lender = Lender(),  # noqa: B008 - frozen
-    layout: Layout = Layout(),  # noqa: B008 - frozen
-    serving: Serving = Serving(),  # noqa: B008 - frozen
+    lender: EngineOptions = EngineOptions(),  # noqa: B008 - frozen
+    layout: NodeLayoutOptions = NodeLayoutOptions(),  # noqa: B008 - frozen
+    serving: HeadOptions = HeadOptions(),  # noqa: B008 - frozen
     several: Several = Several(),  # noqa: B008 - frozen
     watching: Watching = Watching(),  # noqa: B008 - frozen
-    sign_on: SignOn = SignOn(),  # noqa: B008 - frozen
-    others: Others = Others(),  # noqa: B008 - frozen
+    sign_on: SignOnOptions = SignOnOptions(),  # noqa: B008 - frozen
+    others: SshOptions = SshOptions(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Start a cluster on this machine. Again is harmless.
@@ -62,11 +70,11 @@ def up(
         reboot: Seconds until a node that died is started again (30).
         restart: Restart a head that runs already, for example after an upgrade; its jobs run on.
     """
-    from corral.boot.bring_up import Asked, host_of
+    from corral.boot.bring_up import ClusterOptions, host_of
     from corral.cli import ssh_hosts as hosts
 
     check_ours(common, "up")
-    asked = Asked(
+    asked = ClusterOptions(
         **lender.given,
         **serving.given,
         **several.given,
@@ -92,13 +100,13 @@ def up(
         _bring_others(common, found, hosts.bring(common, others, targets))
 
 
-def _start(common: Common, asked: "Asked", *, restart: bool) -> "tuple[Start, api.Status]":
+def _start(common: Common, asked: "ClusterOptions", *, restart: bool) -> "tuple[Start, api.Status]":
     """Start the head where none runs, or in place of one that runs, which leaves its jobs. A
     cluster that cannot be what is asked is up again as it was.
 
     Raises: Conflict when that one does not end; SpecInvalid; StartFailed.
     """
-    from corral.boot.bring_up import Asked, bring_up
+    from corral.boot.bring_up import ClusterOptions, bring_up
     from corral.boot.start_head import head_runs
     from corral.domain.errors import Conflict, SpecInvalid
 
@@ -110,7 +118,7 @@ def _start(common: Common, asked: "Asked", *, restart: bool) -> "tuple[Start, ap
         start = bring_up(common.place, asked)
     except (Conflict, SpecInvalid):
         if is_replaced:
-            bring_up(common.place, Asked())
+            bring_up(common.place, ClusterOptions())
         raise
     return start, _up_with_nodes(common, start)
 
@@ -131,7 +139,7 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
         return wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
 
 
-def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -> None:
+def _bring_others(common: Common, up: "api.Status", outcomes: "list[HostOutcome]") -> None:
     """Raises: StartFailed when not all have joined."""
     from corral.cli import ssh_hosts as hosts
 
@@ -273,14 +281,14 @@ def down(
     _tell_down(common, running, f"down; {left} jobs run on" if left else "down")
 
 
-def _tell_down(common: Common, running: "list[api.Job]", text: str) -> None:
+def _tell_down(common: Common, running: "list[api.JobView]", text: str) -> None:
     if common.json:
         print_json({"down": True, "jobs": [job.id for job in running]})
     else:
         say(text)
 
 
-def _unfinished(running: "list[api.Job]") -> str:
+def _unfinished(running: "list[api.JobView]") -> str:
     named = ", ".join(f"{job.name} ({job.state})" for job in running[:5])
     more = f" and {len(running) - 5} more" if len(running) > 5 else ""
     return f"{len(running)} unfinished: {named}{more}"
@@ -321,7 +329,7 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         note(f"warning: {warning}")
 
 
-def separation_text(separation: "api.Separation") -> str:
+def separation_text(separation: "api.UserIsolationView") -> str:
     """For example: n1, n2: each user's ranks run as an account of the user; ..."""
     from corral.domain.user_isolation import names_text
 

@@ -167,7 +167,7 @@ def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
         yield Finding(where="nodes", state=Is.NOTE, text=text)
 
 
-def of_users(separation: "Iterable[api.Separation]") -> Iterator[Finding]:
+def of_users(separation: "Iterable[api.UserIsolationView]") -> Iterator[Finding]:
     """Whose account runs what on each node, and whether users are kept apart there."""
     from corral.domain.user_isolation import names_text
 
@@ -212,13 +212,13 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
             yield Finding(where="alerts", state=Is.WRONG, text=text, to_do="corral alert test")
 
 
-def ails(node: "api.Node") -> bool:
+def ails(node: "api.NodeView") -> bool:
     return bool(node.health or node.suspect or node.cordoned or node.draining or node.closed) or (
         node.liveness != "alive"
     )
 
 
-def of_nodes(nodes: "Iterable[api.Node]", details: "list[api.NodeDetail]") -> Iterator[Finding]:
+def of_nodes(nodes: "Iterable[api.NodeView]", details: "list[api.NodeDetail]") -> Iterator[Finding]:
     """What is wrong with each; those that are well together."""
     known = {one.id: one for one in details}
     unproven, well = [], 0
@@ -238,7 +238,7 @@ def of_nodes(nodes: "Iterable[api.Node]", details: "list[api.NodeDetail]") -> It
         yield Finding(where="nodes", state=Is.NOTE, text=text, to_do="corral doctor gpu")
 
 
-def of_node(node: "api.Node", detail: "api.NodeDetail | None") -> Iterator[Finding]:
+def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[Finding]:
     where, see = node.id, f"corral node show {node.id}"
     if node.liveness != "alive":
         to_do = f"see: {see}; when it is off for good: corral node dead {node.id}"

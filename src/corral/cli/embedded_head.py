@@ -39,10 +39,10 @@ def _started(common: "Change") -> frozenset[str] | None:
 
     if common.remote or head_runs(common.place):
         return None
-    from corral.boot.bring_up import Asked, bring_up, wait_for_nodes
+    from corral.boot.bring_up import ClusterOptions, bring_up, wait_for_nodes
 
     note(f"no head runs in {common.place.root}: starting one here")
-    start = bring_up(common.place, Asked())
+    start = bring_up(common.place, ClusterOptions())
     with common.client() as client:
         left = frozenset(job.id for job in unfinished(client))
         wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
@@ -81,11 +81,13 @@ def _end_again(common: "Change", left: frozenset[str]) -> None:
             end_head(common.place, client, running, jobs="leave")
 
 
-def unfinished(client: "Client") -> "list[api.Job]":
+def unfinished(client: "Client") -> "list[api.JobView]":
     return client.jobs(limit=10_000)
 
 
-def awaited_text(running: "Sequence[api.Job]", nodes: "Sequence[api.Node]", seconds: float) -> str:
+def awaited_text(
+    running: "Sequence[api.JobView]", nodes: "Sequence[api.NodeView]", seconds: float
+) -> str:
     """Return for example: waiting at most 135 s for 1 job to end: train (j3) on n2; node n2 is
     silent and does not answer."""
     on_nodes = [job for job in running if job.nodes]
@@ -103,7 +105,7 @@ def awaited_text(running: "Sequence[api.Job]", nodes: "Sequence[api.Node]", seco
 def end_head(
     place: "ClusterDir",
     client: "Client",
-    running: "list[api.Job]",
+    running: "list[api.JobView]",
     *,
     jobs: Literal["leave", "stop"],
 ) -> None:
@@ -111,9 +113,9 @@ def end_head(
     from corral.boot.settings import read_json
     from corral.boot.start_head import head_runs, node_processes, until
     from corral.domain.errors import Conflict
-    from corral.engines.local.processes import Process
+    from corral.engines.local.processes import LocalProcess
 
-    head = Process.find(int((read_json(place.head_json) or {"pid": 0})["pid"]))
+    head = LocalProcess.find(int((read_json(place.head_json) or {"pid": 0})["pid"]))
     head_seconds = JOBS_SECONDS if running else GONE_SECONDS
     awaited = awaited_text(running, client.nodes(), head_seconds) if jobs == "stop" else ""
     client.down(jobs=jobs)

@@ -34,7 +34,7 @@ def events(
     with common.client() as client:
         asked = None if job is None else arrays.found(client, job, client.job)
 
-        def tell(event: "api.Event") -> None:
+        def tell(event: "api.EventView") -> None:
             if common.json:
                 print_json_line(event)
             else:
@@ -42,7 +42,7 @@ def events(
                 of = f" {event.job}" if event.job and several else ""
                 say(f"{clock_text(event.at)}{of} {clean(event.text)}")
 
-        found: Iterable[api.Event]
+        found: Iterable[api.EventView]
         if isinstance(asked, list):
             found = arrays.events_of(common, asked, tell, follow=follow, after=after)
         else:

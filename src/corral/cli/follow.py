@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from corral.cli import error_output
 from corral.cli.head_options import MOST_ROWS, Common
 from corral.cli.job_row import time_of
-from corral.cli.log_lines import Lines
+from corral.cli.log_lines import LogLinePrinter
 from corral.cli.outputs import note_outputs
 from corral.cli.printing import note, print_json
 from corral.domain.errors import CorralError
@@ -27,11 +27,11 @@ SAID_ELSEWHERE -= {JobEvent.ASKED_CANCEL}  # of a job that runs it says who has 
 MOST_TOLD = 10  # failures of one submission that are told one by one
 
 
-def follow_one(client: "Client", job: "api.Job", common: Common) -> int:
+def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
     """Stream one job until it is over. Ctrl-C leaves it running."""
     out = sys.stderr if common.json else sys.stdout  # with --json stdout is for the one answer
     ranks = client.job(job.id)
-    lines = Lines(out, label=ranks.per == "gpu" or ranks.shape.nodes > 1)
+    lines = LogLinePrinter(out, label=ranks.per == "gpu" or ranks.shape.nodes > 1)
     events = threading.Thread(target=_tell_events, args=(common, job.id), daemon=True)
     try:
         events.start()
@@ -49,7 +49,7 @@ def follow_one(client: "Client", job: "api.Job", common: Common) -> int:
     return code
 
 
-def follow_many(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> int:
+def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -> int:
     """Tell logs and events of several jobs, each with its name, until all are over."""
     from corral.cli.follow_many import follow_each
 
@@ -99,7 +99,7 @@ def _tell_events(common: Common, id: str) -> None:
         return  # the logs tell the same trouble in the main thread
 
 
-def _still_running(jobs: "Sequence[api.Job]") -> None:
+def _still_running(jobs: "Sequence[api.JobView]") -> None:
     named = " ".join(job.id for job in jobs[:MOST_TOLD])
     named += f" and {len(jobs) - MOST_TOLD} more" if len(jobs) > MOST_TOLD else ""
     note(f"\nleft running: {named}")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from corral.cli.head_options import Common
-from corral.cli.log_lines import Lines
+from corral.cli.log_lines import LogLinePrinter
 from corral.cli.printing import note
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 def each(
     common: Common,
-    jobs: "Sequence[api.Job]",
-    work: "Callable[[AsyncClient, api.Job], Awaitable[T]]",
+    jobs: "Sequence[api.JobView]",
+    work: "Callable[[AsyncClient, api.JobView], Awaitable[T]]",
 ) -> list[T]:
     """What the work answers for each job, in their order, many at a time."""
 
@@ -28,7 +28,7 @@ def each(
         turn = asyncio.Semaphore(AT_ONCE)
         async with common.async_client() as client:
 
-            async def one(job: "api.Job") -> T:
+            async def one(job: "api.JobView") -> T:
                 async with turn:
                     return await work(client, job)
 
@@ -37,24 +37,26 @@ def each(
     return asyncio.run(all_of_them())
 
 
-def names_of(jobs: "Sequence[api.Job]") -> Mapping[str, str]:
+def names_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
     """What each id is called before its lines: its name, with the id where names are alike."""
     names = Counter(job.name for job in jobs)
     return {job.id: job.name if names[job.name] == 1 else f"{job.name} {job.id}" for job in jobs}
 
 
-def indices_of(jobs: "Sequence[api.Job]") -> Mapping[str, str]:
+def indices_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
     """The index, where the jobs are of one array; else as by name."""
     if len({job.array for job in jobs}) > 1:
         return names_of(jobs)
     return {job.id: str(job.array_index) for job in jobs}
 
 
-def follow_each(common: Common, jobs: "Sequence[api.Job]", out: IO[str]) -> "list[api.JobDetail]":
+def follow_each(
+    common: Common, jobs: "Sequence[api.JobView]", out: IO[str]
+) -> "list[api.JobDetail]":
     """Tell logs on `out` and events on stderr as they come, until all are over."""
     labels = names_of(jobs)
 
-    async def follow(client: "AsyncClient", job: "api.Job") -> "api.JobDetail":
+    async def follow(client: "AsyncClient", job: "api.JobView") -> "api.JobDetail":
         await asyncio.gather(
             print_logs(client, job, out, labels[job.id], follow=True),
             _note_events(client, job, labels[job.id]),
@@ -66,7 +68,7 @@ def follow_each(common: Common, jobs: "Sequence[api.Job]", out: IO[str]) -> "lis
 
 async def print_logs(
     client: "AsyncClient",
-    job: "api.Job",
+    job: "api.JobView",
     out: IO[str],
     label: str,
     *,
@@ -77,12 +79,12 @@ async def print_logs(
     ranks = await client.job(job.id)
     several = ranks.per == "gpu" or ranks.shape.nodes > 1
     label_ranks, times = several and asked.get("rank") is None, asked.get("times", False)
-    lines = Lines(out, label=label_ranks, job=label, raw=raw, times=times)
+    lines = LogLinePrinter(out, label=label_ranks, job=label, raw=raw, times=times)
     async for piece in client.logs(job.id, **asked):
         lines.write(piece)
     lines.finish()
 
 
-async def _note_events(client: "AsyncClient", job: "api.Job", label: str) -> None:
+async def _note_events(client: "AsyncClient", job: "api.JobView", label: str) -> None:
     async for event in client.events(job.id, follow=True):
         note(f"[{label}] {event.text}")

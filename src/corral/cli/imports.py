@@ -13,7 +13,7 @@ from corral.domain.errors import Conflict
 if TYPE_CHECKING:
     from corral.client import Client
     from corral.domain.imported import Imported
-    from corral.traces.past import Past
+    from corral.traces.past import PastJobs
     from corral.wire.imports import ImportedJob
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -84,7 +84,7 @@ def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: b
         say(f"imported {_counted(new, 'job')}")
 
 
-def _show(past: "Past", new: int, known: int, file: Path) -> None:
+def _show(past: "PastJobs", new: int, known: int, file: Path) -> None:
     jobs = past.jobs
     gpu_hours = sum(one.shape.gpu_millis / 1000 * one.seconds for one in jobs) / 3600
     first, last = min(one.started_at for one in jobs), max(one.ended_at for one in jobs)

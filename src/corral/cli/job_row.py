@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 
-def time_of(job: "api.Job", now: float) -> float:
+def time_of(job: "api.JobView", now: float) -> float:
     """Seconds that its attempts have run, or since it was submitted while it never has."""
     until = job.ended_at if job.ended_at is not None else now
     if job.started_at is None:
@@ -19,13 +19,13 @@ def time_of(job: "api.Job", now: float) -> float:
     return ran or until - job.started_at  # older heads do not count it
 
 
-def ends_text(progress: "api.Progress | None") -> str:
+def ends_text(progress: "api.ProgressView | None") -> str:
     """For example: ends in 22 min. "" where its steps do not tell."""
     left = progress.left_seconds if progress is not None else None
     return "" if left is None else f"ends {span_text(left, left)}"
 
 
-def where_or_why(job: "api.Job") -> str:
+def where_or_why(job: "api.JobView") -> str:
     if job.state == "RUNNING":
         progress = job.progress
         step = f" step {progress.step}" if progress else ""

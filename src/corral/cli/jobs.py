@@ -129,7 +129,7 @@ def _retries(job: "api.JobDetail") -> str:
     return f"{job.infra_retries} for the cluster's faults, {job.user_retries} for its own"
 
 
-def _show_attempts(attempts: "list[api.Attempt]", now: float) -> None:
+def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
     """TIME of one that still runs is until `now`, in seconds since 1970."""
     if not attempts:
         return
@@ -160,14 +160,14 @@ def _show_attempts(attempts: "list[api.Attempt]", now: float) -> None:
     show_table(rows)
 
 
-def _show_receipts(receipts: "list[api.Receipt]") -> None:
+def _show_receipts(receipts: "list[api.ReceiptView]") -> None:
     if receipts:
         say()
     for one in receipts:
         say(_receipt_text(one))
 
 
-def _receipt_text(one: "api.Receipt") -> str:
+def _receipt_text(one: "api.ReceiptView") -> str:
     when = f"{clock_text(one.seen_at)} {one.kind} of attempt {one.attempt}"
     return f"receipt: {when}: {clean(one.text)}"
 

@@ -16,7 +16,7 @@ from corral.cli.printing import clock_text, note, print_json, say
 from corral.cli.up_options import POLICY_HELP, policy_of
 
 if TYPE_CHECKING:
-    from corral.boot.bring_up import Asked
+    from corral.boot.bring_up import ClusterOptions
     from corral.boot.join import Joined
     from corral.wire import api, joining
 
@@ -63,10 +63,10 @@ class Offer:
         Parameter(negative="", show_default=False, help=POLICY_HELP),
     ] = ()
 
-    def asked(self) -> "Asked":
-        from corral.boot.bring_up import Asked
+    def asked(self) -> "ClusterOptions":
+        from corral.boot.bring_up import ClusterOptions
 
-        return Asked(
+        return ClusterOptions(
             gpus=self.gpus,
             gpu_type=self.gpu_type,
             pretend=self.pretend or None,
@@ -100,7 +100,7 @@ def join(
         foreground: Stay, as a service manager wants it; else the agent runs on by itself.
     """
     from corral.boot.bring_up import real_gpu_count
-    from corral.boot.join import Wanted, start_agent, wait_until_heard, words_of
+    from corral.boot.join import JoinRequest, start_agent, wait_until_heard, words_of
     from corral.boot.join import join as begin
 
     token = token or os.environ.get("CORRAL_JOIN_TOKEN")
@@ -116,7 +116,7 @@ def join(
     elif token is None:
         raise Usage("a join token is needed", hint=f"corral join {url} --token TOKEN")
     else:
-        wanted = Wanted(
+        wanted = JoinRequest(
             url=url,
             token=token,
             fingerprint=fingerprint,

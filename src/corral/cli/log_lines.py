@@ -19,7 +19,7 @@ class _Begun(NamedTuple):
     at: float | None = None
 
 
-class Lines:
+class LogLinePrinter:
     """Puts before each line its job, where there are several, and its rank, where `label`. On a
     terminal what could command it is left out, unless `raw`. Where a later attempt begins is noted
     beside it, so that the lines themselves stay as they were printed. With `times`, when a line

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from corral.cli import arrays
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Common, Count, Ordinal
-from corral.cli.log_lines import Lines
+from corral.cli.log_lines import LogLinePrinter
 from corral.cli.outputs import note_outputs
 from corral.cli.printing import note, print_json_line
 
@@ -60,7 +60,7 @@ def logs(
         if search:
             print_matches(client, found.id, search, rank, attempt, common, label=several, raw=raw)
             return
-        lines = Lines(sys.stdout, label=several and rank is None, raw=raw, times=times)
+        lines = LogLinePrinter(sys.stdout, label=several and rank is None, raw=raw, times=times)
         if follow and found.attempt == 0 and not found.is_over:
             note(
                 f"{found.name} is {found.state}, it has not run yet: its output follows when it "
@@ -105,7 +105,7 @@ def print_matches(
     """
     from corral.wire.api import LogLines  # loaded with the first answer anyway
 
-    lines = Lines(sys.stdout, label=label and rank is None, raw=raw)
+    lines = LogLinePrinter(sys.stdout, label=label and rank is None, raw=raw)
     after, number = "", 0
     while True:
         answer = client.search_logs(job, text, rank=rank, attempt=attempt, after=after)

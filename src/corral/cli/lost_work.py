@@ -69,7 +69,7 @@ def job_impact(job: "api.JobDetail", now: float) -> str:
     return f"{subject}{where}; its last save was {ago} ago: at most {lost} of work are lost"
 
 
-def array_impact(jobs: "Sequence[api.Job]", now: float) -> str:
+def array_impact(jobs: "Sequence[api.JobView]", now: float) -> str:
     """Return for example: sweep has 200 unfinished jobs; 40 run, for at most 3 h."""
     unfinished = [job for job in jobs if not job.is_over]
     ran = [now - (job.started_at or now) for job in unfinished if job.state not in WAITING]

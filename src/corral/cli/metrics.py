@@ -12,9 +12,9 @@ from corral.cli.curves.rows import (
     CLUSTER,
     POINTS,
     QUEUE,
-    Ask,
     Grid,
     Picture,
+    SeriesQuery,
     job_asks,
     job_picture,
     node_picture,
@@ -27,7 +27,7 @@ from corral.domain.units import seconds_of
 
 if TYPE_CHECKING:
     from corral.client import Client
-    from corral.wire.time_series import Series
+    from corral.wire.time_series import SeriesView
 
 HOUR_SECONDS: Final = 3600.0
 LEAST_SECONDS: Final = 1.0
@@ -117,11 +117,11 @@ def _of_job(client: "Client", name: str, now: float, back: float | None) -> Pict
     return job_picture(found, grid, answers, is_over=found.is_over)
 
 
-def _whole(key: str, grid: Grid) -> Ask:
-    return Ask(key=key, since=grid.since, until=grid.until)
+def _whole(key: str, grid: Grid) -> SeriesQuery:
+    return SeriesQuery(key=key, since=grid.since, until=grid.until)
 
 
-def _answers(client: "Client", asks: list[Ask]) -> "list[Series]":
+def _answers(client: "Client", asks: list[SeriesQuery]) -> "list[SeriesView]":
     return [
         client.series(one.key, since=one.since, until=one.until, fields=one.fields, points=POINTS)
         for one in asks

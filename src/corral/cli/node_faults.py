@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 
-def health_text(node: "api.Node") -> str:
+def health_text(node: "api.NodeView") -> str:
     """Of the worst that ails it; "" when nothing does."""
     return f"suspect: {node.health}" if node.suspect else node.health
 

@@ -210,7 +210,7 @@ def _change(
     return code
 
 
-def _work(node: "api.Node") -> str:
+def _work(node: "api.NodeView") -> str:
     """Whether it takes any."""
     if node.liveness != "alive":
         return f"none: it is {node.liveness}"
@@ -220,7 +220,7 @@ def _work(node: "api.Node") -> str:
     return f"none now: {node.closed}" if node.closed else "takes work"
 
 
-def show_nodes(nodes: "list[api.Node]") -> None:
+def show_nodes(nodes: "list[api.NodeView]") -> None:
     labelled = any(node.labels for node in nodes)
     columns = ("NODE", "STATE", "GPUS", "FREE", "JOBS", *["LABELS"] * labelled, "NOTE")
     rows = table(*columns, right=("GPUS", "FREE"))
@@ -238,13 +238,13 @@ def show_nodes(nodes: "list[api.Node]") -> None:
     show_table(rows)
 
 
-def _word(node: "api.Node") -> str:
+def _word(node: "api.NodeView") -> str:
     if node.draining or node.cordoned:
         return "draining" if node.draining else "cordoned"
     return "closed" if node.closed and node.liveness == "alive" else node.liveness
 
 
-def _remark(node: "api.Node") -> str:
+def _remark(node: "api.NodeView") -> str:
     """What keeps work from it, as far as that is not Corral's own jobs."""
     if node.liveness != "alive":
         return node.why
@@ -255,7 +255,7 @@ def _remark(node: "api.Node") -> str:
     return node.closed or (f"others hold {taken}" if (taken := _taken_text(node)) else "")
 
 
-def _taken_text(node: "api.Node") -> str:
+def _taken_text(node: "api.NodeView") -> str:
     """What others than Corral hold of it, for example: 6 GPUs, 12 CPUs, 64 GB. "" for nothing."""
     gpus, cpus, memory_bytes = node.gpus.taken, node.taken_cpus, node.taken_memory_bytes
     said = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []

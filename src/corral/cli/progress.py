@@ -15,16 +15,16 @@ CLEAR: Final = "\r\x1b[2K"
 
 
 @dataclass(slots=True)
-class Progress:
+class WorkProgress:
     """`doing`: the work at the moment, in words."""
 
     doing: str = ""
 
 
 @contextmanager
-def progress(doing: str, *, shown: bool) -> Iterator[Progress]:
+def progress(doing: str, *, shown: bool) -> Iterator[WorkProgress]:
     """Show what is done, and for how long, while the body runs."""
-    now, ended = Progress(doing), threading.Event()
+    now, ended = WorkProgress(doing), threading.Event()
     if not shown:
         yield now
         return
@@ -37,7 +37,7 @@ def progress(doing: str, *, shown: bool) -> Iterator[Progress]:
         ticker.join()
 
 
-def _tick(now: Progress, ended: threading.Event) -> None:
+def _tick(now: WorkProgress, ended: threading.Event) -> None:
     began, is_terminal = time.monotonic(), sys.stderr.isatty()
     seconds = TERMINAL_SECONDS if is_terminal else LINE_SECONDS
     if ended.wait(FIRST_SECONDS):

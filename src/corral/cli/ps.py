@@ -23,7 +23,7 @@ _EVERYTHING: Final = Parameter(name=["--all", "-a"], negative="", show_default=F
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class JobQuery:
     """Jobs that a listing has. `since`: those that ended before it are left out."""
 
     everything: bool
@@ -66,7 +66,7 @@ def ps(
         before: Only those older than the job of this id.
     """
     states = _states(state)
-    wanted = Listing(
+    wanted = JobQuery(
         everything=everything or since is not None or any(one in FINAL for one in states),
         owner=user,
         queue=queue,
@@ -133,7 +133,7 @@ def _command(
     return " ".join([*words, *(f"--{name} {value}" for name, value in options.items() if value)])
 
 
-def _show_jobs(jobs: "list[api.Job]") -> None:
+def _show_jobs(jobs: "list[api.JobView]") -> None:
     now = SystemClock().wall()
     rows = table(
         "ID",
@@ -159,10 +159,10 @@ def _show_jobs(jobs: "list[api.Job]") -> None:
 
 
 def newest_jobs(
-    client: "Client", most: int, wanted: Listing, *, before: str | None = None
-) -> "list[api.Job]":
+    client: "Client", most: int, wanted: JobQuery, *, before: str | None = None
+) -> "list[api.JobView]":
     """Return at most this many jobs, in as many pages as that takes."""
-    found: list[api.Job] = []
+    found: list[api.JobView] = []
     while len(found) < most:
         asked = min(MOST_ROWS, most - len(found))
         page = client.jobs(limit=asked, before=before, **wanted.query)

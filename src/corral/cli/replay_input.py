@@ -32,12 +32,12 @@ def replayed(
 
 def _of_cluster(dir: Path | None, nodes: Path | None, cluster: str | None) -> "tuple[Trace, Nodes]":
     """All that has ended here, and what was imported; on the nodes that are here now, or others."""
-    from corral.cli.ps import Listing, newest_jobs
+    from corral.cli.ps import JobQuery, newest_jobs
     from corral.traces.traces import trace_of
     from corral.traces.traces_corral import logged, logged_import
 
     with Common(dir=dir).client() as client:
-        jobs = newest_jobs(client, MOST, Listing(everything=True))
+        jobs = newest_jobs(client, MOST, JobQuery(everything=True))
         rows = [logged(job.model_dump(mode="json")) for job in jobs]
         rows += [logged_import(one.to_domain()) for one in _imports(client)]
         here = [node.gpus.total for node in client.nodes() if node.gpus.total]

@@ -18,9 +18,9 @@ from corral.cli.printing import print_json
 from corral.domain.units import seconds_of, share_text
 
 if TYPE_CHECKING:
-    from corral.plan.report import Cell, Column, Figure
-    from corral.plan.report import Report as Shown
-    from corral.wire.reports import Report
+    from corral.plan.report import Cell, Figure, TableColumn
+    from corral.plan.report import PlannerReport as Shown
+    from corral.wire.reports import ReportView
 
 By = Literal["job", "user", "queue", "gpu-type"]
 _CSV = Parameter(name="--csv", negative="", show_default=False, help="Answer in CSV.")
@@ -39,7 +39,7 @@ VERDICTS = {
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted(Common):
+class ReportQuery(Common):
     """What every report takes.
 
     Attributes:
@@ -62,10 +62,10 @@ class Wanted(Common):
         check_writable(self.html)
 
 
-USUAL = Wanted()
+USUAL = ReportQuery()
 
 
-def usage(*, wanted: Wanted = USUAL) -> None:
+def usage(*, wanted: ReportQuery = USUAL) -> None:
     """Say who held GPUs, and how busy these were.
 
     Utilisation is the share of the time in which a kernel ran, of what the sensors have measured.
@@ -73,12 +73,12 @@ def usage(*, wanted: Wanted = USUAL) -> None:
     _show("usage", wanted)
 
 
-def waste(*, wanted: Wanted = USUAL) -> None:
+def waste(*, wanted: ReportQuery = USUAL) -> None:
     """Say which GPU-hours brought nothing: idle, starting, saving, lost to failures or stops."""
     _show("waste", wanted)
 
 
-def cost(*, wanted: Wanted = USUAL) -> None:
+def cost(*, wanted: ReportQuery = USUAL) -> None:
     """Say what GPU-hours and energy cost.
 
     An hour costs what the node's label `price` says, else the rates of the queue's budget: both in
@@ -88,12 +88,12 @@ def cost(*, wanted: Wanted = USUAL) -> None:
     _show("cost", wanted)
 
 
-def goodput(*, wanted: Wanted = USUAL) -> None:
+def goodput(*, wanted: ReportQuery = USUAL) -> None:
     """Say which part of what was held brought steps that were kept."""
     _show("goodput", wanted)
 
 
-def _show(kind: str, wanted: Wanted) -> None:
+def _show(kind: str, wanted: ReportQuery) -> None:
     limit = MOST_ROWS if wanted.csv or wanted.json else min(wanted.limit, MOST_ROWS)
     now = SystemClock().wall()
     until = _moment(wanted.until, now, "--until") if wanted.until else None
@@ -129,7 +129,7 @@ def _moment(text: str, now: float, option: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _print_csv(found: "Report") -> None:
+def _print_csv(found: "ReportView") -> None:
     heads = [f"{one.name} ({one.unit})" if one.unit else one.name for one in found.columns]
     out = csv.writer(sys.stdout, lineterminator="\n")
     names = [found.by, "name"] if found.by == "job" else [found.by]
@@ -139,10 +139,10 @@ def _print_csv(found: "Report") -> None:
         out.writerow([*own, *("" if one is None else f"{one:.10g}" for one in row.values)])
 
 
-def shown(found: "Report", *, figures: bool = True) -> "Shown":
+def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
     """The report as a terminal and a page show it."""
-    from corral.plan.report import Report as Shown
-    from corral.plan.report import Table, columns
+    from corral.plan.report import PlannerReport as Shown
+    from corral.plan.report import ReportTable, columns
 
     whole, found = found, _without_unused(found)
     names = ["job", "name"] if found.by == "job" else [found.by.replace("-", " ")]
@@ -161,12 +161,12 @@ def shown(found: "Report", *, figures: bool = True) -> "Shown":
         title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
         verdict=_verdict(whole),
         answers=(),
-        tables=(Table(title="", columns=heads, rows=tuple(rows), note=left),) if rows else (),
+        tables=(ReportTable(title="", columns=heads, rows=tuple(rows), note=left),) if rows else (),
         figures=_figures(found) if figures and rows else (),
     )
 
 
-def _verdict(found: "Report") -> str:
+def _verdict(found: "ReportView") -> str:
     if not found.rows:
         return "Nobody held a GPU in that time."
     texts = {
@@ -180,7 +180,7 @@ def _verdict(found: "Report") -> str:
     return f"{verdict} {PRETEND}" if found.pretend else verdict
 
 
-def _cost_verdict(found: "Report", texts: Mapping[str, str]) -> str:
+def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
     """Return for example: 12 GPU-hours: 8.67 EUR by own prices (1.2 wasted); 10.8 USD at list
     prices (3.1 wasted); 2 GPU-hours have no price."""
     total = {one.name: value or 0.0 for one, value in zip(found.columns, found.total, strict=True)}
@@ -210,7 +210,7 @@ def _text(value: float | None, unit: str) -> str:
     return share_text(value, 1) if unit == "share" else number_text(value)
 
 
-def _without_unused(found: "Report") -> "Report":
+def _without_unused(found: "ReportView") -> "ReportView":
     """The report without columns of a kind of price that nothing has."""
     if found.kind != "cost":
         return found
@@ -235,37 +235,37 @@ def _without_unused(found: "Report") -> "Report":
     )
 
 
-def _heads(found: "Report") -> "tuple[Column, ...]":
+def _heads(found: "ReportView") -> "tuple[TableColumn, ...]":
     from corral.plan.report import columns
 
     return columns(*((one.name, "%" if one.unit == "share" else one.unit) for one in found.columns))
 
 
-def _cells(found: "Report", values: list[float | None]) -> "tuple[Cell, ...]":
+def _cells(found: "ReportView", values: list[float | None]) -> "tuple[Cell, ...]":
     return tuple(
         None if value is None else round(value * (100.0 if column.unit == "share" else 1.0), PLACES)
         for column, value in zip(found.columns, values, strict=True)
     )
 
 
-def _figures(found: "Report") -> "tuple[Figure, ...]":
+def _figures(found: "ReportView") -> "tuple[Figure, ...]":
     """The columns of GPU-hours by day, and who held most."""
-    from corral.plan.report import Column, Figure, Series
+    from corral.plan.report import Figure, FigureSeries, TableColumn
 
     hours = [at for at, one in enumerate(found.columns) if one.unit == "GPU-hours"]
     marks = tuple((float(at), str(day.day)[5:]) for at, day in enumerate(found.days))
     lines = tuple(
-        Series(
+        FigureSeries(
             name=found.columns[at].name,
             points=tuple((float(x), day.values[at] or 0.0) for x, day in enumerate(found.days)),
         )
         for at in hours
     )
     bars = tuple(
-        Series(name=row.more or row.name or "unknown", points=((0.0, row.values[0] or 0.0),))
+        FigureSeries(name=row.more or row.name or "unknown", points=((0.0, row.values[0] or 0.0),))
         for row in found.rows[:MOST_BARS]
     )
-    value = Column(name="held", unit="GPU-hours")
-    by_day = Figure(title="By day", x=Column(name="day"), y=value, series=lines, x_marks=marks)
-    most = Figure(title="Who held most", x=Column(name=""), y=value, series=bars, kind="bars")
+    value = TableColumn(name="held", unit="GPU-hours")
+    by_day = Figure(title="By day", x=TableColumn(name="day"), y=value, series=lines, x_marks=marks)
+    most = Figure(title="Who held most", x=TableColumn(name=""), y=value, series=bars, kind="bars")
     return (by_day, most) if len(found.days) > 1 else (most,)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corral.domain.queue import QueueTree
-    from corral.replay import Failures, Outcome, Workload
-    from corral.replay.array_replay import Event
+    from corral.replay import NodeFaults, ReplayOutcome, Workload
+    from corral.replay.array_replay import ReplayEvent
     from corral.schedule.columns.order import Named
     from corral.traces.traces import Trace
 
-    OnEvent = Callable[[Event], None] | None
-    Play = Callable[[OnEvent], Outcome]
+    OnEvent = Callable[[ReplayEvent], None] | None
+    Play = Callable[[OnEvent], ReplayOutcome]
 
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
 _POSITIVE = Parameter(validator=Number(gte=0, lte=1e9))
@@ -84,15 +84,15 @@ def simulate(
         events: Write every start, preemption, promise and end to this file, as JSON lines.
         html: Write a page with the numbers and plots to this file.
     """
-    from corral.replay import Failures
+    from corral.replay import NodeFaults
 
     check_writable(events, html)
     found, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
-    failures = Failures(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
+    faults = NodeFaults(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
     tree = _tree(found, sizes, owned, queues, per_vc=queue_per_vc)
     named = _named(policy or (), config, restart_seconds, tree)
     answer: dict[str, Any] = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
-    answer |= _replayed(found, sizes, named, failures, events, tree, restart_seconds, not json)
+    answer |= _replayed(found, sizes, named, faults, events, tree, restart_seconds, not json)
     _write_page(html, answer)
     if json:
         print_json(answer)
@@ -137,7 +137,7 @@ def _named(
     return found
 
 
-def _policy(work: "Workload", sizes: list[int], named: "Named", failures: "Failures") -> "Play":
+def _policy(work: "Workload", sizes: list[int], named: "Named", failures: "NodeFaults") -> "Play":
     from corral.replay import replay
 
     return lambda on_event: replay(work, sizes, named, failures=failures, on_event=on_event)
@@ -149,7 +149,7 @@ def _queued(
     sizes: list[int],
     tree: "QueueTree",
     restart_seconds: float,
-    failures: "Failures",
+    failures: "NodeFaults",
 ) -> "Play":
     from corral.replay.queue_replay import replay_queued
     from corral.traces.queues import names_in
@@ -170,7 +170,7 @@ def _replayed(
     found: "Trace",
     sizes: list[int],
     policies: "dict[str, Named]",
-    failures: "Failures",
+    failures: "NodeFaults",
     events: Path | None,
     tree: "QueueTree | None",
     restart_seconds: float,
@@ -270,7 +270,7 @@ def _refused(
 
 
 def _refuse_endless(
-    work: "Workload", sizes: list[int], failures: "Failures", restart_seconds: float
+    work: "Workload", sizes: list[int], failures: "NodeFaults", restart_seconds: float
 ) -> None:
     """Nodes that fail so often that some job would never get on."""
     from corral.domain.errors import Conflict
@@ -287,7 +287,7 @@ def _refuse_endless(
 @contextmanager
 def _event_file(
     path: Path | None, jobs: Sequence[str]
-) -> "Iterator[Callable[[str], Callable[[Event], None] | None]]":
+) -> "Iterator[Callable[[str], Callable[[ReplayEvent], None] | None]]":
     """Gives, for the name of a policy, what writes its events to the file, or None without one.
     `jobs`: the names of the log, by row."""
     if path is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from corral.boot.clock import SystemClock
 from corral.cli.error_output import Usage
-from corral.cli.time_options import Wishes, forms_of, nodes_of, number
+from corral.cli.time_options import RequestOptions, forms_of, nodes_of, number
 from corral.domain.errors import SpecInvalid
 
 
@@ -42,7 +42,7 @@ class Typed:
     after: tuple[str, ...] = ()
     array: str | None = None
     retry: int | None = None
-    wishes: Wishes = Wishes()
+    wishes: RequestOptions = RequestOptions()
 
 
 def spec_of(typed: Typed) -> dict[str, Any]:

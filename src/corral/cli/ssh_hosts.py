@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from corral.cli.head_options import Common
 from corral.cli.printing import cut, say, show_table, state, table
-from corral.cli.up_options import Others
+from corral.cli.up_options import SshOptions
 from corral.domain.node_policy import ROOT
 
 if TYPE_CHECKING:
-    from corral.boot.ssh_hosts import Outcome, Target
+    from corral.boot.ssh_hosts import HostOutcome, SshHost
 
 
-def read(others: Others, host: str | None) -> "list[Target]":
+def read(others: SshOptions, host: str | None) -> "list[SshHost]":
     """The hosts of the file; none without one.
 
     Raises: SpecInvalid, also where the head could not be reached by them.
@@ -39,7 +39,7 @@ def read(others: Others, host: str | None) -> "list[Target]":
         raise SpecInvalid(f"{others.hosts} cannot be read: {error}", hint="name a file") from None
 
 
-def _with_policy(target: "Target", others: Others) -> "Target":
+def _with_policy(target: "SshHost", others: SshOptions) -> "SshHost":
     """Root who logs in as root there brings machines for root's own jobs too."""
     by_root = os.geteuid() == 0 and (target.user or others.ssh_user or ROOT) == ROOT
     if not by_root or "--policy" in target.words:
@@ -47,18 +47,18 @@ def _with_policy(target: "Target", others: Others) -> "Target":
     return replace(target, words=(*target.words, "--policy", "root=allow"))
 
 
-def bring(common: Common, others: Others, targets: "list[Target]") -> "list[Outcome]":
+def bring(common: Common, others: SshOptions, targets: "list[SshHost]") -> "list[HostOutcome]":
     """Let them all join the cluster that is up. Raises: Unsupported."""
     from corral.boot.extras import needed_to_join
     from corral.boot.own_wheel import own_wheel
     from corral.boot.settings import ClusterSettings
-    from corral.boot.ssh_hosts import Invitation, Way, bring_up_hosts
+    from corral.boot.ssh_hosts import Invitation, SshAccess, bring_up_hosts
 
     with common.client() as client:
         made = client.create_join_token(uses=len(targets), expires_seconds=3600.0)
     invitation = Invitation(url=made.url, fingerprint=made.fingerprint, token=made.token)
     settings = ClusterSettings.load(common.place) or ClusterSettings()
-    way = Way(
+    way = SshAccess(
         user=others.ssh_user,
         key=others.ssh_key,
         python=others.python,
@@ -72,7 +72,7 @@ def bring(common: Common, others: Others, targets: "list[Target]") -> "list[Outc
     return found
 
 
-def show(found: "list[Outcome]") -> None:
+def show(found: "list[HostOutcome]") -> None:
     rows = table("HOST", "NODE", "STATE", "NOTE")
     for one in found:
         rows.add_row(
@@ -85,7 +85,7 @@ def show(found: "list[Outcome]") -> None:
     show_table(rows)
 
 
-def as_json(found: "list[Outcome]") -> list[dict[str, Any]]:
+def as_json(found: "list[HostOutcome]") -> list[dict[str, Any]]:
     return [
         {
             "host": str(one.target),
@@ -97,7 +97,7 @@ def as_json(found: "list[Outcome]") -> list[dict[str, Any]]:
     ]
 
 
-def check(found: "list[Outcome]") -> None:
+def check(found: "list[HostOutcome]") -> None:
     """Raises: StartFailed when not all have joined."""
     from corral.boot.start_head import StartFailed
 

@@ -7,13 +7,13 @@ from corral.cli.printing import clean, clock_text, say, show_pairs
 from corral.domain.units import duration_text, size_text
 
 if TYPE_CHECKING:
-    from corral.client.spec_input import Wished
+    from corral.client.spec_input import WireSpecs
     from corral.wire import api
 
 MOST = 10  # plans of an array that are shown one by one
 
 
-def show_plan(plan: "list[api.PlannedJob]", wished: "Wished", *, whole: bool) -> None:
+def show_plan(plan: "list[api.PlannedJob]", wished: "WireSpecs", *, whole: bool) -> None:
     """Where each job would go. `whole`: it is the answer, with its environment; else it is told on
     stderr, as stdout is for what the ranks print."""
     workdirs = {str(path) for path in wished.workdirs}
@@ -74,7 +74,7 @@ def python_text(one: "api.PlannedJob") -> str:
     return f"{clean(one.python)} (the head's)" if one.python else ""
 
 
-def given_up_text(forecast: "api.Forecast") -> str:
+def given_up_text(forecast: "api.StartForecastView") -> str:
     """What its start_by comes to, if it may come first."""
     if forecast.gives_up_at is None:
         return ""
@@ -84,20 +84,20 @@ def given_up_text(forecast: "api.Forecast") -> str:
     return f"is given up at {at} if it has not started by then"
 
 
-def instead_text(one: "api.Instead") -> str:
+def instead_text(one: "api.ChangeSuggestionView") -> str:
     """For example: in queue b it starts in 2 to 5 min, and is likely to stop 1 job of queue a."""
     stops = f", and is likely to stop {one.stops}" if one.stops else ""
     return f"{one.change} it starts {one.starts.text}{stops}"
 
 
-def forms_text(forms: "Sequence[api.Form]", shape: "api.Shape") -> str:
+def forms_text(forms: "Sequence[api.Form]", shape: "api.ShapeView") -> str:
     """All forms in the order in which they are tried; of an older head, which tells none, the
     shape. For example: 2 to 9 nodes, each with 8 GPUs; else 1 node with 2 GPUs."""
     texts = [shape_text(form, least=form.least_nodes) for form in forms]
     return "; else ".join(texts) or shape_text(shape)
 
 
-def shape_text(shape: "api.Shape", *, least: int | None = None) -> str:
+def shape_text(shape: "api.ShapeView", *, least: int | None = None) -> str:
     """For example: 2 nodes, each with 8 h100 GPUs, 4 CPUs, 64 GB. `least`: so few nodes would do
     too."""
     parts = []
@@ -114,7 +114,7 @@ def shape_text(shape: "api.Shape", *, least: int | None = None) -> str:
     return f"{nodes} with {', '.join(parts)}" if parts else nodes
 
 
-def seat_text(seat: "api.Seat") -> str:
+def seat_text(seat: "api.SeatView") -> str:
     """For example: n1 (GPU 0,1)."""
     gpus = ",".join(str(index) for index in seat.gpus)
     return f"{seat.node} (GPU {gpus})" if gpus else seat.node

@@ -14,11 +14,11 @@ from corral.cli.error_output import Usage
 from corral.cli.head_options import Change
 from corral.cli.printing import note, print_json, say
 from corral.cli.spec_options import Typed, is_around_home, spec_of
-from corral.cli.time_options import Wishes
+from corral.cli.time_options import RequestOptions
 
 if TYPE_CHECKING:
     from corral.client import Client
-    from corral.client.spec_input import Wished
+    from corral.client.spec_input import WireSpecs
     from corral.wire import api
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -48,7 +48,7 @@ def run(
     after: _Many = (),
     array: str | None = None,
     retry: int | None = None,
-    wishes: Wishes = Wishes(),  # noqa: B008 - frozen
+    wishes: RequestOptions = RequestOptions(),  # noqa: B008 - frozen
     dry_run: _Flag = False,
     detach: Annotated[
         bool, Parameter(name=["--detach", "-d"], negative="", show_default=False)
@@ -199,7 +199,7 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
         return _follow(client, jobs, common)
 
 
-def _note_past(wished: "Wished") -> None:
+def _note_past(wished: "WireSpecs") -> None:
     """A begin that holds nothing back may be a slip of the pen."""
     from corral.domain.time_point import moment_text
 
@@ -209,7 +209,9 @@ def _note_past(wished: "Wished") -> None:
             note(f"begin is past, {moment_text(at)}: it may start at once")
 
 
-def _plan(common: Change, wished: "Wished", spec: dict[str, Any] | Path) -> "list[api.PlannedJob]":
+def _plan(
+    common: Change, wished: "WireSpecs", spec: dict[str, Any] | Path
+) -> "list[api.PlannedJob]":
     from corral.boot.start_head import head_runs
 
     if not common.remote and not head_runs(common.place):
@@ -221,7 +223,7 @@ def _plan(common: Change, wished: "Wished", spec: dict[str, Any] | Path) -> "lis
         return client.plan(spec)
 
 
-def _answer(jobs: "list[api.Job]", common: Change) -> None:
+def _answer(jobs: "list[api.JobView]", common: Change) -> None:
     """The jobs are durable: their names, one a line, of an array its own."""
     from corral.cli.arrays import name_of
 
@@ -241,7 +243,7 @@ def _answer(jobs: "list[api.Job]", common: Change) -> None:
     note(f"submitted as {last.array} ({are}); follow them: corral logs -f {last.array}")
 
 
-def tell_when(client: "Client", jobs: "list[api.Job]", common: Change) -> None:
+def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> None:
     """When the first of them that waits starts, on stderr: its name has been told before."""
     from corral.cli.arrays import when_text
     from corral.domain.errors import Refusal, Trouble
@@ -262,7 +264,7 @@ def tell_when(client: "Client", jobs: "list[api.Job]", common: Change) -> None:
         note(f"{found.name} {when_text(found.forecast)}")
 
 
-def _follow(client: "Client", jobs: "list[api.Job]", common: Change) -> int:
+def _follow(client: "Client", jobs: "list[api.JobView]", common: Change) -> int:
     from corral.cli.follow import follow_many, follow_one
 
     if len(jobs) == 1:

@@ -23,7 +23,7 @@ def _option(help: str, *names: str) -> Any:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class RequestOptions:
     """When the job may start and is to be warned, which nodes will do, and what it runs in."""
 
     image: Annotated[

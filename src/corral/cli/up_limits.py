@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from corral.cli.user_quotas import Bounds
+from corral.cli.user_quotas import QuotaOptions
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits(Bounds):
+class UserLimitOptions(QuotaOptions):
     """Limits of one user."""
 
     user_requests: Annotated[

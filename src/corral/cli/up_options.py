@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from corral.boot.settings import ENGINES
-from corral.cli.up_limits import Limits
+from corral.cli.up_limits import UserLimitOptions
 
 POLICY_HELP = (
     "A field of the node's own policy, which no head can change, NAME=VALUE: root=allow, "
@@ -18,7 +18,7 @@ POLICY_HELP = (
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Care(Limits):
+class Care(UserLimitOptions):
     """What the head keeps, and what it does by itself."""
 
     keep_days: Annotated[
@@ -90,7 +90,7 @@ class Care(Limits):
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lender:
+class EngineOptions:
     """What lends the nodes."""
 
     engine: Annotated[
@@ -121,7 +121,7 @@ class Lender:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class NodeLayoutOptions:
     """What the nodes are labelled with, how their GPUs are cut, and which disk they see."""
 
     gpu_slices: Annotated[
@@ -163,7 +163,7 @@ class Layout:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class HeadOptions:
     """Where the head serves, and how it is trusted."""
 
     host: Annotated[
@@ -279,7 +279,7 @@ class Several:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Others:
+class SshOptions:
     """Other machines that are to join, over ssh."""
 
     hosts: Annotated[

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignOn:
+class SignOnOptions:
     """Who else than a token lets somebody in to the pages."""
 
     issuer: Annotated[

@@ -20,7 +20,7 @@ def _limit(name: str, text: str) -> Parameter:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class UserQuotaOptions:
     """Limits of one user. A field has the name of its quota."""
 
     jobs: Annotated[str | None, _limit("jobs", "Unfinished jobs: 20000")] = None
@@ -48,7 +48,7 @@ class Limits:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class QuotaOptions:
     """What bounds all users of a cluster."""
 
     quotas: Annotated[

@@ -17,7 +17,7 @@ from corral.cli.printing import (
     show_table,
     table,
 )
-from corral.cli.user_quotas import Limits, show_quotas, show_rates
+from corral.cli.user_quotas import UserQuotaOptions, show_quotas, show_rates
 from corral.domain.units import size_text
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         _show_tokens(tokens)
 
 
-def _state(user: "users.User") -> str:
+def _state(user: "users.UserView") -> str:
     return "disabled" if user.disabled else "enabled"
 
 
@@ -106,7 +106,7 @@ def put(
     role: Role | None = None,
     disable: _Flag = False,
     enable: _Flag = False,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: UserQuotaOptions = UserQuotaOptions(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Change a user's role, quotas, or whether they are let in. Their jobs run on.
@@ -206,7 +206,7 @@ def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     _show_tokens(found)
 
 
-def _show_tokens(tokens: "list[users.Token]") -> None:
+def _show_tokens(tokens: "list[users.TokenView]") -> None:
     rows = table("TOKEN", "USER", "ROLE", "STATE", "EXPIRES", "LAST USED")
     for one in tokens:
         ends = clock_text(one.expires_at) if one.expires_at else "never"

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
-    from corral.wire.reports import Report
+    from corral.wire.reports import ReportView
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[T]):
+class ApiCall(Generic[T]):
     """One request. `repeatable`: sending it twice does what sending it once does."""
 
     method: str
@@ -43,22 +43,22 @@ class Stream(Generic[T]):
     is_last: Callable[[T], bool]
 
 
-def submit(specs: Sequence[Mapping[str, Any]], key: str) -> "Call[list[api.Job]]":
+def submit(specs: Sequence[Mapping[str, Any]], key: str) -> "ApiCall[list[api.JobView]]":
     body = {"specs": list(specs), "key": key}
-    return Call(method="POST", path="/v1/jobs", json=body, read=_jobs)
+    return ApiCall(method="POST", path="/v1/jobs", json=body, read=_jobs)
 
 
-def plan(specs: Sequence[Mapping[str, Any]]) -> "Call[list[api.PlannedJob]]":
+def plan(specs: Sequence[Mapping[str, Any]]) -> "ApiCall[list[api.PlannedJob]]":
     body = {"specs": list(specs), "key": "plan"}
-    return Call(method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan)
+    return ApiCall(method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan)
 
 
 def begin_plan(
     specs: Sequence[Mapping[str, Any]],
-) -> "Call[Callable[[], list[api.PlannedJob]]]":
+) -> "ApiCall[Callable[[], list[api.PlannedJob]]]":
     """As `plan`; the answer is read by the function that is returned."""
     asked = plan(specs)
-    return Call(
+    return ApiCall(
         method=asked.method,
         path=asked.path,
         query=asked.query,
@@ -77,7 +77,7 @@ def jobs(
     owner: str | None = None,
     queue: str | None = None,
     since: float | None = None,
-) -> "Call[list[api.Job]]":
+) -> "ApiCall[list[api.JobView]]":
     query: dict[str, str | int | list[str]] = {"all": int(everything), "limit": limit}
     if before is not None:
         query["before"] = before
@@ -87,33 +87,33 @@ def jobs(
     query |= {name: value for name, value in filters.items() if value is not None}
     if since is not None:
         query["since"] = f"{since:.3f}"
-    return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
+    return ApiCall(method="GET", path="/v1/jobs", query=query, read=_jobs)
 
 
-def array(of: str, *, everything: bool) -> "Call[list[api.Job]]":
+def array(of: str, *, everything: bool) -> "ApiCall[list[api.JobView]]":
     query: dict[str, str | int] = {"all": int(everything), "array": of}
-    return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
+    return ApiCall(method="GET", path="/v1/jobs", query=query, read=_jobs)
 
 
-def job(name: str) -> "Call[api.JobDetail]":
-    return Call(method="GET", path=job_path(name), read=read_as("api.JobDetail"))
+def job(name: str) -> "ApiCall[api.JobDetail]":
+    return ApiCall(method="GET", path=job_path(name), read=read_as("api.JobDetail"))
 
 
-def why(name: str) -> "Call[api.Why]":
-    return Call(method="GET", path=f"{job_path(name)}/why", read=read_as("api.Why"))
+def why(name: str) -> "ApiCall[api.Why]":
+    return ApiCall(method="GET", path=f"{job_path(name)}/why", read=read_as("api.Why"))
 
 
-def checkpoints(name: str) -> "Call[list[api.Checkpoint]]":
-    return Call(
+def checkpoints(name: str) -> "ApiCall[list[api.CheckpointView]]":
+    return ApiCall(
         method="GET",
         path=f"{job_path(name)}/checkpoints",
         read=lambda body: read_as("api.Checkpoints")(body).checkpoints,
     )
 
 
-def events(name: str | None, after: int) -> "Call[list[api.Event]]":
+def events(name: str | None, after: int) -> "ApiCall[list[api.EventView]]":
     path = f"{job_path(name)}/events" if name else "/v1/events"
-    return Call(
+    return ApiCall(
         method="GET",
         path=path,
         query={"after": after},
@@ -121,10 +121,12 @@ def events(name: str | None, after: int) -> "Call[list[api.Event]]":
     )
 
 
-def follow_events(name: str | None, after: int) -> "Stream[api.Event]":
+def follow_events(name: str | None, after: int) -> "Stream[api.EventView]":
     path = f"{job_path(name)}/events" if name else "/v1/events"
     query = {"after": after, "follow": 1}
-    return Stream(path=path, query=query, read=read_as("api.Event"), is_last=lambda event: False)
+    return Stream(
+        path=path, query=query, read=read_as("api.EventView"), is_last=lambda event: False
+    )
 
 
 def logs(
@@ -147,69 +149,79 @@ def logs(
     )
 
 
-def status() -> "Call[api.Status]":
-    return Call(method="GET", path="/v1/status", read=read_as("api.Status"))
+def status() -> "ApiCall[api.Status]":
+    return ApiCall(method="GET", path="/v1/status", read=read_as("api.Status"))
 
 
-def nodes() -> "Call[list[api.Node]]":
-    return Call(method="GET", path="/v1/nodes", read=lambda body: read_as("api.Nodes")(body).nodes)
+def nodes() -> "ApiCall[list[api.NodeView]]":
+    return ApiCall(
+        method="GET", path="/v1/nodes", read=lambda body: read_as("api.Nodes")(body).nodes
+    )
 
 
-def node(name: str) -> "Call[api.NodeDetail]":
-    return Call(method="GET", path=_node(name), read=read_as("api.NodeDetail"))
+def node(name: str) -> "ApiCall[api.NodeDetail]":
+    return ApiCall(method="GET", path=_node(name), read=read_as("api.NodeDetail"))
 
 
-def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "Call[api.NodeDetail]":
-    return Call(method="POST", path=f"{_node(name)}/{to}", read=read_as("api.NodeDetail"))
+def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "ApiCall[api.NodeDetail]":
+    return ApiCall(method="POST", path=f"{_node(name)}/{to}", read=read_as("api.NodeDetail"))
 
 
-def label_node(name: str, labels: Mapping[str, str | None]) -> "Call[api.NodeDetail]":
-    return Call(
-        method="PATCH", path=f"{_node(name)}/labels", json={"labels": dict(labels)},
+def label_node(name: str, labels: Mapping[str, str | None]) -> "ApiCall[api.NodeDetail]":
+    return ApiCall(
+        method="PATCH",
+        path=f"{_node(name)}/labels",
+        json={"labels": dict(labels)},
         read=read_as("api.NodeDetail"),
-    )  # fmt: skip
+    )
 
 
-def queues() -> "Call[shapes.Queues]":
-    return Call(method="GET", path="/v1/queues", read=read_as("queue_answers.Queues"))
+def queues() -> "ApiCall[shapes.Queues]":
+    return ApiCall(method="GET", path="/v1/queues", read=read_as("queue_answers.Queues"))
 
 
-def queue(name: str) -> "Call[shapes.QueueDetail]":
-    return Call(method="GET", path=_queue(name), read=read_as("queue_answers.QueueDetail"))
+def queue(name: str) -> "ApiCall[shapes.QueueDetail]":
+    return ApiCall(method="GET", path=_queue(name), read=read_as("queue_answers.QueueDetail"))
 
 
-def set_queues(document: Mapping[str, Any], *, dry_run: bool) -> "Call[shapes.QueueChanges]":
-    return Call(
-        method="PUT", path="/v1/queues", query={"dry_run": int(dry_run)},
-        json={"document": dict(document)}, read=read_as("queue_answers.QueueChanges"),
-    )  # fmt: skip
+def set_queues(document: Mapping[str, Any], *, dry_run: bool) -> "ApiCall[shapes.QueueChanges]":
+    return ApiCall(
+        method="PUT",
+        path="/v1/queues",
+        query={"dry_run": int(dry_run)},
+        json={"document": dict(document)},
+        read=read_as("queue_answers.QueueChanges"),
+    )
 
 
 def set_queue(
     name: str, fields: Mapping[str, Any], *, dry_run: bool
-) -> "Call[shapes.QueueChanges]":
-    return Call(
-        method="PUT", path=_queue(name), query={"dry_run": int(dry_run)},
-        json={"fields": dict(fields)}, read=read_as("queue_answers.QueueChanges"),
-    )  # fmt: skip
+) -> "ApiCall[shapes.QueueChanges]":
+    return ApiCall(
+        method="PUT",
+        path=_queue(name),
+        query={"dry_run": int(dry_run)},
+        json={"fields": dict(fields)},
+        read=read_as("queue_answers.QueueChanges"),
+    )
 
 
-def drop_queue(name: str) -> "Call[shapes.QueueChanges]":
-    return Call(method="DELETE", path=_queue(name), read=read_as("queue_answers.QueueChanges"))
+def drop_queue(name: str) -> "ApiCall[shapes.QueueChanges]":
+    return ApiCall(method="DELETE", path=_queue(name), read=read_as("queue_answers.QueueChanges"))
 
 
-def put_imports(jobs: Sequence["ImportedJob"], *, dry_run: bool) -> "Call[ImportDone]":
+def put_imports(jobs: Sequence["ImportedJob"], *, dry_run: bool) -> "ApiCall[ImportDone]":
     body = {"jobs": [one.model_dump(mode="json") for one in jobs]}
     read, query = read_as("imports.ImportDone"), {"dry_run": int(dry_run)}
-    return Call(method="POST", path="/v1/imports", query=query, json=body, read=read)
+    return ApiCall(method="POST", path="/v1/imports", query=query, json=body, read=read)
 
 
-def imports(limit: int, before: str | None) -> "Call[list[ImportedJob]]":
+def imports(limit: int, before: str | None) -> "ApiCall[list[ImportedJob]]":
     query: dict[str, str | int] = {"limit": limit}
     if before is not None:
         query["before"] = before
     read = read_as("imports.ImportedJobs")
-    return Call(method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs)
+    return ApiCall(method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs)
 
 
 def report(
@@ -220,33 +232,33 @@ def report(
     until: float | None,
     limit: int,
     job: str | None = None,
-) -> "Call[Report]":
+) -> "ApiCall[ReportView]":
     query: dict[str, str | int] = {"by": by, "limit": limit}
     query |= {name: str(at) for name, at in (("since", since), ("until", until)) if at is not None}
     query |= {"job": job} if job is not None else {}
     path = f"/v1/reports/{quote(kind, safe='')}"
-    return Call(method="GET", path=path, query=query, read=read_as("reports.Report"))
+    return ApiCall(method="GET", path=path, query=query, read=read_as("reports.ReportView"))
 
 
-def secrets() -> "Call[list[api.Secret]]":
-    return Call(
+def secrets() -> "ApiCall[list[api.Secret]]":
+    return ApiCall(
         method="GET", path="/v1/secrets", read=lambda body: read_as("api.Secrets")(body).secrets
     )
 
 
-def set_secret(name: str, value: str, for_everybody: bool | None = None) -> Call[None]:
+def set_secret(name: str, value: str, for_everybody: bool | None = None) -> ApiCall[None]:
     body: dict[str, Any] = {"value": value}
     if for_everybody is not None:
         body["for_everybody"] = for_everybody
-    return Call(method="PUT", path=_secret(name), json=body, read=_nothing)
+    return ApiCall(method="PUT", path=_secret(name), json=body, read=_nothing)
 
 
-def drop_secret(name: str) -> Call[None]:
-    return Call(method="DELETE", path=_secret(name), read=_nothing, repeatable=False)
+def drop_secret(name: str) -> ApiCall[None]:
+    return ApiCall(method="DELETE", path=_secret(name), read=_nothing, repeatable=False)
 
 
-def down(jobs: Literal["leave", "stop"]) -> Call[None]:
-    return Call(method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_nothing)
+def down(jobs: Literal["leave", "stop"]) -> ApiCall[None]:
+    return ApiCall(method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_nothing)
 
 
 def attach_path(
@@ -293,7 +305,7 @@ def read_as(shape: str) -> Callable[[Any], Any]:
 
 
 def _jobs(body: Any) -> Any:
-    return read_as("api.Jobs")(body).jobs
+    return read_as("api.JobsView")(body).jobs
 
 
 def _plan(body: Any) -> Any:

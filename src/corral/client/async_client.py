@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import api_calls
-from corral.client.api_calls import Call, Stream
+from corral.client.api_calls import ApiCall, Stream
 from corral.client.async_output_calls import AsyncOutputs
 from corral.client.check_calls import AsyncChecks
 from corral.client.head_proof import async_http_client, was_refused
-from corral.client.head_target import Target, Where, error_of, no_answer
+from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.job_change_calls import AsyncJobChanges
 from corral.client.node_calls import AsyncNodes
 from corral.client.observation_calls import AsyncSights
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
-    from corral.wire.reports import Report
+    from corral.wire.reports import ReportView
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    async def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.Job]":
+    async def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.JobView]":
         ready = await self._ready(spec)
         return await self._call(api_calls.submit(ready, key or secrets.token_hex(16)))
 
@@ -89,7 +89,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
         owner: str | None = None,
         queue: str | None = None,
         since: float | None = None,
-    ) -> "list[api.Job]":
+    ) -> "list[api.JobView]":
         return await self._call(
             api_calls.jobs(
                 everything=everything,
@@ -103,7 +103,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
             )
         )
 
-    async def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
+    async def array(self, array: str, *, everything: bool = False) -> "list[api.JobView]":
         return await self._call(api_calls.array(array, everything=everything))
 
     async def job(self, job: str) -> "api.JobDetail":
@@ -112,7 +112,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
     async def why(self, job: str) -> "api.Why":
         return await self._call(api_calls.why(job))
 
-    async def checkpoints(self, job: str) -> "list[api.Checkpoint]":
+    async def checkpoints(self, job: str) -> "list[api.CheckpointView]":
         return await self._call(api_calls.checkpoints(job))
 
     async def wait(self, job: str) -> "api.JobDetail":
@@ -126,7 +126,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
 
     async def events(
         self, job: str | None = None, *, after: int = 0, follow: bool = False
-    ) -> "AsyncIterator[api.Event]":
+    ) -> "AsyncIterator[api.EventView]":
         if follow:
             async for event in self._stream(api_calls.follow_events(job, after)):
                 yield event
@@ -193,7 +193,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
     async def status(self) -> "api.Status":
         return await self._call(api_calls.status())
 
-    async def nodes(self) -> "list[api.Node]":
+    async def nodes(self) -> "list[api.NodeView]":
         return await self._call(api_calls.nodes())
 
     async def node(self, node: str) -> "api.NodeDetail":
@@ -253,7 +253,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
         until: float | None = None,
         limit: int = 10_000,
         job: str | None = None,
-    ) -> "Report":
+    ) -> "ReportView":
         """What GPUs were held for: usage, waste, cost or goodput, of whole days (UTC).
 
         `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
@@ -290,12 +290,12 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
         digests = {path: await self.upload_workdir(path) for path in wished.workdirs}
         return wished.with_workdirs(digests)
 
-    def _client(self, target: Target) -> "httpx2.AsyncClient":
+    def _client(self, target: HeadTarget) -> "httpx2.AsyncClient":
         if target.is_tls not in self._http:
             self._http[target.is_tls] = async_http_client(self._where.trust(target))
         return self._http[target.is_tls]
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         import httpx2
 
         for nap in naps(self._where.heads):

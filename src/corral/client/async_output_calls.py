@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from corral.client.api_calls import Call
+from corral.client.api_calls import ApiCall
 from corral.client.head_proof import was_refused
 from corral.client.head_target import Where, no_answer
 from corral.client.output_calls import address_of, cut_short, outputs, query_of
@@ -18,7 +18,7 @@ from corral.domain.errors import WrongHead
 if TYPE_CHECKING:
     import httpx2
 
-    from corral.client.head_target import Target
+    from corral.client.head_target import HeadTarget
     from corral.wire import output_answers
 
 T = TypeVar("T")
@@ -29,10 +29,10 @@ class AsyncOutputs:
 
     _where: Where
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
-    def _client(self, target: "Target") -> "httpx2.AsyncClient":
+    def _client(self, target: "HeadTarget") -> "httpx2.AsyncClient":
         raise NotImplementedError
 
     async def outputs(

@@ -6,7 +6,7 @@ As in `calls`, pydantic is loaded when the first answer comes.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from corral.client.api_calls import Call, quoted, read_as
+from corral.client.api_calls import ApiCall, quoted, read_as
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -20,7 +20,7 @@ def check_nodes(
     paths: Sequence[str],
     seconds: float,
     patience_seconds: float,
-) -> "Call[api.Checkup]":
+) -> "ApiCall[api.Checkup]":
     body = {
         "kinds": list(kinds),
         "nodes": list(nodes),
@@ -28,13 +28,13 @@ def check_nodes(
         "seconds": seconds,
         "patience_seconds": patience_seconds,
     }
-    return Call(
+    return ApiCall(
         method="POST", path="/v1/checkups", json=body, read=read_as("api.Checkup"), repeatable=False
     )
 
 
-def checkup(id: str) -> "Call[api.Checkup]":
-    return Call(
+def checkup(id: str) -> "ApiCall[api.Checkup]":
+    return ApiCall(
         method="GET",
         path=f"/v1/checkups/{quoted('check-up', id, 'corral node ls')}",
         read=read_as("api.Checkup"),
@@ -44,7 +44,7 @@ def checkup(id: str) -> "Call[api.Checkup]":
 class SyncChecks:
     """What `Client` can say about active checks."""
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     def check_nodes(
@@ -67,7 +67,7 @@ class SyncChecks:
 class AsyncChecks:
     """The same methods, awaited."""
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     async def check_nodes(

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import api_calls
-from corral.client.api_calls import Call, Stream
+from corral.client.api_calls import ApiCall, Stream
 from corral.client.check_calls import SyncChecks
 from corral.client.head_proof import http_client, was_refused
-from corral.client.head_target import Target, Where, error_of, no_answer
+from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.job_change_calls import SyncJobChanges
 from corral.client.node_calls import SyncNodes
 from corral.client.observation_calls import SyncSights
@@ -27,7 +27,7 @@ from corral.client.request_rules import (
     retry_after,
     worth_another_try,
 )
-from corral.client.spec_input import Spec, Wished, read_wished
+from corral.client.spec_input import Spec, WireSpecs, read_wished
 from corral.client.user_calls import SyncPeople
 from corral.client.workdir_snapshot import Snapshot, pack
 from corral.domain.errors import WrongHead
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
-    from corral.wire.reports import Report
+    from corral.wire.reports import ReportView
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.Job]":
+    def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.JobView]":
         """Queue the job or jobs of a spec: a mapping, several of them, or a file.
 
         The workdir goes first. They are durable on return; the same key answers with the first.
@@ -102,7 +102,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         owner: str | None = None,
         queue: str | None = None,
         since: float | None = None,
-    ) -> "list[api.Job]":
+    ) -> "list[api.JobView]":
         """Newest first; with `everything`, also those that are over. With `before` those that
         follow the job of this id, the last of the page before; of these states, with `text` in
         their name, of this owner and queue, and not ended before `since`."""
@@ -119,7 +119,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
             )
         )
 
-    def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
+    def array(self, array: str, *, everything: bool = False) -> "list[api.JobView]":
         """Jobs of the array with this id, or of the newest array of this name, by index."""
         return self._call(api_calls.array(array, everything=everything))
 
@@ -130,7 +130,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     def why(self, job: str) -> "api.Why":
         return self._call(api_calls.why(job))
 
-    def checkpoints(self, job: str) -> "list[api.Checkpoint]":
+    def checkpoints(self, job: str) -> "list[api.CheckpointView]":
         return self._call(api_calls.checkpoints(job))
 
     def wait(self, job: str) -> "api.JobDetail":
@@ -145,7 +145,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
 
     def events(
         self, job: str | None = None, *, after: int = 0, follow: bool = False
-    ) -> "Iterator[api.Event]":
+    ) -> "Iterator[api.EventView]":
         """Events of one job or of all, oldest first; with `follow` it goes on as they happen, and
         ends when that one job is over."""
         if follow:
@@ -216,7 +216,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     def status(self) -> "api.Status":
         return self._call(api_calls.status())
 
-    def nodes(self) -> "list[api.Node]":
+    def nodes(self) -> "list[api.NodeView]":
         return self._call(api_calls.nodes())
 
     def node(self, node: str) -> "api.NodeDetail":
@@ -277,7 +277,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         until: float | None = None,
         limit: int = 10_000,
         job: str | None = None,
-    ) -> "Report":
+    ) -> "ReportView":
         """What GPUs were held for: usage, waste, cost or goodput, of whole days (UTC).
 
         `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
@@ -310,16 +310,16 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     # -- how -------------------------------------------------------------------------------------
 
     def _ready(self, spec: Spec) -> list[dict[str, Any]]:
-        wished: Wished = read_wished(spec)
+        wished: WireSpecs = read_wished(spec)
         digests = {path: self.upload_workdir(path) for path in wished.workdirs}
         return wished.with_workdirs(digests)
 
-    def _client(self, target: Target) -> "httpx2.Client":
+    def _client(self, target: HeadTarget) -> "httpx2.Client":
         if target.is_tls not in self._http:
             self._http[target.is_tls] = http_client(self._where.trust(target))
         return self._http[target.is_tls]
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         import httpx2
 
         for nap in naps(self._where.heads):

@@ -39,7 +39,7 @@ _BY_CODE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class HeadTarget:
     """A head's address, a token that it knows, and what to do when no head answers there."""
 
     url: str
@@ -72,7 +72,7 @@ class Where:
     _own: bool = field(default=False, init=False)  # the token is the directory's
     log_in: LogIn | None = field(default=None, init=False)  # whose token is used
 
-    def target(self) -> Target:
+    def target(self) -> HeadTarget:
         """Read anew at each connection: a head that came back may have another address.
 
         Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address;
@@ -83,7 +83,7 @@ class Where:
         here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
         said = f"see that a head runs {here}; {_from_where(given)}" if given else self._begin()
         chosen = urls[self._passed_over % len(urls)]
-        return Target(
+        return HeadTarget(
             url=chosen,
             token=self._token(urls if given else None),
             begin=said,
@@ -127,7 +127,7 @@ class Where:
     def _given(self) -> str | None:
         return self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
 
-    def trust(self, target: Target) -> ssl.SSLContext:
+    def trust(self, target: HeadTarget) -> ssl.SSLContext:
         """Whom to believe to be the head: the machine's own list (or SSL_CERT_FILE), what CORRAL_CA
         names, and what the cluster's directory holds. Without TLS nobody: there is nothing to
         check, and to read the machine's list takes as long as ten answers of a head.
@@ -150,7 +150,7 @@ class Where:
                 hint="CORRAL_CA is the file ca.pem of the head's directory",
             ) from None
 
-    def socket(self, path: str) -> tuple[Target, str, dict[str, Any]]:
+    def socket(self, path: str) -> tuple[HeadTarget, str, dict[str, Any]]:
         """(target, address, options of `connect` of websockets) of a WebSocket on the head.
 
         Raises: as `target` and `trust`.
@@ -232,7 +232,7 @@ def _from_where(url: str) -> str:
     return "its address is that of CORRAL_URL" if url == said else "its address was given"
 
 
-def no_answer(target: Target, error: Exception) -> CorralError:
+def no_answer(target: HeadTarget, error: Exception) -> CorralError:
     """Return the error of a head that is not there, or went away, or is another process."""
     if isinstance(error, CorralError):
         return error

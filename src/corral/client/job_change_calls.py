@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from corral.client.api_calls import Call, job_path, read_as
+from corral.client.api_calls import ApiCall, job_path, read_as
 
 if TYPE_CHECKING:
     from corral.domain.requests import JobChange
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 def change_job_call(
     name: str, to: Literal["cancel", "suspend", "resume", "requeue"]
-) -> "Call[api.JobDetail]":
+) -> "ApiCall[api.JobDetail]":
     path = f"{job_path(name)}/{to}"
-    return Call(
+    return ApiCall(
         method="POST",
         path=path,
         read=read_as("api.JobDetail"),
@@ -25,8 +25,8 @@ def change_job_call(
     )
 
 
-def change_jobs_call(names: Sequence[str], to: "JobChange") -> "Call[api.JobsChanged]":
-    return Call(
+def change_jobs_call(names: Sequence[str], to: "JobChange") -> "ApiCall[api.JobsChanged]":
+    return ApiCall(
         method="POST",
         path="/v1/jobs/changes",
         json={"jobs": list(names), "to": to},
@@ -35,10 +35,10 @@ def change_jobs_call(names: Sequence[str], to: "JobChange") -> "Call[api.JobsCha
     )
 
 
-def signal_call(name: str, signal: str, to: "To | None") -> "Call[api.JobDetail]":
+def signal_call(name: str, signal: str, to: "To | None") -> "ApiCall[api.JobDetail]":
     body = {"signal": signal, "to": to}
     path = f"{job_path(name)}/signal"
-    return Call(
+    return ApiCall(
         method="POST", path=path, json=body, read=read_as("api.JobDetail"), repeatable=False
     )
 
@@ -46,7 +46,7 @@ def signal_call(name: str, signal: str, to: "To | None") -> "Call[api.JobDetail]
 class SyncJobChanges:
     """Methods of `Client` that change jobs."""
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     def cancel(self, job: str) -> "api.JobDetail":
@@ -77,7 +77,7 @@ class SyncJobChanges:
 class AsyncJobChanges:
     """The same methods, awaited."""
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     async def cancel(self, job: str) -> "api.JobDetail":

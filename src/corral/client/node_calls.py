@@ -5,7 +5,7 @@ As in `calls`, pydantic is loaded when the first answer comes.
 
 from typing import TYPE_CHECKING, TypeVar
 
-from corral.client.api_calls import Call, quoted, read_as
+from corral.client.api_calls import ApiCall, quoted, read_as
 
 if TYPE_CHECKING:
     from corral.wire import api, joining
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def create_join_token(uses: int, expires_seconds: float) -> "Call[joining.JoinTokenMade]":
+def create_join_token(uses: int, expires_seconds: float) -> "ApiCall[joining.JoinTokenMade]":
     body = {"uses": uses, "expires_seconds": expires_seconds}
-    return Call(
+    return ApiCall(
         method="POST",
         path="/v1/nodes/tokens",
         json=body,
@@ -24,9 +24,9 @@ def create_join_token(uses: int, expires_seconds: float) -> "Call[joining.JoinTo
     )
 
 
-def remove_node(name: str, force: bool) -> Call[None]:
+def remove_node(name: str, force: bool) -> ApiCall[None]:
     query = {"force": int(force)}
-    return Call(
+    return ApiCall(
         method="DELETE",
         path=_node(name),
         query=query,
@@ -35,16 +35,16 @@ def remove_node(name: str, force: bool) -> Call[None]:
     )
 
 
-def declare_dead(name: str) -> "Call[api.NodeDetail]":
-    return Call(method="POST", path=f"{_node(name)}/dead", read=read_as("api.NodeDetail"))
+def declare_dead(name: str) -> "ApiCall[api.NodeDetail]":
+    return ApiCall(method="POST", path=f"{_node(name)}/dead", read=read_as("api.NodeDetail"))
 
 
-def clear_node(name: str) -> "Call[api.NodeDetail]":
-    return Call(method="POST", path=f"{_node(name)}/clear", read=read_as("api.NodeDetail"))
+def clear_node(name: str) -> "ApiCall[api.NodeDetail]":
+    return ApiCall(method="POST", path=f"{_node(name)}/clear", read=read_as("api.NodeDetail"))
 
 
-def cordon_suspects() -> "Call[list[api.Node]]":
-    return Call(
+def cordon_suspects() -> "ApiCall[list[api.NodeView]]":
+    return ApiCall(
         method="POST",
         path="/v1/suspects/cordon",
         read=lambda body: read_as("api.Nodes")(body).nodes,
@@ -58,7 +58,7 @@ def _node(name: str) -> str:
 class SyncNodes:
     """What `Client` can say about machines that join and leave."""
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     def create_join_token(
@@ -79,7 +79,7 @@ class SyncNodes:
         """A person's word that all that ails the node is mended."""
         return self._call(clear_node(name))
 
-    def cordon_suspects(self) -> "list[api.Node]":
+    def cordon_suspects(self) -> "list[api.NodeView]":
         """Cordon all nodes that health would, and has left to a person. These nodes."""
         return self._call(cordon_suspects())
 
@@ -87,7 +87,7 @@ class SyncNodes:
 class AsyncNodes:
     """The same methods, awaited."""
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     async def create_join_token(
@@ -104,5 +104,5 @@ class AsyncNodes:
     async def clear_node(self, name: str) -> "api.NodeDetail":
         return await self._call(clear_node(name))
 
-    async def cordon_suspects(self) -> "list[api.Node]":
+    async def cordon_suspects(self) -> "list[api.NodeView]":
         return await self._call(cordon_suspects())

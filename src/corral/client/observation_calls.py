@@ -7,7 +7,7 @@ As in `calls`, pydantic is loaded when the first answer comes.
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from corral.client.api_calls import Call, read_as
+from corral.client.api_calls import ApiCall, read_as
 
 if TYPE_CHECKING:
     from corral.wire import api, gpus
@@ -20,21 +20,23 @@ T = TypeVar("T")
 
 def curve(
     key: str, since: float | None, until: float | None, fields: tuple[str, ...], points: int
-) -> "Call[series.Series]":
+) -> "ApiCall[series.SeriesView]":
     query = {"key": key, "since": since, "until": until, "points": points}
     given: dict[str, Any] = {name: value for name, value in query.items() if value is not None}
     if fields:
         given["fields"] = ",".join(fields)
 
-    return Call(method="GET", path="/v1/series", query=given, read=read_as("time_series.Series"))
+    return ApiCall(
+        method="GET", path="/v1/series", query=given, read=read_as("time_series.SeriesView")
+    )
 
 
-def gpus_now() -> "Call[gpus.GpusNow]":
-    return Call(method="GET", path="/v1/gpus", read=read_as("gpus.GpusNow"))
+def gpus_now() -> "ApiCall[gpus.GpusNow]":
+    return ApiCall(method="GET", path="/v1/gpus", read=read_as("gpus.GpusNow"))
 
 
-def newest_events(count: int) -> "Call[list[api.Event]]":
-    return Call(
+def newest_events(count: int) -> "ApiCall[list[api.EventView]]":
+    return ApiCall(
         method="GET",
         path="/v1/events",
         query={"newest": count},
@@ -42,12 +44,12 @@ def newest_events(count: int) -> "Call[list[api.Event]]":
     )
 
 
-def alerts_now() -> "Call[Alerts]":
-    return Call(method="GET", path="/v1/alerts", read=read_as("alerts.Alerts"))
+def alerts_now() -> "ApiCall[Alerts]":
+    return ApiCall(method="GET", path="/v1/alerts", read=read_as("alerts.Alerts"))
 
 
-def test_alerts() -> "Call[AlertsSent]":
-    return Call(
+def test_alerts() -> "ApiCall[AlertsSent]":
+    return ApiCall(
         method="POST",
         path="/v1/alerts/test",
         read=read_as("alerts.AlertsSent"),
@@ -57,9 +59,9 @@ def test_alerts() -> "Call[AlertsSent]":
 
 def search_of(
     name: str, text: str, *, rank: int | None, attempt: int | None, after: str
-) -> "Call[LogMatches]":
+) -> "ApiCall[LogMatches]":
     asked = {"text": text, "rank": rank, "attempt": attempt, "after": after or None}
-    return Call(
+    return ApiCall(
         method="GET",
         path=f"/v1/jobs/{quote(name, safe='')}/logs/search",
         query={key: value for key, value in asked.items() if value is not None},
@@ -70,7 +72,7 @@ def search_of(
 class SyncSights:
     """What `Client` can say about what is seen."""
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     def series(
@@ -81,7 +83,7 @@ class SyncSights:
         until: float | None = None,
         fields: tuple[str, ...] = (),
         points: int = 360,
-    ) -> "series.Series":
+    ) -> "series.SeriesView":
         """A curve of "cluster", "node:N", "job:J" or "queue:Q"; of the last hour by itself."""
         return self._call(curve(key, since, until, fields, points))
 
@@ -89,7 +91,7 @@ class SyncSights:
         """What every GPU does, by node, and what an hour of all that is held costs."""
         return self._call(gpus_now())
 
-    def newest_events(self, count: int = 1) -> "list[api.Event]":
+    def newest_events(self, count: int = 1) -> "list[api.EventView]":
         """So many of the last events, oldest first."""
         return self._call(newest_events(count))
 
@@ -118,7 +120,7 @@ class SyncSights:
 class AsyncSights:
     """What `AsyncClient` can say about what is seen."""
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
     async def series(
@@ -129,13 +131,13 @@ class AsyncSights:
         until: float | None = None,
         fields: tuple[str, ...] = (),
         points: int = 360,
-    ) -> "series.Series":
+    ) -> "series.SeriesView":
         return await self._call(curve(key, since, until, fields, points))
 
     async def gpus(self) -> "gpus.GpusNow":
         return await self._call(gpus_now())
 
-    async def newest_events(self, count: int = 1) -> "list[api.Event]":
+    async def newest_events(self, count: int = 1) -> "list[api.EventView]":
         return await self._call(newest_events(count))
 
     async def alerts(self) -> "Alerts":

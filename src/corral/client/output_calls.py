@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from corral.client.api_calls import Call, read_as
+from corral.client.api_calls import ApiCall, read_as
 from corral.client.head_proof import was_refused
 from corral.client.head_target import Where, no_answer
 from corral.client.output_files import Fetched, write_outputs
@@ -16,21 +16,21 @@ from corral.domain.errors import Trouble, WrongHead
 if TYPE_CHECKING:
     import httpx2
 
-    from corral.client.head_target import Target
+    from corral.client.head_target import HeadTarget
     from corral.wire import output_answers
 
 T = TypeVar("T")
 
 
-class CutShort(Trouble):
+class FetchCutShort(Trouble):
     """A transfer ended before all was there; what came whole is kept."""
 
     code = "cut_short"
 
 
-def outputs(job: str, attempt: int | None, wait: float | None) -> "Call[output_answers.Outputs]":
+def outputs(job: str, attempt: int | None, wait: float | None) -> "ApiCall[output_answers.Outputs]":
     asked = {"attempt": attempt, "wait": None if wait is None else f"{wait:g}"}
-    return Call(
+    return ApiCall(
         method="GET",
         path=f"/v1/jobs/{quote(job, safe='')}/outputs",
         query={name: value for name, value in asked.items() if value is not None},
@@ -47,8 +47,8 @@ def address_of(job: str) -> str:
     return f"/v1/jobs/{quote(job, safe='')}/files"
 
 
-def cut_short(job: str, path: str, error: Exception) -> CutShort:
-    return CutShort(f"{job}:{path} was cut short: {error}", hint="run the same command again")
+def cut_short(job: str, path: str, error: Exception) -> FetchCutShort:
+    return FetchCutShort(f"{job}:{path} was cut short: {error}", hint="run the same command again")
 
 
 class SyncOutputs:
@@ -56,10 +56,10 @@ class SyncOutputs:
 
     _where: Where
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
-    def _client(self, target: "Target") -> "httpx2.Client":
+    def _client(self, target: "HeadTarget") -> "httpx2.Client":
         raise NotImplementedError
 
     def outputs(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from corral import __version__
-from corral.client.api_calls import Call, Stream
-from corral.client.head_target import Target
+from corral.client.api_calls import ApiCall, Stream
+from corral.client.head_target import HeadTarget
 from corral.client.sse import Parser
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ CONNECT_TIMEOUT: Final = 5.0
 READ_TIMEOUT: Final = 30.0  # the head sends a heartbeat into a stream each 10 s
 
 
-def headers(target: Target) -> dict[str, str]:
+def headers(target: HeadTarget) -> dict[str, str]:
     return {
         "Authorization": f"Bearer {target.token}",
         "User-Agent": f"corral/{__version__}",
@@ -33,7 +33,7 @@ def naps(heads: int) -> tuple[float | None, ...]:
     return (*[0.0] * (heads - 1), *NAPS, None)
 
 
-def worth_another_try(call: Call[T], nap: float, *, refused: bool) -> bool:
+def worth_another_try(call: ApiCall[T], nap: float, *, refused: bool) -> bool:
     """After a connection that was refused, or lost once the call may have been sent."""
     return nap <= REFUSED_NAP if refused else call.repeatable
 

@@ -19,7 +19,7 @@ Spec = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wished:
+class WireSpecs:
     """Checked specs as they travel. A workdir and a checkpoint path are relative to the spec's
     file, else to here, and `~` is the home of whoever submits."""
 
@@ -44,7 +44,7 @@ class Wished:
         ]
 
 
-def read_wished(spec: Spec) -> Wished:
+def read_wished(spec: Spec) -> WireSpecs:
     """Read and check everything that can be checked here, before anything is sent.
 
     Raises: SpecInvalid with file and line; a field alone where there is one spec and no file.
@@ -65,7 +65,7 @@ def read_wished(spec: Spec) -> Wished:
         raise SpecInvalid("there is no job in this list", hint="give at least one spec")
     to_domain(parsed)
     active = active_environment()
-    return Wished(
+    return WireSpecs(
         values=tuple(
             with_active_environment(_with_checkpoint(one, folder), active) for one in parsed
         ),

@@ -8,7 +8,7 @@ LONGEST: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ServerSentEvent:
     """One event: its kind and id (empty when it has none), and its data."""
 
     kind: str
@@ -25,7 +25,7 @@ class Parser:
         self._id = ""
         self._data: list[str] = []
 
-    def feed(self, piece: bytes) -> Iterator[Sent]:
+    def feed(self, piece: bytes) -> Iterator[ServerSentEvent]:
         self._rest += piece
         if len(self._rest) > LONGEST:
             raise ValueError("one line of the stream has no end")
@@ -33,10 +33,10 @@ class Parser:
         for line in lines:
             yield from self._line(line.rstrip(b"\r").decode(errors="replace"))
 
-    def _line(self, line: str) -> Iterator[Sent]:
+    def _line(self, line: str) -> Iterator[ServerSentEvent]:
         if not line:
             if self._data:
-                yield Sent(self._kind, self._id, "\n".join(self._data))
+                yield ServerSentEvent(self._kind, self._id, "\n".join(self._data))
             self._kind, self._data = "", []
             return
         field, _, value = line.partition(":")

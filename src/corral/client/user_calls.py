@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from corral.client.api_calls import Call, quoted, read_as
+from corral.client.api_calls import ApiCall, quoted, read_as
 
 if TYPE_CHECKING:
     from corral.wire import users as people
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def users() -> "Call[list[people.User]]":
-    return Call(
-        method="GET", path="/v1/users", read=lambda body: read_as("users.Users")(body).users
+def users() -> "ApiCall[list[people.UserView]]":
+    return ApiCall(
+        method="GET", path="/v1/users", read=lambda body: read_as("users.UsersView")(body).users
     )
 
 
-def user(name: str) -> "Call[people.UserDetail]":
-    return Call(method="GET", path=_user(name), read=read_as("users.UserDetail"))
+def user(name: str) -> "ApiCall[people.UserDetail]":
+    return ApiCall(method="GET", path=_user(name), read=read_as("users.UserDetail"))
 
 
-def add_user(name: str, role: str) -> "Call[people.User]":
+def add_user(name: str, role: str) -> "ApiCall[people.UserView]":
     body = {"name": name, "role": role}
-    return Call(
-        method="POST", path="/v1/users", json=body, read=read_as("users.User"), repeatable=False
+    return ApiCall(
+        method="POST", path="/v1/users", json=body, read=read_as("users.UserView"), repeatable=False
     )
 
 
@@ -33,75 +33,75 @@ def set_user(
     role: str | None,
     disabled: bool | None,
     limits: Mapping[str, int | str | None] | None,
-) -> "Call[people.User]":
+) -> "ApiCall[people.UserView]":
     body = {"role": role, "disabled": disabled, "limits": limits or None}
     given = {key: value for key, value in body.items() if value is not None}
-    return Call(method="PATCH", path=_user(name), json=given, read=read_as("users.User"))
+    return ApiCall(method="PATCH", path=_user(name), json=given, read=read_as("users.UserView"))
 
 
 def link_user(
     name: str, issuer: str | None, subject: str | None, pending: str | None
-) -> "Call[people.User]":
+) -> "ApiCall[people.UserView]":
     body = {"issuer": issuer, "subject": subject, "pending": pending}
     given = {key: value for key, value in body.items() if value is not None}
     path = f"{_user(name)}/identity"
-    return Call(method="PUT", path=path, json=given, read=read_as("users.User"))
+    return ApiCall(method="PUT", path=path, json=given, read=read_as("users.UserView"))
 
 
-def unlink_user(name: str) -> "Call[people.User]":
-    return Call(method="DELETE", path=f"{_user(name)}/identity", read=read_as("users.User"))
+def unlink_user(name: str) -> "ApiCall[people.UserView]":
+    return ApiCall(method="DELETE", path=f"{_user(name)}/identity", read=read_as("users.UserView"))
 
 
-def pending_log_ins() -> "Call[list[people.PendingLogIn]]":
-    read = read_as("users.PendingLogIns")
-    return Call(method="GET", path="/v1/log-ins", read=lambda body: read(body).pending)
+def pending_log_ins() -> "ApiCall[list[people.PendingLogInView]]":
+    read = read_as("users.PendingLogInsView")
+    return ApiCall(method="GET", path="/v1/log-ins", read=lambda body: read(body).pending)
 
 
-def remove_user(name: str) -> "Call[people.UserRemoved]":
+def remove_user(name: str) -> "ApiCall[people.UserRemoved]":
     read = read_as("users.UserRemoved")
-    return Call(method="DELETE", path=_user(name), read=read, repeatable=False)
+    return ApiCall(method="DELETE", path=_user(name), read=read, repeatable=False)
 
 
-def rotate_key() -> "Call[people.KeyRotated]":
-    return Call(
+def rotate_key() -> "ApiCall[people.KeyRotated]":
+    return ApiCall(
         method="POST", path="/v1/keys/rotate", read=read_as("users.KeyRotated"), repeatable=False
     )
 
 
-def tokens() -> "Call[list[people.Token]]":
-    return Call(
-        method="GET", path="/v1/tokens", read=lambda body: read_as("users.Tokens")(body).tokens
+def tokens() -> "ApiCall[list[people.TokenView]]":
+    return ApiCall(
+        method="GET", path="/v1/tokens", read=lambda body: read_as("users.TokensView")(body).tokens
     )
 
 
 def create_token(
     user: str | None, role: str | None, expires_seconds: float | None, never_expires: bool = False
-) -> "Call[people.TokenMade]":
+) -> "ApiCall[people.TokenMade]":
     body = {"user": user, "role": role, "expires_seconds": expires_seconds}
     given: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
     if never_expires:
         given["never_expires"] = True
     read = read_as("users.TokenMade")
-    return Call(method="POST", path="/v1/tokens", json=given, read=read, repeatable=False)
+    return ApiCall(method="POST", path="/v1/tokens", json=given, read=read, repeatable=False)
 
 
-def revoke_token(id: str) -> "Call[people.Token]":
+def revoke_token(id: str) -> "ApiCall[people.TokenView]":
     path = f"/v1/tokens/{quoted('token', id, 'corral token ls')}"
-    return Call(method="DELETE", path=path, read=read_as("users.Token"))
+    return ApiCall(method="DELETE", path=path, read=read_as("users.TokenView"))
 
 
-def create_link() -> "Call[people.LinkMade]":
+def create_link() -> "ApiCall[people.LinkMade]":
     read = read_as("users.LinkMade")
-    return Call(method="POST", path="/v1/session/links", read=read, repeatable=False)
+    return ApiCall(method="POST", path="/v1/session/links", read=read, repeatable=False)
 
 
 def audit(
     user: str | None, since: float, before: int | None, after: int | None, limit: int
-) -> "Call[list[people.AuditEntry]]":
+) -> "ApiCall[list[people.AuditEntryView]]":
     query: dict[str, Any] = {"user": user, "since": since, "limit": limit}
     query |= {"before": before, "after": after}
     given = {key: value for key, value in query.items() if value is not None}
-    return Call(
+    return ApiCall(
         method="GET",
         path="/v1/audit",
         query=given,
@@ -116,17 +116,17 @@ def _user(name: str) -> str:
 class SyncPeople:
     """What `Client` can say about users, tokens and the audit log."""
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
-    def users(self) -> "list[people.User]":
+    def users(self) -> "list[people.UserView]":
         """All, or to those who may not see others, themselves."""
         return self._call(users())
 
     def user(self, name: str) -> "people.UserDetail":
         return self._call(user(name))
 
-    def add_user(self, name: str, *, role: str = "user") -> "people.User":
+    def add_user(self, name: str, *, role: str = "user") -> "people.UserView":
         return self._call(add_user(name, role))
 
     def set_user(
@@ -136,7 +136,7 @@ class SyncPeople:
         role: str | None = None,
         disabled: bool | None = None,
         limits: Mapping[str, int | str | None] | None = None,
-    ) -> "people.User":
+    ) -> "people.UserView":
         """What is left out stays. A disabled user is let in no more; their jobs run on. `limits`:
         quotas by name; None takes one away."""
         return self._call(set_user(name, role, disabled, limits))
@@ -152,15 +152,15 @@ class SyncPeople:
         issuer: str | None = None,
         subject: str | None = None,
         pending: str | None = None,
-    ) -> "people.User":
+    ) -> "people.UserView":
         """Let one identity at the provider log in as the user: by both, or as it waits."""
         return self._call(link_user(name, issuer, subject, pending))
 
-    def unlink_user(self, name: str) -> "people.User":
+    def unlink_user(self, name: str) -> "people.UserView":
         """Let no identity at the provider log in as the user."""
         return self._call(unlink_user(name))
 
-    def pending_log_ins(self) -> "list[people.PendingLogIn]":
+    def pending_log_ins(self) -> "list[people.PendingLogInView]":
         """Refused log-ins of the last day that no user is linked to."""
         return self._call(pending_log_ins())
 
@@ -168,7 +168,7 @@ class SyncPeople:
         """Forget the user, revoke their tokens and remove their secrets."""
         return self._call(remove_user(name))
 
-    def tokens(self) -> "list[people.Token]":
+    def tokens(self) -> "list[people.TokenView]":
         """All, or to those who may not see others', their own; never a secret."""
         return self._call(tokens())
 
@@ -184,7 +184,7 @@ class SyncPeople:
         lasts for as long as the cluster's setting says (30 days) where no end is given."""
         return self._call(create_token(user, role, expires_seconds, never_expires))
 
-    def revoke_token(self, id: str) -> "people.Token":
+    def revoke_token(self, id: str) -> "people.TokenView":
         return self._call(revoke_token(id))
 
     def create_link(self) -> "people.LinkMade":
@@ -199,7 +199,7 @@ class SyncPeople:
         before: int | None = None,
         after: int | None = None,
         limit: int = 1_000,
-    ) -> "list[people.AuditEntry]":
+    ) -> "list[people.AuditEntryView]":
         """Who asked for what, newest first; `since` in wall-clock seconds since 1970. With
         `after` a number, the oldest first from there on."""
         return self._call(audit(user, since, before, after, limit))
@@ -208,10 +208,10 @@ class SyncPeople:
 class AsyncPeople:
     """The same methods, awaited."""
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
 
-    async def users(self) -> "list[people.User]":
+    async def users(self) -> "list[people.UserView]":
         return await self._call(users())
 
     async def user(self, name: str) -> "people.UserDetail":
@@ -220,7 +220,7 @@ class AsyncPeople:
     async def rotate_key(self) -> "people.KeyRotated":
         return await self._call(rotate_key())
 
-    async def add_user(self, name: str, *, role: str = "user") -> "people.User":
+    async def add_user(self, name: str, *, role: str = "user") -> "people.UserView":
         return await self._call(add_user(name, role))
 
     async def set_user(
@@ -230,7 +230,7 @@ class AsyncPeople:
         role: str | None = None,
         disabled: bool | None = None,
         limits: Mapping[str, int | str | None] | None = None,
-    ) -> "people.User":
+    ) -> "people.UserView":
         return await self._call(set_user(name, role, disabled, limits))
 
     async def link_user(
@@ -240,19 +240,19 @@ class AsyncPeople:
         issuer: str | None = None,
         subject: str | None = None,
         pending: str | None = None,
-    ) -> "people.User":
+    ) -> "people.UserView":
         return await self._call(link_user(name, issuer, subject, pending))
 
-    async def unlink_user(self, name: str) -> "people.User":
+    async def unlink_user(self, name: str) -> "people.UserView":
         return await self._call(unlink_user(name))
 
-    async def pending_log_ins(self) -> "list[people.PendingLogIn]":
+    async def pending_log_ins(self) -> "list[people.PendingLogInView]":
         return await self._call(pending_log_ins())
 
     async def remove_user(self, name: str) -> "people.UserRemoved":
         return await self._call(remove_user(name))
 
-    async def tokens(self) -> "list[people.Token]":
+    async def tokens(self) -> "list[people.TokenView]":
         return await self._call(tokens())
 
     async def create_token(
@@ -265,7 +265,7 @@ class AsyncPeople:
     ) -> "people.TokenMade":
         return await self._call(create_token(user, role, expires_seconds, never_expires))
 
-    async def revoke_token(self, id: str) -> "people.Token":
+    async def revoke_token(self, id: str) -> "people.TokenView":
         return await self._call(revoke_token(id))
 
     async def create_link(self) -> "people.LinkMade":
@@ -279,5 +279,5 @@ class AsyncPeople:
         before: int | None = None,
         after: int | None = None,
         limit: int = 1_000,
-    ) -> "list[people.AuditEntry]":
+    ) -> "list[people.AuditEntryView]":
         return await self._call(audit(user, since, before, after, limit))

@@ -9,9 +9,16 @@ from corral.control.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.ids import QueueName
 from corral.domain.units import DAY_SECONDS, HOUR_SECONDS
-from corral.insight.alerts import Alert, AlertRules, Look, failed, standing, with_beginnings
-from corral.insight.notifications import Notice, Told, due
-from corral.ports.log import Log
+from corral.insight.alerts import (
+    Alert,
+    AlertRules,
+    AlertSnapshot,
+    failed,
+    standing,
+    with_beginnings,
+)
+from corral.insight.notifications import DeliveredAlerts, Notification, due
+from corral.ports.log import HeadLogger
 from corral.ports.notifications import Receiver
 from corral.reconcile.changeset import Draft
 from corral.reconcile.usage import held_now, spent_now
@@ -21,7 +28,7 @@ AGAIN_SECONDS: Final = 60.0  # until a message is tried again that could not be 
 ID_DIGITS: Final = 8  # of the cluster's id, in messages
 MOST_MOMENTS: Final = 1000
 PAGE: Final = 1000
-log = Log("corral.alerts")
+log = HeadLogger("corral.alerts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +37,12 @@ class Remembered:
     and may still have to be told."""
 
     event: int | None = None
-    told: Mapping[str, Told] = field(default_factory=dict)
+    told: Mapping[str, DeliveredAlerts] = field(default_factory=dict)
     moments: tuple[Alert, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AlertSettings:
     """What an operator has asked for. `trouble`: why the newest word of it could not be read."""
 
     rules: AlertRules = AlertRules()  # noqa: RUF009 - frozen
@@ -43,7 +50,7 @@ class Asked:
     trouble: str = ""
 
 
-class Memory(Protocol):
+class AlertMemory(Protocol):
     def load(self) -> Remembered: ...
 
     def save(self, remembered: Remembered) -> None: ...
@@ -56,8 +63,8 @@ class Alerting:
     def __init__(
         self,
         control: Control,
-        asked: Callable[[], Asked],
-        memory: Memory,
+        asked: Callable[[], AlertSettings],
+        memory: AlertMemory,
         disks: Callable[[], Mapping[str, tuple[int, int]]],
         *,
         machine: str = "",
@@ -120,12 +127,12 @@ class Alerting:
 
     async def _tried(self, receiver: Receiver) -> str:
         try:
-            await receiver.send(Notice(), self.cluster)
+            await receiver.send(Notification(), self.cluster)
         except Trouble as trouble:
             return trouble.message
         return ""
 
-    async def _tell(self, known: Remembered, asked: Asked) -> Remembered:
+    async def _tell(self, known: Remembered, asked: AlertSettings) -> Remembered:
         now = self._control.now().wall
         event, new = await self._read(known.event, asked.rules)
         moments = [one for one in (*known.moments, *new) if now - one.since < DAY_SECONDS]
@@ -133,13 +140,13 @@ class Alerting:
         alerts = [*self.standing(), *moments]
         told = {}
         for receiver in asked.receivers:
-            before = known.told.get(receiver.name, Told())
+            before = known.told.get(receiver.name, DeliveredAlerts())
             told[receiver.name] = await self._to(receiver, before, alerts, now)
         return Remembered(event=event, told=told, moments=tuple(moments))
 
     async def _to(
-        self, receiver: Receiver, before: Told, alerts: Sequence[Alert], now: float
-    ) -> Told:
+        self, receiver: Receiver, before: DeliveredAlerts, alerts: Sequence[Alert], now: float
+    ) -> DeliveredAlerts:
         """What the receiver knows afterwards."""
         if now - self._failed_at.get(receiver.name, float("-inf")) < AGAIN_SECONDS:
             return before
@@ -171,10 +178,10 @@ class Alerting:
                     found.append(alert)
         return number, found
 
-    def _look(self) -> Look:
+    def _look(self) -> AlertSnapshot:
         control = self._control
         now = control.now()
-        return Look(
+        return AlertSnapshot(
             world=control.world,
             facts=control.facts,
             wall=now.wall,

@@ -9,11 +9,11 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec
 from corral.domain.node import Node
 from corral.domain.resources import Inventory
-from corral.domain.run_history import Ending
+from corral.domain.run_history import ExpectedEnd
 from corral.domain.time_point import moment_text
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, gpus_text, size_text
 from corral.domain.world import World
-from corral.schedule import Fleet
+from corral.schedule import NodeTypes
 
 MOST_NAMED: Final = 2
 MOST_ASKED: Final = 8  # of the largest, when they end
@@ -21,7 +21,7 @@ NO_ROOM: Final = frozenset({"Resources", "Priority", "Topology", "Exclusive"})  
 
 
 def holders_text(
-    world: World, job: Job, code: str, now: float, ending_of: Callable[[Job], Ending | None]
+    world: World, job: Job, code: str, now: float, ending_of: Callable[[Job], ExpectedEnd | None]
 ) -> str:
     """For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6; likely
     first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. Of a job that waits for no
@@ -114,7 +114,7 @@ def _held(world: World, nodes: set[NodeId]) -> Counter[JobId]:
 
 def _usable(world: World, job: Job) -> set[NodeId]:
     """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks for any."""
-    fleet, rule = Fleet(world.nodes.values()), job.spec.place
+    fleet, rule = NodeTypes(world.nodes.values()), job.spec.place
     every = {shape.resources for shape in job.spec.shapes}
     asked = {one for one in every if one.gpu_millis} or every
     return {
@@ -124,7 +124,7 @@ def _usable(world: World, job: Job) -> set[NodeId]:
     }
 
 
-def _first_end(endings: Iterable[tuple[Job, Ending | None]], now: float) -> str:
+def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) -> str:
     """Of the one that is likely to have ended first; "" when nothing tells."""
     found = [
         (latest, str(job.id), job, ending)
@@ -140,7 +140,7 @@ def _first_end(endings: Iterable[tuple[Job, Ending | None]], now: float) -> str:
     return f"likely first, {job.spec.name} ({job.id}) {text}"
 
 
-def _latest(ending: Ending, now: float) -> float | None:
+def _latest(ending: ExpectedEnd, now: float) -> float | None:
     """Seconds until it has ended in most cases; None: nothing tells."""
     if ending.ends is not None and ending.ends.high_seconds is not None:
         return ending.ends.high_seconds

@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 from corral.control import observed as words
-from corral.control.counters import Counts
+from corral.control.counters import HeadCounters
 from corral.control.desired_versions import Book
 from corral.control.diagnoses import Diagnoses
 from corral.control.dropped_data import DroppedData
 from corral.control.event_hub import Hub
-from corral.control.gpu_usage import Ledger
+from corral.control.gpu_usage import GpuUsage
 from corral.control.head_clocks import ServingClock, SteadyWall
 from corral.control.job_reasons import reason_held
 from corral.control.latest_samples import Sensed
@@ -24,7 +24,7 @@ from corral.control.request_waiters import Granted
 from corral.control.retention import Keeping
 from corral.control.runtime_learning import learned_of
 from corral.control.scale_up import awaited
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.job import Job, JobSpec
@@ -36,16 +36,16 @@ from corral.domain.world import Changes, Event, World
 from corral.health.health_policy import HealthRules
 from corral.ports.clock import Clock
 from corral.ports.engine import Engine, Placer
-from corral.ports.log import Log
-from corral.ports.log_reader import Reader
+from corral.ports.log import HeadLogger
+from corral.ports.log_reader import LogReader
 from corral.ports.store import Store
-from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.apply_requests import ids_of
 from corral.reconcile.cache.pass_cache import Memo
 from corral.reconcile.external_placement import candidates_of
 from corral.schedule.waiting import Reason
 
-log = Log("corral.control")
+log = HeadLogger("corral.control")
 
 LOOK_AT_ALL_SECONDS = 1.0
 LOOK_AT_TERM_SECONDS = 5.0  # an idle head commits nothing so often, to learn whether it still leads
@@ -67,7 +67,7 @@ class Control:
         engine: Engine,
         clock: Clock,
         placer: Placer | None = None,
-        reader: Reader | None = None,
+        reader: LogReader | None = None,
         keep_replay: KeepReplay | None = None,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         health: HealthRules = HealthRules(),  # noqa: B008 - frozen
@@ -77,8 +77,8 @@ class Control:
         self.engine = engine
         self.placer = placer
         self.clock, self.health = clock, health
-        self.hub, self.sensed, self.counts = Hub(), Sensed(lambda: self.world), Counts()
-        self.ledger, self.dropped = Ledger(), DroppedData()
+        self.hub, self.sensed, self.counts = Hub(), Sensed(lambda: self.world), HeadCounters()
+        self.ledger, self.dropped = GpuUsage(), DroppedData()
         self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
         self.diagnoses = Diagnoses(reader, clock, done=self.wake)
         self.facts = Facts(idle=self.ledger.idle, diagnoses=self.diagnoses.known)
@@ -188,7 +188,7 @@ class Control:
 
     # -- what is known ---------------------------------------------------------------------------
 
-    def wanted(self, node: NodeId) -> Wanted:
+    def wanted(self, node: NodeId) -> DesiredState:
         """The newest word for the node."""
         return self._book.newest(self.world, node, self.facts.nodes.get(node))
 
@@ -289,7 +289,7 @@ class Control:
         What no store can hold is decided anew without it."""
         is_due = now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS
 
-        def reconciled(anew: bool) -> Outcome:
+        def reconciled(anew: bool) -> PassOutcome:
             self._memo = Memo() if anew else self._memo
             return self._reconcile(wishes, now, None if anew else touched)
 
@@ -307,7 +307,9 @@ class Control:
         if self.placer is not None:
             self.facts = replace(self.facts, placing=self.placer.placing())
 
-    def _reconcile(self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None) -> Outcome:
+    def _reconcile(
+        self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None
+    ) -> PassOutcome:
         decide = partial(
             reconcile,
             self.world,

@@ -8,7 +8,7 @@ from typing import Final
 from corral.domain.attempt import Cause
 from corral.domain.ids import QueueName
 from corral.domain.job_states import JobState
-from corral.domain.ledger import Amounts
+from corral.domain.ledger import UsageAmounts
 from corral.domain.world import Changes, World
 
 WAIT_BOUNDS_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86400.0)
@@ -41,7 +41,7 @@ class Histogram:
         return found
 
 
-class Counts:
+class HeadCounters:
     """Numbers that only rise while the head leads; they begin at nothing with each term."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Counts:
         self.failures: Counter[Cause] = Counter()
         self.interruptions: Counter[str] = Counter()  # by the kind of their receipt
         self.lost_gpu_seconds: dict[str, float] = {}  # likewise
-        self.amounts: dict[QueueName, Amounts] = {}  # of the ledger, as they are written down
+        self.amounts: dict[QueueName, UsageAmounts] = {}  # of the ledger, as they are written down
         self.saves = 0
         self.save_seconds = 0.0
         self.save_stall_seconds = 0.0
@@ -83,7 +83,7 @@ class Counts:
             self.save_stall_seconds += save.stall_seconds
             self.saved_bytes += save.size_bytes
         for account in changes.accounts:
-            before_it = self.amounts.get(account.queue, Amounts())
+            before_it = self.amounts.get(account.queue, UsageAmounts())
             self.amounts[account.queue] = before_it.plus(account.amounts)
         for event in changes.events:
             if event.kind.startswith("signal_"):

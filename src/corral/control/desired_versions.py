@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from corral.domain.attempt import Allocation, SeatState
-from corral.domain.desired_state import Version, Wanted
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
 from corral.domain.observed_state import NodeFacts
@@ -17,7 +17,7 @@ class Book:
 
     def __init__(self) -> None:
         self._counter = 0
-        self._told: dict[NodeId, Wanted] = {}
+        self._told: dict[NodeId, DesiredState] = {}
         self._held: dict[NodeId, dict[AllocationKey, Allocation]] = defaultdict(dict)
         self._nodes_of: dict[JobId, set[NodeId]] = defaultdict(set)
         self._grounds: dict[NodeId, list[object]] = {}  # of what was last told
@@ -59,7 +59,7 @@ class Book:
         nodes |= {node.id for node in changes.nodes if node.checkups}
         return nodes | {one.seat.node for one in changes.allocations}
 
-    def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted | None:
+    def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> DesiredState | None:
         """The node's word under a new version if it differs from the last one, else None."""
         last, held = self._told.get(node), self._held[node].values()
         grounds = grounds_of(world, node, held, heard)
@@ -75,7 +75,7 @@ class Book:
         self._told[node] = wanted_of(world, node, held, heard, version)
         return self._told[node]
 
-    def newest(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted:
+    def newest(self, world: World, node: NodeId, heard: NodeFacts | None) -> DesiredState:
         self.index(world, Changes())
         self.renewed(world, node, heard)
         return self._told[node]

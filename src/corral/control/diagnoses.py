@@ -13,12 +13,12 @@ from corral.domain.job_states import ON_NODES
 from corral.domain.observed_state import AttemptKey
 from corral.domain.world import World
 from corral.ports.clock import Clock
-from corral.ports.log import Log
-from corral.ports.log_reader import Reader
+from corral.ports.log import HeadLogger
+from corral.ports.log_reader import LogReader
 
 MOST_READINGS: Final = 32  # of one attempt, whose ranks end one after the other
 PATIENCE_SECONDS: Final = 15.0  # in line; after that the attempt goes on without
-log = Log("corral.control")
+log = HeadLogger("corral.control")
 
 
 class _Asked(NamedTuple):
@@ -34,7 +34,7 @@ class Diagnoses:
     """
 
     def __init__(
-        self, reader: Reader | None, clock: Clock, *, done: Callable[[JobId], None]
+        self, reader: LogReader | None, clock: Clock, *, done: Callable[[JobId], None]
     ) -> None:
         """Args:
         done: called with the job of each new diagnosis.
@@ -72,7 +72,7 @@ class Diagnoses:
                     self._lines[owner] = line  # behind the other users
                 await self._read(asked, self._reader)
 
-    async def _read(self, asked: _Asked, reader: Reader) -> None:
+    async def _read(self, asked: _Asked, reader: LogReader) -> None:
         """Read one attempt. What cannot be read in time is not known yet."""
         assert self.known is not None
         key, last = asked.key, self.known.get(asked.key)

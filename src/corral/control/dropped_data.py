@@ -9,9 +9,9 @@ from corral.domain.bounds import cut
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.domain.world import Event
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 
-log = Log("corral.control")
+log = HeadLogger("corral.control")
 
 REPORT_SECONDS: Final = 600.0  # between two events about the same node and kind of data
 WARN_SECONDS: Final = 3600.0  # so long `corral status` names the node

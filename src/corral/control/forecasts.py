@@ -22,11 +22,18 @@ from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Facts
 from corral.domain.requests import Submit, Wish
-from corral.domain.run_history import Ending, Forecast, Question, Ran, Told, ran_of
+from corral.domain.run_history import (
+    ExpectedEnd,
+    Question,
+    Ran,
+    StartForecast,
+    StartForecastTold,
+    ran_of,
+)
 from corral.domain.spec_content import without_commands
 from corral.domain.world import Event, World
 from corral.ports.forecaster import Foreteller
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.reconcile.apply_requests import grant_new
 from corral.reconcile.changeset import Draft
 from corral.reconcile.expected_end import ending_of
@@ -39,7 +46,7 @@ MOST_A_ROUND: Final = 20  # ended jobs that are looked up
 REST: Final = 9.0  # a forecast that nobody has asked for is followed by so many times its own time
 FRESH_SECONDS: Final = 2.0
 MOST_OF_ONE_USER: Final = 2  # forecasts in line at once; a user's others wait for these
-log = Log("corral.control")
+log = HeadLogger("corral.control")
 
 
 @dataclass(slots=True)
@@ -57,9 +64,9 @@ class Forecasts:
         self._control = control
         self._foreteller = foreteller
         self._runs: deque[Ran] = deque(maxlen=RUNS)
-        self._outcomes: deque[Told] = deque(maxlen=OUTCOMES)
-        self._open: dict[JobId, Told] = {}
-        self._fresh: dict[JobId, tuple[float, Forecast]] = {}
+        self._outcomes: deque[StartForecastTold] = deque(maxlen=OUTCOMES)
+        self._open: dict[JobId, StartForecastTold] = {}
+        self._fresh: dict[JobId, tuple[float, StartForecast]] = {}
         self._untold: deque[JobId] = deque(maxlen=MOST_A_ROUND)
         self._rests_until = 0.0
         self._behind = True
@@ -67,7 +74,7 @@ class Forecasts:
 
     # -- what is asked ---------------------------------------------------------------------------
 
-    async def of(self, job: Job, by: UserName) -> Forecast | None:
+    async def of(self, job: Job, by: UserName) -> StartForecast | None:
         """When a waiting job starts, and what would let it start sooner; None: it cannot be told.
 
         The answer of the last seconds serves again.
@@ -75,7 +82,7 @@ class Forecasts:
         async with self._line(by):
             return await self._of(job)
 
-    async def _of(self, job: Job) -> Forecast | None:
+    async def _of(self, job: Job) -> StartForecast | None:
         if job.state != JobState.QUEUED or self._control.reason(job).code in NEVER:
             return None
         now = self._control.clock.monotonic()
@@ -90,7 +97,7 @@ class Forecasts:
             self._fresh[job.id] = (now, found)
         return found
 
-    def ending_of(self, job: Job) -> Ending | None:
+    def ending_of(self, job: Job) -> ExpectedEnd | None:
         """When a running job ends; None for one that does not run."""
         attempt = self._control.world.attempts.get(job.id)
         now, progress = self._control.now().wall, self._control.progress(job)
@@ -98,7 +105,7 @@ class Forecasts:
 
     async def planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName
-    ) -> dict[int, Forecast]:
+    ) -> dict[int, StartForecast]:
         """Of the first of these places of a submission whose job would be in the queue: as if it
         were submitted now."""
         async with self._line(by):
@@ -119,7 +126,7 @@ class Forecasts:
 
     async def _planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName
-    ) -> dict[int, Forecast]:
+    ) -> dict[int, StartForecast]:
         world = _kept(self._control.world)
         now = self._control.now()
         sequence = WishNumber(world.granted + 1)
@@ -137,7 +144,7 @@ class Forecasts:
 
     async def _forecast(
         self, world: World, job: JobId, changes: tuple[tuple[str, JobSpec], ...]
-    ) -> Forecast | None:
+    ) -> StartForecast | None:
         if len(world.jobs) > MOST_JOBS or job not in world.jobs:
             return None
         facts, now = self._control.facts, self._control.now()
@@ -252,7 +259,7 @@ class Forecasts:
         return job is not None and job.state == JobState.QUEUED
 
 
-def _settled_at(row: Told) -> float:
+def _settled_at(row: StartForecastTold) -> float:
     return row.at + (row.waited_seconds or 0.0)
 
 

@@ -14,7 +14,7 @@ from corral.domain.attempt import Allocation
 from corral.domain.bounds import share
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Job
-from corral.domain.ledger import Account, Amounts, by_day, summed
+from corral.domain.ledger import UsageAmounts, UsageRecord, by_day, summed
 from corral.domain.observed_state import AttemptKey, Facts
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.units import MILLIS_PER_GPU
@@ -39,14 +39,14 @@ class _Seen:
     joules: dict[int, tuple[str, float]] = field(default_factory=dict)
 
 
-class Ledger:
+class GpuUsage:
     """Of one head. `idle` maps attempts to since when (wall clock) all of their GPUs stand idle;
     None: one of them works."""
 
     def __init__(self) -> None:
         self.idle: dict[AttemptKey, float | None] = {}
         self.paces = Paces()
-        self._sums: dict[RowKey, tuple[Job, Amounts]] = {}
+        self._sums: dict[RowKey, tuple[Job, UsageAmounts]] = {}
         self._seen: dict[NodeId, _Seen] = {}
         self._parts: dict[AttemptKey, dict[NodeId, float | None]] = {}  # idle since
         self._held: dict[NodeId, list[Allocation]] = {}
@@ -108,7 +108,7 @@ class Ledger:
             for day, seconds in by_day(since, until) if amounts else ():
                 part = amounts.times(each * seconds / (until - since))
                 key = (job.id, allocation.attempt, day, gpu.type)
-                _, sums = self._sums.get(key, (job, Amounts()))
+                _, sums = self._sums.get(key, (job, UsageAmounts()))
                 self._sums[key] = (job, sums.plus(part))
 
     def _note_idle(
@@ -131,7 +131,7 @@ class Ledger:
 
     # -- what goes out ---------------------------------------------------------------------------
 
-    def waiting(self) -> Iterator[Account]:
+    def waiting(self) -> Iterator[UsageRecord]:
         """What was summed and is not written down yet."""
         sums = list(self._sums.items())  # they go on while somebody reads this
         return (
@@ -169,7 +169,7 @@ def with_news(changes: Changes, news: Changes) -> Changes:
     )
 
 
-def _together(rows: Iterable[Account]) -> tuple[Account, ...]:
+def _together(rows: Iterable[UsageRecord]) -> tuple[UsageRecord, ...]:
     return tuple(summed(rows).values())
 
 
@@ -190,14 +190,14 @@ def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) ->
     return gpu.power_watts * (until - since) if gpu.power_watts is not None else 0.0
 
 
-def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> Amounts:
+def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> UsageAmounts:
     """What a whole GPU came to in so many seconds; a pretend one has nothing to measure."""
     if not _reads(gpu) or gpu.pretend:
-        return Amounts()
+        return UsageAmounts()
     joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0
     if gpu.utilisation is None:
-        return Amounts(energy_joules=joules)
-    return Amounts(
+        return UsageAmounts(energy_joules=joules)
+    return UsageAmounts(
         measured_gpu_seconds=seconds,
         used_gpu_seconds=share(gpu.utilisation) * seconds,
         idle_gpu_seconds=seconds if _is_idle(gpu) else 0.0,

@@ -10,14 +10,14 @@ from corral.control.gpu_usage import with_news
 from corral.domain.bounds import SENTENCE_LETTERS, cut
 from corral.domain.errors import Unrecordable
 from corral.domain.ids import JobId
-from corral.domain.ledger import Account
+from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.observed_state import Facts
 from corral.domain.world import Changes, Event
-from corral.ports.log import Log
-from corral.reconcile import Outcome
+from corral.ports.log import HeadLogger
+from corral.reconcile import PassOutcome
 
-log = Log("corral.control")
+log = HeadLogger("corral.control")
 
 MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded anew
 
@@ -25,13 +25,13 @@ MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded anew
 class Decided(NamedTuple):
     """What was decided, what of it was committed, and its events; None: nothing was committed."""
 
-    outcome: Outcome
+    outcome: PassOutcome
     changes: Changes
     events: Seq[Event] | None
 
 
 async def decided(
-    reconcile: Callable[[bool], Outcome],
+    reconcile: Callable[[bool], PassOutcome],
     commit: Callable[[Changes], Awaitable[Seq[Event] | None]],
     news: Changes,
     facts: Facts,
@@ -100,7 +100,7 @@ def _key(row: object) -> str:
 
 def _job_of(row: object) -> JobId | None:
     """Return the job that the row is of; None for those that no job depends on."""
-    if isinstance(row, Event | Account):
+    if isinstance(row, Event | UsageRecord):
         return None
     return getattr(row, "job", None) or getattr(row, "id", None)
 

@@ -7,9 +7,9 @@ from itertools import chain
 
 from corral.control.control import Control
 from corral.domain.ids import JobId
-from corral.domain.ledger import Account
-from corral.insight.open_accounts import Held, open_accounts
-from corral.insight.reports import Report, drained, report
+from corral.domain.ledger import UsageRecord
+from corral.insight.open_accounts import OpenAllocations, open_accounts
+from corral.insight.reports import UsageReport, drained, report
 
 
 async def report_of(
@@ -21,8 +21,8 @@ async def report_of(
     last: int,
     job: JobId | None = None,
     limit: int = sys.maxsize,
-    shown: Callable[[Account], Account] | None = None,
-) -> Report:
+    shown: Callable[[UsageRecord], UsageRecord] | None = None,
+) -> UsageReport:
     """Of whole days (since 1970, UTC). `kind` and `by` as `insight.reports` has them. `job`: this
     one's alone. `limit`: of its rows. `shown`: each account as the reader may see it. All is summed
     beside the loop, on which beats and placement wait.
@@ -33,10 +33,10 @@ async def report_of(
         recorded = await store.accounts(first=first, last=last, job=job)
     else:
         recorded = await store.days(first=first, last=last)
-    held = Held.of(control.world, control.now().wall)
+    held = OpenAllocations.of(control.world, control.now().wall)
     waiting = control.ledger.waiting()
 
-    def summed() -> Report:
+    def summed() -> UsageReport:
         now = chain(open_accounts(held), waiting)
         live = (one for one in now if first <= one.day <= last and job in (None, one.job))
         accounts = chain(drained(recorded), live)

@@ -43,7 +43,7 @@ from corral.domain.requests import (
     Wish,
 )
 from corral.domain.resources import Resources, Shape
-from corral.domain.time_point import Warn, moment_text
+from corral.domain.time_point import EndWarning, moment_text
 from corral.domain.units import MILLIS_PER_CPU
 from corral.domain.world import World
 from corral.ports.engine import Engine
@@ -59,7 +59,7 @@ from corral.reconcile.preemption.reservations import reserved_of
 from corral.reconcile.preemption.texts import stopped_text, to_come
 from corral.reconcile.promises import promised_of
 from corral.reconcile.usage import judge_budgets
-from corral.schedule import Fleet, Learned, NodeRoom, decide
+from corral.schedule import Learned, NodeRoom, NodeTypes, decide
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
@@ -119,7 +119,7 @@ def check_specs(
 
     Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
     """
-    fleet = Fleet(world.nodes.values())
+    fleet = NodeTypes(world.nodes.values())
     inside = {f"@{place}" for place in range(len(specs))}  # references within the submission
     for spec in specs:
         check_queue(world, spec)
@@ -140,7 +140,7 @@ def check_specs(
 
 def _check_warn(spec: JobSpec) -> None:
     """A job that neither it nor its queue gives a max_duration has no end to be warned of."""
-    if spec.warn != Warn() and spec.max_duration_seconds is None:
+    if spec.warn != EndWarning() and spec.max_duration_seconds is None:
         raise SpecInvalid(
             f"{spec.name}: warn: it has no max_duration, so there is no end to warn before",
             hint="write: max_duration: 4h (corral run: --time 4h), or leave warn (--signal) out",
@@ -158,7 +158,7 @@ def check_moments(specs: Sequence[JobSpec], at: float) -> None:
             )
 
 
-def _check_fits(world: World, fleet: Fleet, spec: JobSpec, shown_by: str) -> None:
+def _check_fits(world: World, fleet: NodeTypes, spec: JobSpec, shown_by: str) -> None:
     if not fleet.size:
         return  # nodes may yet join
     never = [never_fits(spec.place, shape, fleet) for shape in spec.shapes]

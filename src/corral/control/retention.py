@@ -10,10 +10,10 @@ from corral.domain.ids import JobId
 from corral.domain.job import JobSpec
 from corral.domain.retention import Retention
 from corral.domain.world import Changes
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.reconcile.job_retention import MOST_AT_ONCE
 
-log = Log("corral.control")
+log = HeadLogger("corral.control")
 
 FORGET_SECONDS: Final = 5.0
 

@@ -11,7 +11,7 @@ from corral.reconcile.attained_service import ended_before, ended_of, live_of
 from corral.schedule.prediction.runtime_model import MOST_ENDED, Learned, Lessons
 
 
-class Learning:
+class HeadLearning:
     """`runs`: recorded jobs that are over, in whatever order. `table`: what they teach."""
 
     def __init__(self, runs: Iterable[Ran], world: World, now: Now) -> None:
@@ -30,6 +30,6 @@ class Learning:
         self._lessons.learn(ended, now.serving, lambda: live_of(world, now.wall))
 
 
-async def learned_of(store: Store, world: World, now: Now) -> Learning:
+async def learned_of(store: Store, world: World, now: Now) -> HeadLearning:
     """From all that the store has: one's own jobs, and imported ones."""
-    return Learning(await store.runs(limit=MOST_ENDED), world, now)
+    return HeadLearning(await store.runs(limit=MOST_ENDED), world, now)

@@ -7,7 +7,7 @@ from corral.domain.ids import NodeId
 from corral.domain.job import Job, JobSpec
 from corral.domain.node import Node, NodeKind
 from corral.domain.world import World
-from corral.schedule import Fleet
+from corral.schedule import NodeTypes
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
@@ -19,14 +19,14 @@ NEVER: Final = frozenset({"NeverFits", "BadConstraints", "BadTopology", "NoAccou
 def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
     """Whether what is there could never hold the job, and could with what the engine could bring.
     Whether new nodes see a shared path alike is known when they are there."""
-    if not kinds or _fits(Fleet(world.nodes.values()), spec):
+    if not kinds or _fits(NodeTypes(world.nodes.values()), spec):
         return False
     more = (
         Node(id=NodeId(f"{kind.name}+{number}"), inventory=kind.inventory)
         for kind in kinds
         for number in range(min(kind.most, MOST_MORE))
     )
-    return _fits(Fleet([*world.nodes.values(), *more]), spec)
+    return _fits(NodeTypes([*world.nodes.values(), *more]), spec)
 
 
 def awaited(world: World, job: Job, why: Reason | None, kinds: Sequence[NodeKind]) -> Reason | None:
@@ -38,5 +38,5 @@ def awaited(world: World, job: Job, why: Reason | None, kinds: Sequence[NodeKind
     return Reason(code="Resources", sentence=sentence)
 
 
-def _fits(fleet: Fleet, spec: JobSpec) -> bool:
+def _fits(fleet: NodeTypes, spec: JobSpec) -> bool:
     return any(never_fits(spec.place, shape, fleet) is None for shape in spec.shapes)

@@ -15,7 +15,7 @@ from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.time_series import HIGH, LOW
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
-from corral.ports.series_store import Series
+from corral.ports.series_store import SeriesStore
 
 STEP_SECONDS: Final = 10.0
 KEEP_SECONDS: Final = 60.0
@@ -27,7 +27,7 @@ Values = dict[str, float | None]
 class Recorder:
     """Writes curves while one head leads."""
 
-    def __init__(self, control: Control, series: Series) -> None:
+    def __init__(self, control: Control, series: SeriesStore) -> None:
         self._control = control
         self._series = series
         self._put_at: dict[NodeId, float] = {}

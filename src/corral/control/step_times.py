@@ -12,9 +12,9 @@ from corral.domain.observed_state import AttemptKey, Facts, Pace, Progress
 from corral.domain.telemetry import GpuSample
 from corral.domain.units import share_text
 from corral.domain.world import Event, World
-from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
+from corral.insight.bottleneck import Bottleneck, StepTimes, bottleneck_of
 from corral.insight.link_use import link_use
-from corral.insight.straggler import Look, Looks, Span, Straggler, span_of, straggler_of
+from corral.insight.straggler import Look, Looks, StepSpan, Straggler, span_of, straggler_of
 
 LOOK_SECONDS: Final = 4.0
 STARTING_SECONDS: Final = 60.0  # in which programs are loaded: GPUs may stand idle meanwhile
@@ -28,7 +28,7 @@ class _Loop:
 
     looks: Looks = field(default_factory=lambda: Looks(LOOKS))
     newest: Look = field(default_factory=dict)
-    spans: tuple[Span | None, ...] = ()
+    spans: tuple[StepSpan | None, ...] = ()
     nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
     straggler: Straggler | None = None
     told: int | None = None
@@ -108,7 +108,7 @@ def _told(world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: flo
     return Event(at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1])
 
 
-def _spent(loop: _Loop, gpus: list[GpuSample]) -> Spent:
+def _spent(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
     """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest samples."""
     seen = _sensed(gpus)
     if len(loop.looks) < 2:
@@ -127,7 +127,7 @@ def _spent(loop: _Loop, gpus: list[GpuSample]) -> Spent:
     )
 
 
-def _sensed(gpus: list[GpuSample]) -> Spent:
+def _sensed(gpus: list[GpuSample]) -> StepTimes:
     """In the middle of them; of pretend GPUs nothing, for no advice is built on them."""
     gpus = [gpu for gpu in gpus if not gpu.pretend]
     busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
@@ -136,7 +136,7 @@ def _sensed(gpus: list[GpuSample]) -> Spent:
         for gpu in gpus
         if gpu.memory_used_bytes and gpu.memory_total_bytes
     ]
-    return Spent(
+    return StepTimes(
         utilisation=median(busy) if busy else None,
         memory_share=median(memory) if memory else None,
         link=link_use(gpus),

@@ -13,7 +13,7 @@ from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_GPU, duration_text
 from corral.domain.users import Role
 from corral.domain.world import World
-from corral.schedule import Fleet
+from corral.schedule import NodeTypes
 from corral.schedule.explain import never_fits
 
 MOST: Final = 8
@@ -25,7 +25,7 @@ def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, Jo
     user of this name."""
     if spec.elastic is not None or spec.any_of:
         return ()  # it has said itself what would do
-    fleet = Fleet(world.nodes.values())
+    fleet = NodeTypes(world.nodes.values())
     found = [
         (change, other)
         for change, other in _changes(world, spec, by)
@@ -65,7 +65,7 @@ def _types(world: World, asked: Resources) -> set[str]:
     return kinds - {asked.gpu_type}
 
 
-def _is_taken(world: World, fleet: Fleet, spec: JobSpec) -> bool:
+def _is_taken(world: World, fleet: NodeTypes, spec: JobSpec) -> bool:
     try:
         check_queue(world, spec)
     except Refusal:

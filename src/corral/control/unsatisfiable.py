@@ -7,14 +7,14 @@ from corral.domain.errors import CannotFit
 from corral.domain.job import JobSpec
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
-from corral.schedule import Fleet
+from corral.schedule import NodeTypes
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
 SEE: Final = "run: corral node ls"
 
 
-def cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason, shown_by: str) -> CannotFit:
+def cannot_fit(fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str) -> CannotFit:
     """`why`: of its last form. `shown_by`: the engine's own command that shows its nodes; "" where
     Corral makes them."""
     if why.code != "NeverFits":
@@ -34,20 +34,20 @@ def cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason, shown_by: str) -> Canno
     return CannotFit(f"{spec.name} asks for {asked}", hint=hint)
 
 
-def _would_fit(fleet: Fleet, spec: JobSpec, forms: Sequence[Shape]) -> Shape | None:
+def _would_fit(fleet: NodeTypes, spec: JobSpec, forms: Sequence[Shape]) -> Shape | None:
     """The largest that is like one of these forms."""
     like = [shape for form in forms if (shape := fleet.nearest(form)) is not None]
     fit = [shape for shape in like if never_fits(spec.place, shape, fleet) is None]
     return max(fit, key=lambda shape: (shape.gpu_millis, shape.nodes), default=None)
 
 
-def _ruled_out(fleet: Fleet, spec: JobSpec, shape: Shape) -> Reason | None:
+def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
     """Return why no node may hold the form that nodes are large enough for: labels, or topology."""
     why = never_fits(spec.place, shape, fleet)
     return None if why is None or why.code == "NeverFits" else why
 
 
-def _why_never(fleet: Fleet, shape: Shape, rule: Reason | None) -> str:
+def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
     """For example: only 1 of the 3 nodes of this cluster could ever hold its part."""
     if rule is not None:
         return rule.sentence
@@ -58,7 +58,7 @@ def _why_never(fleet: Fleet, shape: Shape, rule: Reason | None) -> str:
     return f"{who} of this cluster could ever hold its part"
 
 
-def _what_is(fleet: Fleet) -> str:
+def _what_is(fleet: NodeTypes) -> str:
     """For example: are 2 nodes of up to 8 GPUs (a100, h100)."""
     nodes = "is 1 node" if fleet.size == 1 else f"are {fleet.size} nodes"
     if not fleet.most_gpus:
@@ -68,7 +68,7 @@ def _what_is(fleet: Fleet) -> str:
     return f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
 
 
-def _where(fleet: Fleet, shape: Shape, shown_by: str) -> str:
+def _where(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
     if shown_by:
         return f"{SEE}; or, for what lends them: {shown_by}"
     if fleet.most_gpus or not shape.resources.gpus:
@@ -77,7 +77,7 @@ def _where(fleet: Fleet, shape: Shape, shown_by: str) -> str:
     return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}{parts}"
 
 
-def _parts_hint(fleet: Fleet, shape: Shape, shown_by: str) -> str:
+def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
     """Where a part of a GPU is asked for and no node gives parts, or whole ones and all are cut."""
     asked = shape.resources
     if asked.is_share and fleet.most_gpus and not fleet.gives_shares:

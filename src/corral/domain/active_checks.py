@@ -69,7 +69,7 @@ class CheckUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class CheckMeasure:
     """What one check of a device has shown last. `device`: a path, or the other node of a link.
 
     `value` is in `unit`; of bandwidths more is better. `expected`: the least that passes, None

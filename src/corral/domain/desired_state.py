@@ -68,7 +68,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class TimeWarning:
     """What an attempt is told, once, before its time is over: a signal, and to save and go on."""
 
     key: AttemptKey
@@ -77,7 +77,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DesiredState:
     """The whole word of the head for one node.
 
     `boot` is the boot that it was said to; a node that has started anew since leaves the word, for
@@ -97,5 +97,5 @@ class Wanted:
     stop: tuple[Stop, ...] = ()
     settled: tuple[AttemptKey, ...] = ()
     committed: tuple[tuple[AttemptKey, tuple[int, ...]], ...] = ()
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[TimeWarning, ...] = ()
     checkup: CheckUp | None = None

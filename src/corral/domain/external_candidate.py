@@ -9,7 +9,7 @@ from corral.domain.resources import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class ExternalCandidate:
     """A job that waits for room. `key`: the attempt that would begin.
 
     `excluded`: nodes that will not do, by their labels or by what operators say of them, sorted.

@@ -16,7 +16,7 @@ from corral.domain.ids import (
 from corral.domain.job_states import FINAL, JobEvent, JobState, StopWhy, move
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.resources import Resources, Shape
-from corral.domain.time_point import Moment, Warn
+from corral.domain.time_point import EndWarning, Moment
 
 PRIORITIES: Final = {"low": -100, "normal": 0, "high": 100}
 DEFAULT_QUEUE: Final = QueueName("default")
@@ -157,7 +157,7 @@ class JobSpec:
     begin: Moment | None = None
     start_by: Moment | None = None
     max_duration_seconds: float | None = None
-    warn: Warn = field(default_factory=Warn)
+    warn: EndWarning = field(default_factory=EndWarning)
     env: Pairs = ()
     secrets: tuple[str, ...] = ()
     token: TokenScope = TokenScope.OWN  # of the job's token, where `secrets` ask for one

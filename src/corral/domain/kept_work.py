@@ -42,7 +42,7 @@ class KeptWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskRoom:
+class DiskSpace:
     """Space on the disk of a node."""
 
     total_bytes: int
@@ -55,7 +55,7 @@ class DiskRoom:
 
 
 def folders_to_remove(
-    kept: Iterable[KeptWork], limits: WorkLimits, disk: DiskRoom, now: float
+    kept: Iterable[KeptWork], limits: WorkLimits, disk: DiskSpace, now: float
 ) -> list[KeptWork]:
     """Return the folders that must go, oldest first: past their days, beyond their user's size,
     or as many as bring a full disk below its mark."""

@@ -12,7 +12,7 @@ from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
 from corral.domain.units import DAY_SECONDS
 
 
-class Amounts(NamedTuple):
+class UsageAmounts(NamedTuple):
     """GPU-seconds, joules and money. All of them only rise. It is recorded as a list, so that new
     ones come at its end.
 
@@ -39,21 +39,21 @@ class Amounts(NamedTuple):
     money: float = 0.0
     list_money: float = 0.0
 
-    def plus(self, other: "Amounts") -> "Amounts":
-        return Amounts._make(map(add, self, other))
+    def plus(self, other: "UsageAmounts") -> "UsageAmounts":
+        return UsageAmounts._make(map(add, self, other))
 
-    def times(self, factor: float) -> "Amounts":
-        return Amounts._make(one * factor for one in self)
+    def times(self, factor: float) -> "UsageAmounts":
+        return UsageAmounts._make(one * factor for one in self)
 
     def __bool__(self) -> bool:
         return any(self)
 
 
-AMOUNTS: Final = Amounts._fields
+AMOUNTS: Final = UsageAmounts._fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class UsageRecord:
     """What one attempt came to on one day (days since 1970, UTC) with GPUs of one type; without a
     job, all attempts of that queue and user together: that outlives them."""
 
@@ -61,7 +61,7 @@ class Account:
     queue: QueueName
     user: UserName
     gpu_type: str
-    amounts: Amounts
+    amounts: UsageAmounts
     job: JobId | None = None
     attempt: AttemptNumber = AttemptNumber(0)
     name: str = ""  # of the job
@@ -73,9 +73,9 @@ class Account:
         return (self.job, self.attempt, self.day, self.gpu_type)
 
     @property
-    def of_day(self) -> "Account":
+    def of_day(self) -> "UsageRecord":
         """The same without its job."""
-        return Account(
+        return UsageRecord(
             day=self.day,
             queue=self.queue,
             user=self.user,
@@ -83,9 +83,9 @@ class Account:
             amounts=self.amounts,
         )
 
-    def plus(self, other: "Account") -> "Account":
+    def plus(self, other: "UsageRecord") -> "UsageRecord":
         """Both together; the names are the other's."""
-        return Account(
+        return UsageRecord(
             day=other.day,
             queue=other.queue,
             user=other.user,
@@ -111,9 +111,9 @@ def by_day(since: float, until: float) -> Iterator[tuple[int, float]]:
         since = end
 
 
-def summed(rows: Iterable[Account]) -> dict[tuple[str | int, ...], Account]:
+def summed(rows: Iterable[UsageRecord]) -> dict[tuple[str | int, ...], UsageRecord]:
     """Those of one key as one, by key."""
-    found: dict[tuple[str | int, ...], Account] = {}
+    found: dict[tuple[str | int, ...], UsageRecord] = {}
     for row in rows:
         before = found.get(row.key)
         found[row.key] = row if before is None else before.plus(row)

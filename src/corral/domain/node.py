@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from corral.domain.active_checks import CheckUp, Measure
+from corral.domain.active_checks import CheckMeasure, CheckUp
 from corral.domain.failure_record import NodeRecord
 from corral.domain.ids import BootId, JobId, NodeId
 from corral.domain.node_fault import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
@@ -69,7 +69,7 @@ class Node:
     suspect: bool = False
     record: NodeRecord = NodeRecord()
     checkups: tuple[CheckUp, ...] = ()
-    measures: tuple[Measure, ...] = ()
+    measures: tuple[CheckMeasure, ...] = ()
     checked_at: float | None = None
     checked_for: int = 0
     lost_jobs: tuple[JobId, ...] = ()

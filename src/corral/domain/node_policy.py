@@ -53,7 +53,7 @@ class UidRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PolicyRefusal:
     """Why a node refuses something, and the next command to type."""
 
     why: str
@@ -130,7 +130,7 @@ class NodePolicy:
         first, last = self.uid_range.split("-")
         return UidRange(int(first), int(last))
 
-    def refuses_account(self, name: str, uid: int, min_uid: int) -> Refusal | None:
+    def refuses_account(self, name: str, uid: int, min_uid: int) -> PolicyRefusal | None:
         """Why ranks may not run as this account of the machine; None where they may.
 
         Args:
@@ -140,35 +140,35 @@ class NodePolicy:
         if uid == 0:
             if self.root == "allow" and name == ROOT:
                 return None
-            return Refusal(
+            return PolicyRefusal(
                 f"its policy lets no job run as root (user {name} has uid 0)",
                 'submit as another user, or set "root": "allow" in its policy.json',
             )
         if name in self.deny:
-            return Refusal(
+            return PolicyRefusal(
                 f"its policy denies the account {name}",
                 "submit as another user, or take the account out of deny in its policy.json",
             )
         if uid < lowest:
-            return Refusal(
+            return PolicyRefusal(
                 f"the account {name} has uid {uid}, below the lowest allowed uid {lowest}",
                 "submit as another user, or set min_uid in its policy.json",
             )
         return None
 
-    def refuses_unknown(self, name: str) -> Refusal | None:
+    def refuses_unknown(self, name: str) -> PolicyRefusal | None:
         """Why a user without an account is refused; None where the range has a uid for each."""
         if name in (ROOT, *self.deny):
-            return Refusal(f"its policy denies the account {name}", "submit as another user")
+            return PolicyRefusal(f"its policy denies the account {name}", "submit as another user")
         if self.uids is None:
-            return Refusal(
+            return PolicyRefusal(
                 f"it has no account {name}",
                 f"run there: useradd {name}; or give each user a uid of its own: "
                 '"uid_range": "200000-265535" in its policy.json',
             )
         return None
 
-    def refuses_image(self, image: str) -> Refusal | None:
+    def refuses_image(self, image: str) -> PolicyRefusal | None:
         """Why the policy does not allow an image, by the reference of a job; None where it does.
 
         A reference to a registry must match `registries`, a file must lie in `host_paths`.
@@ -180,19 +180,19 @@ class NodePolicy:
         allowed = self.registries
         if allowed is None or any(_is_below(name, one.rstrip("/")) for one in allowed):
             return None
-        return Refusal(
+        return PolicyRefusal(
             f"its policy does not allow the image {name}: it allows "
             f"{', '.join(allowed) or 'no registry'}",
             "use an image of an allowed registry, or change registries in its policy.json",
         )
 
-    def refuses_path(self, path: str) -> Refusal | None:
+    def refuses_path(self, path: str) -> PolicyRefusal | None:
         """Why the policy shows this absolute, normalized path to no job; None where it does."""
         allowed = self.host_paths
         clean = path.startswith("/") and not {".", ".."} & set(path.split("/"))
         if allowed is None or (clean and any(_is_below(path, one.rstrip("/")) for one in allowed)):
             return None
-        return Refusal(
+        return PolicyRefusal(
             f"its policy does not allow the path {path}: it allows "
             f"{', '.join(allowed) or 'no path'}",
             "use an allowed path, or change host_paths in its policy.json",

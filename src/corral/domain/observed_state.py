@@ -129,7 +129,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placing:
+class ExternalPlacing:
     """What an engine that places by itself says of jobs that wait, by the attempt that would begin.
 
     `chosen`: the nodes that it holds for the attempt, by node rank. `says`: why others have none.
@@ -162,7 +162,7 @@ class Facts:
     gone: set[NodeId] = field(default_factory=set)
     excused: dict[NodeId, float] = field(default_factory=dict)
     stepped: dict[AttemptKey, float] = field(default_factory=dict)
-    placing: Placing | None = None
+    placing: ExternalPlacing | None = None
     idle: dict[AttemptKey, float | None] = field(default_factory=dict)
     unrecordable: dict[JobId, str] = field(default_factory=dict)
     unheard: dict[NodeId, str] = field(default_factory=dict)

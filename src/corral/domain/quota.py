@@ -34,7 +34,7 @@ class Quota(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class QuotaRule:
     """One quota. `usual` and `of_admins` are the limits where nobody has set another; `most` is
     the highest that can be set. `room`: how a user gets below the limit again."""
 
@@ -50,22 +50,22 @@ class Rule:
         return size_text(number) if self.in_bytes else f"{number:,}"
 
 
-RULES: Final[Mapping[Quota, Rule]] = {
-    Quota.JOBS: Rule(
+RULES: Final[Mapping[Quota, QuotaRule]] = {
+    Quota.JOBS: QuotaRule(
         text="unfinished jobs",
         usual=20_000,
         of_admins=100_000,
         most=1_000_000,
         room="wait for some to end, or stop some: corral ps",
     ),
-    Quota.ARRAY: Rule(
+    Quota.ARRAY: QuotaRule(
         text="jobs of one array",
         usual=10_000,
         of_admins=10_000,
         most=10_000,
         room="submit the array in parts: --array 0-{last}",
     ),
-    Quota.SPEC_BYTES: Rule(
+    Quota.SPEC_BYTES: QuotaRule(
         text="bytes of stored specs",
         usual=512 * MEGABYTE,
         of_admins=2 * GIGABYTE,
@@ -73,7 +73,7 @@ RULES: Final[Mapping[Quota, Rule]] = {
         in_bytes=True,
         room="put large values of env and long commands into files of the workdir",
     ),
-    Quota.UPLOAD_BYTES: Rule(
+    Quota.UPLOAD_BYTES: QuotaRule(
         text="bytes of uploaded workdirs",
         usual=10 * GIGABYTE,
         of_admins=50 * GIGABYTE,
@@ -81,7 +81,7 @@ RULES: Final[Mapping[Quota, Rule]] = {
         in_bytes=True,
         room="leave large files out of the workdir (.corralignore), or keep them on a shared path",
     ),
-    Quota.LOG_BYTES: Rule(
+    Quota.LOG_BYTES: QuotaRule(
         text="bytes of kept logs",
         usual=20 * GIGABYTE,
         of_admins=100 * GIGABYTE,
@@ -89,7 +89,7 @@ RULES: Final[Mapping[Quota, Rule]] = {
         in_bytes=True,
         room="print less; older logs are cut first",
     ),
-    Quota.JOB_LOG_BYTES: Rule(
+    Quota.JOB_LOG_BYTES: QuotaRule(
         text="bytes of kept logs of one job",
         usual=10 * GIGABYTE,
         of_admins=50 * GIGABYTE,
@@ -97,14 +97,14 @@ RULES: Final[Mapping[Quota, Rule]] = {
         in_bytes=True,
         room="print less; the logs of earlier attempts are cut first",
     ),
-    Quota.SECRETS: Rule(
+    Quota.SECRETS: QuotaRule(
         text="secrets",
         usual=200,
         of_admins=1_000,
         most=100_000,
         room="remove one: corral secret rm NAME",
     ),
-    Quota.SECRET_BYTES: Rule(
+    Quota.SECRET_BYTES: QuotaRule(
         text="bytes of secrets",
         usual=4 * MEGABYTE,
         of_admins=20 * MEGABYTE,
@@ -112,7 +112,7 @@ RULES: Final[Mapping[Quota, Rule]] = {
         in_bytes=True,
         room="remove one: corral secret rm NAME",
     ),
-    Quota.TOKENS: Rule(
+    Quota.TOKENS: QuotaRule(
         text="valid tokens",
         usual=200,
         of_admins=1_000,
@@ -123,7 +123,7 @@ RULES: Final[Mapping[Quota, Rule]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class UserHoldings:
     """What the store holds for one user."""
 
     spec_bytes: int = 0
@@ -193,12 +193,12 @@ class Quotas:
         )
 
 
-def _noun(rule: Rule) -> str:
+def _noun(rule: QuotaRule) -> str:
     """Sizes name their unit themselves."""
     return rule.text.removeprefix("bytes ") if rule.in_bytes else rule.text
 
 
-def _written(rule: Rule, number: int) -> str:
+def _written(rule: QuotaRule, number: int) -> str:
     """Return a limit that would be enough, as it is typed."""
     if not rule.in_bytes:
         return str(number)
@@ -259,7 +259,7 @@ def limit_in(name: str, value: str | int, *, of_user: bool = False) -> tuple[Quo
     return quota, number
 
 
-def _number(text: str, rule: Rule) -> int:
+def _number(text: str, rule: QuotaRule) -> int:
     return bytes_of(text) if rule.in_bytes else int(text)
 
 

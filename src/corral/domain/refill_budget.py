@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Budget:
+class RefillBudget:
     """`per_second` are given back up to `burst`. Moments are of any clock that only rises."""
 
     per_second: float

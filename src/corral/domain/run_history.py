@@ -44,7 +44,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StartForecastTold:
     """When a waiting job was told that it would start, in seconds from `at` (wall clock).
 
     `drawn` is what the replays gave, `low` to `high` what was told. `waited_seconds` is what it
@@ -61,7 +61,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimeSpan:
     """Seconds from now, from `low` to `high`; None: later than anybody has looked ahead."""
 
     low_seconds: float
@@ -80,17 +80,17 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instead:
+class ChangeSuggestion:
     """A change to a waiting job with which it would start sooner, such as "with 1 node". `stops`:
     whom it is likely to stop then, such as "2 preemptible jobs of queue a"; "" nobody."""
 
     change: str
-    starts: Span
+    starts: TimeSpan
     stops: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class StartForecast:
     """When a waiting job starts and ends, each to hold PERCENT times of 100.
 
     `runs`: how often the present was played forward; `known`: for which part of the jobs in it kin
@@ -100,15 +100,15 @@ class Forecast:
     `starts_by`: it is given up when it has not run by then (wall clock).
     """
 
-    starts: Span
-    ends: Span
+    starts: TimeSpan
+    ends: TimeSpan
     runs: int
     known: float
     limited: float
     told: int
     held: float | None
-    row: Told
-    instead: tuple[Instead, ...] = ()
+    row: StartForecastTold
+    instead: tuple[ChangeSuggestion, ...] = ()
     starts_by: float | None = None
 
     @property
@@ -175,14 +175,14 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class ExpectedEnd:
     """When a running job ends: by the rate of its steps, `step` of `until`, where it has a training
     loop; else as `kin` others did that ran longer. `ends` None: nothing tells.
 
     It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit (wall clock).
     """
 
-    ends: Span | None
+    ends: TimeSpan | None
     percent: int | None
     kin: int
     ends_by: float | None
@@ -214,7 +214,7 @@ class Question:
     wall: float
     serving: float
     runs: tuple[Ran, ...]
-    told: tuple[Told, ...]
+    told: tuple[StartForecastTold, ...]
     job: JobId
     instead: tuple[tuple[str, JobSpec], ...] = ()
 

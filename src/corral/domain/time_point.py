@@ -34,7 +34,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warn:
+class EndWarning:
     """What a job is told so long before its max_duration is over. A save is asked for as well.
 
     `signal`: its number; None sends none. `before_seconds` None: WARN_SECONDS or WARN_PART.

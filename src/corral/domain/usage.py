@@ -12,7 +12,7 @@ BYTES_PER_GIB: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class QueueUsage:
     """What the jobs of one user in one queue have used and given back.
 
     The first three are decayed to the moment `at` (wall clock); `total_gpu_seconds` is not. What is
@@ -29,7 +29,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class BudgetSpent:
     """What a queue with a budget has spent and given back in the period that began at `since`.
 
     `demoted`: the budget was seen to be spent, or over; it was told once.

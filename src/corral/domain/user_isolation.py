@@ -43,7 +43,7 @@ class Means(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Separation:
+class UserIsolation:
     """How users are kept apart on a node.
 
     Args:
@@ -79,27 +79,27 @@ class Separation:
         )
 
 
-def separation_of(inventory: Inventory) -> Separation:
+def separation_of(inventory: Inventory) -> UserIsolation:
     """How users are kept apart on a node with this inventory."""
     account, containment = inventory.shared_account, inventory.containment
     if containment == PRIVILEGED_POD:
-        return Separation(Means.PRIVILEGED_PODS, account, tuple(Surface))
+        return UserIsolation(Means.PRIVILEGED_PODS, account, tuple(Surface))
     if containment == POD:
         shared = (Surface.SHARED_PATHS, Surface.PORTS, Surface.IMAGES)
-        return Separation(Means.PODS, account, shared)
+        return UserIsolation(Means.PODS, account, shared)
     if account:
-        return Separation(Means.ONE_ACCOUNT, account, tuple(Surface))
+        return UserIsolation(Means.ONE_ACCOUNT, account, tuple(Surface))
     surfaces = {Surface.PORTS}
     if containment != CGROUP:
         surfaces.add(Surface.GPUS)  # the device filter needs a cgroup
     if containment == ENGINE:
         surfaces |= {Surface.ARGUMENTS, Surface.TEMPORARY_FILES}  # it has no pid namespace
-    return Separation(Means.OWN_ACCOUNTS, "", tuple(one for one in Surface if one in surfaces))
+    return UserIsolation(Means.OWN_ACCOUNTS, "", tuple(one for one in Surface if one in surfaces))
 
 
-def separations(nodes: Iterable[Node]) -> dict[Separation, list[str]]:
+def separations(nodes: Iterable[Node]) -> dict[UserIsolation, list[str]]:
     """The nodes that are alive, by how users are kept apart on them; n2 before n10."""
-    found: dict[Separation, list[str]] = {}
+    found: dict[UserIsolation, list[str]] = {}
     for node in sorted(nodes, key=lambda node: natural(node.id)):
         if node.liveness == Liveness.ALIVE:
             found.setdefault(separation_of(node.inventory), []).append(node.id)

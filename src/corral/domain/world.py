@@ -17,12 +17,12 @@ from corral.domain.ids import (
 )
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
-from corral.domain.ledger import Account
+from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.relocation import of_last_day
 from corral.domain.units import MILLIS_PER_GPU
-from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 
 Name = TypeVar("Name", bound=str)
 AllocationKey = tuple[JobId, AttemptNumber, NodeId]
@@ -64,11 +64,11 @@ class Changes:
     receipts: tuple[Receipt, ...] = ()
     events: tuple[Event, ...] = ()
     queues: QueueTree | None = None
-    uses: tuple[Use, ...] = ()
-    spent: tuple[Spent, ...] = ()
+    uses: tuple[QueueUsage, ...] = ()
+    spent: tuple[BudgetSpent, ...] = ()
     debts: tuple[Debt, ...] = ()
     reservations: tuple[Reservation, ...] = ()
-    accounts: tuple[Account, ...] = ()  # added to those recorded, and to the sums of their days
+    accounts: tuple[UsageRecord, ...] = ()  # added to those recorded, and to the sums of their days
     granted: Sequence | None = None
     forgotten: tuple[JobId, ...] = ()  # with all that belongs to them
     removed: tuple[NodeId, ...] = ()  # nodes that hold nothing
@@ -132,8 +132,8 @@ class World:
     saves: dict[JobId, tuple[Save, ...]] = field(default_factory=dict)
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     queues: QueueTree = field(default_factory=QueueTree)
-    uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
-    spent: dict[QueueName, Spent] = field(default_factory=dict)
+    uses: dict[tuple[QueueName, UserName], QueueUsage] = field(default_factory=dict)
+    spent: dict[QueueName, BudgetSpent] = field(default_factory=dict)
     debts: dict[QueueName, Debt] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     relocations: dict[tuple[JobId, int], Receipt] = field(default_factory=dict)

@@ -10,8 +10,8 @@ from corral.domain.active_checks import (
     MOST_MEASURES,
     MOST_PAST,
     CheckKind,
+    CheckMeasure,
     CheckUp,
-    Measure,
     Result,
 )
 from corral.domain.node import Node
@@ -63,7 +63,7 @@ def take_checks(
     return Checked(node=node, signals=tuple(kept), over=tuple(over))
 
 
-def _for_health(signal: Signal, measure: Measure) -> list[Signal]:
+def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
     """A link has two ends: which of them is ill is `slow_end`'s to say."""
     if measure.kind in _OF_ASKER or measure.result == Result.NOT_RUN:
         return []
@@ -86,7 +86,7 @@ def _ended(node: Node, checkup: CheckUp, signal: Signal, now: float) -> tuple[No
     return replace(node, checkups=left, checked_at=at), well
 
 
-def bars(measure: Measure) -> bool:
+def bars(measure: CheckMeasure) -> bool:
     """Whether it speaks against the node, and not against what it shares with others."""
     if measure.kind in (*_OF_ASKER, CheckKind.LINK) or measure.unit.endswith(SHARED):
         return False
@@ -98,9 +98,9 @@ def bars(measure: Measure) -> bool:
 
 def _measured(
     node: Node, signal: Signal, fleet: Sequence[Node], now: float
-) -> tuple[Node, Measure]:
+) -> tuple[Node, CheckMeasure]:
     kind, _, device = signal.device.partition(":")
-    fresh = Measure(
+    fresh = CheckMeasure(
         kind=CheckKind(kind),
         result=Result.NOT_RUN,
         text=signal.text,
@@ -125,7 +125,7 @@ def _measured(
     return replace(node, measures=(*kept, fresh)[-MOST_MEASURES:]), fresh
 
 
-def _held(one: Measure, node: Node, fleet: Sequence[Node]) -> Measure:
+def _held(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> CheckMeasure:
     """A value against what is expected of it."""
     assert one.value is not None
     if one.kind == CheckKind.CLOCK:
@@ -141,7 +141,7 @@ def _held(one: Measure, node: Node, fleet: Sequence[Node]) -> Measure:
     return replace(one, expected=expected, result=Result.FAILED, text=text)
 
 
-def least_of(one: Measure, node: Node, fleet: Sequence[Node]) -> tuple[float | None, str]:
+def least_of(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> tuple[float | None, str]:
     """The least that passes, the highest of what is known, and what that is a share of."""
     bounds = bounds_of(one.kind)
     types = node.inventory.types
@@ -161,7 +161,7 @@ def least_of(one: Measure, node: Node, fleet: Sequence[Node]) -> tuple[float | N
     return max(found, default=(None, ""), key=lambda each: each[0] or 0.0)
 
 
-def _elsewhere(one: Measure, node: Node, fleet: Sequence[Node]) -> list[float]:
+def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[float]:
     """The same on other nodes, by the same means."""
     return [
         measure.value
@@ -189,5 +189,5 @@ def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
     return tuple(sorted(slow)) if slow <= good else ()
 
 
-def _links(node: Node) -> list[Measure]:
+def _links(node: Node) -> list[CheckMeasure]:
     return [one for one in node.measures if one.kind == CheckKind.LINK]

@@ -24,7 +24,7 @@ _EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})  # program
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ErrorChain:
     """The first error, and the last that it led to; the same one where there is no other.
 
     Args:
@@ -42,7 +42,7 @@ class Chain:
         return f"{one.place} (by {one.library})" if one.place and one.library else one.place
 
 
-def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> Chain:
+def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorChain:
     """Return the chain of the newest error; wrappers of other processes' errors are no part.
 
     Args:
@@ -53,13 +53,13 @@ def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> Chain:
     told = [at for at, one in enumerate(links[1:-1], start=1) if line and _has(one, line)]
     links = links[told[0] :] if told and newest.step is None else links
     if newest.step is not None and newest.step != links[0].step:
-        return Chain(newest, newest)
+        return ErrorChain(newest, newest)
     if newest.step is not None:  # Java names the cause last
-        return Chain(links[-1], links[0])
-    return Chain(links[0], links[-1], is_handled=any(one.is_handled for one in links[1:]))
+        return ErrorChain(links[-1], links[0])
+    return ErrorChain(links[0], links[-1], is_handled=any(one.is_handled for one in links[1:]))
 
 
-def begins_it(chain: Chain, root: FailureKind | None, last: FailureKind | None) -> bool:
+def begins_it(chain: ErrorChain, root: FailureKind | None, last: FailureKind | None) -> bool:
     """Return whether the first error of a chain is what it failed of, and not the last.
 
     Args:
@@ -72,7 +72,7 @@ def begins_it(chain: Chain, root: FailureKind | None, last: FailureKind | None) 
     return not chain.root.is_own and not is_expected and root != last
 
 
-def _is_masked(chain: Chain, last: FailureKind | None) -> bool:
+def _is_masked(chain: ErrorChain, last: FailureKind | None) -> bool:
     """Return whether an except or a finally block raised an error by accident: a mistake in its
     own code, or of closing what the first error left."""
     if last is not None or chain.root.lines[0].split(":")[0] == chain.last.lines[0].split(":")[0]:
@@ -83,7 +83,7 @@ def _is_masked(chain: Chain, last: FailureKind | None) -> bool:
     return is_mistake and _TRIED.match(chain.root.lines[0]) is None
 
 
-def quote_of(chain: Chain, *, root_first: bool, line: str = "") -> str:
+def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
     """Return both errors of a chain in one line.
 
     Args:
@@ -107,7 +107,7 @@ def quoted(text: str) -> str:
     return f"{text[:head]} ... {text[-END_CHARACTERS:]}"
 
 
-def with_earlier(quote: str, raised: Sequence[Raised], chain: Chain) -> str:
+def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str:
     """Return the quote with errors that the program had printed before and gone on: the last may
     come of them. Of more than MOST_EARLIER nothing is known."""
     said = {_said(chain.root, ""), _said(chain.last, "")}
@@ -122,7 +122,7 @@ def with_earlier(quote: str, raised: Sequence[Raised], chain: Chain) -> str:
     return f"{quote}; earlier in its log: {quoted(earlier[-1])}"
 
 
-def has_line(chain: Chain, line: str) -> bool:
+def has_line(chain: ErrorChain, line: str) -> bool:
     """Return whether the line is of its first or its last error."""
     return _has(chain.root, line) or _has(chain.last, line)
 

@@ -14,7 +14,7 @@ from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import Failure, FailureKind
 from corral.health.patterns import CUT_OFF, READER_GONE
 from corral.health.peer_evidence import awaited, behind, inner_end, stopped_by_launcher, streams
-from corral.health.rank_failure import KILL, Reading, last_error, read, signal_of
+from corral.health.rank_failure import KILL, RankReading, last_error, read, signal_of
 
 SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
 EARLIER_SECONDS: Final = 0.001
@@ -75,7 +75,7 @@ def _unfolded(end: RankEnd) -> list[RankEnd]:
     ]
 
 
-def _was_stopped(one: Reading, first_at: float) -> bool:
+def _was_stopped(one: RankReading, first_at: float) -> bool:
     """By us, for another's failure: with TERM, and with KILL no sooner than its grace is over."""
     if one.kind != FailureKind.KILLED or one.end.exit is None:
         return False
@@ -83,7 +83,7 @@ def _was_stopped(one: Reading, first_at: float) -> bool:
     return one.at > first_at + (SOONEST_KILL_SECONDS if killed else 0.0)
 
 
-def _waited_for(own: Sequence[Reading], stopped: Sequence[Reading]) -> Reading | None:
+def _waited_for(own: Sequence[RankReading], stopped: Sequence[RankReading]) -> RankReading | None:
     """Of ranks that had to be killed after another gave up waiting: one that had raised an error
     and would not leave, else one that did nothing any more."""
     raised = [one for one in own if _was_frozen(one)]
@@ -91,13 +91,13 @@ def _waited_for(own: Sequence[Reading], stopped: Sequence[Reading]) -> Reading |
     return next(iter(raised + frozen), None)
 
 
-def _was_frozen(one: Reading) -> bool:
+def _was_frozen(one: RankReading) -> bool:
     """It did not even leave when it was told to: of those that did, none was in the others' way."""
     return one.end.exit is not None and signal_of(one.end.exit) == KILL
 
 
 def _of_the_gang(
-    ends: Sequence[RankEnd], told: Sequence[Reading], stopped: Sequence[Reading]
+    ends: Sequence[RankEnd], told: Sequence[RankReading], stopped: Sequence[RankReading]
 ) -> Failure:
     """Where no rank has a cause of its own: who did not come, or what is between them."""
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
@@ -123,12 +123,12 @@ def _of_the_gang(
     return _failure(late, alike=alike)
 
 
-def _at(one: Reading) -> str:
+def _at(one: RankReading) -> str:
     return f" at {one.place}" if one.place else ""
 
 
 def _missing(
-    ends: Sequence[RankEnd], told: Sequence[Reading], quiet: Sequence[RankEnd]
+    ends: Sequence[RankEnd], told: Sequence[RankReading], quiet: Sequence[RankEnd]
 ) -> RankEnd | None:
     """Whom the others name; else who was silent to the end; else who is behind in its work."""
     of = {end.rank: end for end in ends}
@@ -144,7 +144,7 @@ def _missing(
     return of.get(last) if last is not None else None
 
 
-def _failure(one: Reading, *, alike: int) -> Failure:
+def _failure(one: RankReading, *, alike: int) -> Failure:
     end = one.end
     return Failure(
         kind=one.kind,

@@ -43,7 +43,7 @@ class Suspicion:
         )
 
 
-class Fleet:
+class UserFailureRates:
     """What all nodes together know of each user."""
 
     def __init__(self, nodes: Mapping[NodeId, Node]) -> None:
@@ -55,13 +55,13 @@ class Fleet:
                 self._tries[one.user] += one.tries
                 self._failures[one.user] += one.failures
 
-    def without(self, record: NodeRecord) -> tuple["Rate", ...]:
+    def without(self, record: NodeRecord) -> tuple["UserRate", ...]:
         """For each user of the node, what the other nodes know of them."""
         tries = self._tries.total() - sum(one.tries for one in record.users)
         failures = self._failures.total() - record.failures
         usual = (failures + PRIOR_RATE * PRIOR_RATE_TRIES) / (tries + PRIOR_RATE_TRIES)
         return tuple(
-            Rate(
+            UserRate(
                 own=one,
                 failed=PRIOR_TRIES * usual + self._failures[one.user] - one.failures,
                 went_well=PRIOR_TRIES * (1 - usual)
@@ -73,7 +73,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class UserRate:
     """A user's record on the node, and the beta distribution of their rate elsewhere."""
 
     own: UserRecord
@@ -85,7 +85,7 @@ class Rate:
         return self.own.tries * self.failed / (self.failed + self.went_well)
 
 
-def suspicion_of(record: NodeRecord, fleet: Fleet) -> Suspicion | None:
+def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | None:
     """None where it may be chance, or one user's doing."""
     failing = sum(one.failures > 0 for one in record.users)
     if record.failures < FEWEST_FAILURES or failing < FEWEST_USERS:
@@ -106,7 +106,7 @@ def suspicion_of(record: NodeRecord, fleet: Fleet) -> Suspicion | None:
     )
 
 
-def tail(rates: Sequence[Rate]) -> float:
+def tail(rates: Sequence[UserRate]) -> float:
     """The chance of as many failures or more, of all users together."""
     seen = sum(rate.own.failures for rate in rates)
     below = [1.0] + [0.0] * (seen - 1) if seen else []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from corral.catalog.fault_codes import Jobs, Rule, named_by_driver, rule_of
+from corral.catalog.fault_codes import FaultCode, JobConsequence, named_by_driver, rule_of
 from corral.domain.active_checks import CheckKind
 from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.node_fault import Ailment, AilmentKey, Bar, Remedy
@@ -212,7 +212,7 @@ def _judged(
 
 
 def _remedy(
-    one: Ailment, others: Sequence[Ailment], now: float, rules: HealthRules, rule: Rule
+    one: Ailment, others: Sequence[Ailment], now: float, rules: HealthRules, rule: FaultCode
 ) -> tuple[Remedy, Bar]:
     """The table's, unless time, others beside it or the driver say something else."""
     if len(one.times) < rule.an_hour and not _was_acted_on(one):
@@ -286,8 +286,8 @@ def _struck(
         return
     jobs = rule_of(one.kind, one.code, family(one.gpu)).jobs
     spared = _named(one, others) == Remedy.IGNORE or one.remedy == Remedy.IGNORE
-    if jobs != Jobs.RUN_ON and not spared:
-        yield Struck(ailment=one, whole_node=jobs == Jobs.RESTART_NODE or one.gpu is None)
+    if jobs != JobConsequence.RUN_ON and not spared:
+        yield Struck(ailment=one, whole_node=jobs == JobConsequence.RESTART_NODE or one.gpu is None)
 
 
 def _is_settled(one: Ailment, now: float) -> bool:

@@ -65,7 +65,7 @@ _STEPS: Final = {  # advice by the signal, where the log has no error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class RankReading:
     """What one rank's end shows. `of_peers`: it may be the consequence of another's; `at`: when."""
 
     end: RankEnd
@@ -77,7 +77,7 @@ class Reading:
     of_peers: bool = False
 
 
-def read(end: RankEnd, exit: Exit) -> Reading:
+def read(end: RankEnd, exit: Exit) -> RankReading:
     """Return how it reads; by the last error of a long log where its end shows none."""
     earlier, tail = parted(end.tail)
     end = replace(end, tail=tail)
@@ -89,22 +89,22 @@ def read(end: RankEnd, exit: Exit) -> Reading:
     return _read_end(end, exit)
 
 
-def last_error(end: RankEnd) -> Reading | None:
+def last_error(end: RankEnd) -> RankReading | None:
     """Return the error that is the last output of a rank; None where it is not an error."""
     log = printed(parted(end.tail)[1])
     newest = _newest(log.raised)
     is_last = newest is not None and log.last[-1:] == newest.lines  # more lines may be output
     if end.exit is None or newest is None or newest.is_wrapper or not is_last:
         return None
-    bare = Reading(end=end, kind=FailureKind.UNKNOWN, at=end.exit.at)
+    bare = RankReading(end=end, kind=FailureKind.UNKNOWN, at=end.exit.at)
     return _of_errors(bare, log, newest, by_words(log, with_chatter=False))
 
 
-def _tells(read: Reading) -> bool:
+def _tells(read: RankReading) -> bool:
     return bool(read.quote) and read.kind != FailureKind.UNKNOWN
 
 
-def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading:
+def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankReading:
     """By what it says, where its end alone does not say more."""
     log = without_losses(printed(end.tail))
     log = log if exit.code in NOT_STARTED else without_outlived(log)
@@ -112,7 +112,7 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading
     is_told = inner is not exit  # by who had started it, in the same log
     end, exit = end if rank is None else replace(end, rank=rank), inner
     by_end, said = _by_end(exit), by_words(log, with_chatter=with_chatter)
-    read = Reading(end=end, kind=FailureKind.UNKNOWN, at=exit.at)
+    read = RankReading(end=end, kind=FailureKind.UNKNOWN, at=exit.at)
     if exit.out_of_memory:
         return replace(read, kind=FailureKind.HOST_MEMORY)
     if by_end is not None and not _says_more(said, exit, log, is_told=is_told):
@@ -152,14 +152,14 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> Reading
     return _of_last_lines(read, log)
 
 
-def _of_last_lines(read: Reading, log: Printed) -> Reading:
+def _of_last_lines(read: RankReading, log: Printed) -> RankReading:
     if not log.ending:
         return replace(read, step=NextStep.SILENT)
     quote = f"the last it printed: {quoted(log.ending)}"
     return replace(read, quote=quote, step=NextStep.LAST_LINES)
 
 
-def _of_errors(read: Reading, log: Printed, newest: Raised, said: Hit | None) -> Reading:
+def _of_errors(read: RankReading, log: Printed, newest: Raised, said: Hit | None) -> RankReading:
     """Return how the newest error of a program reads, with the one that it began with."""
     if said is None and (retried := by_retries(log, message(newest.lines))) is not None:
         quote = f"{quoted(retried[1])}; it led to: {quoted(message(newest.lines))}"
@@ -192,11 +192,11 @@ def _of_errors(read: Reading, log: Printed, newest: Raised, said: Hit | None) ->
     return replace(_of_pattern(read, said[0]), quote=quote, place=chain.place(first))
 
 
-def _of_pattern(read: Reading, pattern: Pattern) -> Reading:
+def _of_pattern(read: RankReading, pattern: Pattern) -> RankReading:
     return replace(read, kind=pattern.kind, step=pattern.step, of_peers=pattern.of_peers)
 
 
-def _of_parser(read: Reading, log: Printed) -> Reading:
+def _of_parser(read: RankReading, log: Printed) -> RankReading:
     """Return how an error of Python's parser reads: with its place, and with the line where that
     is written in the words of a newer Python."""
     place, source = log.unread
@@ -208,7 +208,7 @@ def _of_parser(read: Reading, log: Printed) -> Reading:
     return replace(read, quote=f"{read.quote}: {source}", step=NextStep.OTHER_PYTHON)
 
 
-def _with_earlier(read: Reading, log: Printed) -> Reading:
+def _with_earlier(read: RankReading, log: Printed) -> RankReading:
     """Return it with an earlier command that failed, where what it failed of is its consequence."""
     if read.kind == FailureKind.SYNTAX and read.step is None:
         return _of_parser(read, log)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from corral.ingress.addresses import TrustedProxies, network_of
-from corral.ingress.connections import Connection, ConnectionTable, Refused
+from corral.ingress.connections import ClosedReason, Connection, ConnectionTable
 
 BACKLOG: Final = 2048
 ACCEPTED_AT_ONCE: Final = 128  # in one round of the loop
@@ -162,7 +162,7 @@ class Acceptor:
         if not task.cancelled() and task.exception() is None:
             return
         if self._tls is not None and not task.cancelled():
-            self._table.refused[Refused.HANDSHAKE] += 1
+            self._table.refused[ClosedReason.HANDSHAKE] += 1
         connection.leave()
         accepted.close()
 

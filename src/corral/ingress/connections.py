@@ -40,7 +40,7 @@ class ConnectionLimits:
     pipelined: int = 8
 
 
-class Refused(Enum):
+class ClosedReason(Enum):
     """Reasons for closing a connection, as `/metrics` counts them."""
 
     ADDRESS = "address_limit"
@@ -104,7 +104,7 @@ class Connection:
         """Note that a valid token came. One holder proves a bounded number of connections."""
         self._table.prove(self, holder)
 
-    def refuse(self, why: Refused) -> None:
+    def refuse(self, why: ClosedReason) -> None:
         """Count a refusal; the connection is closing and will be cut off."""
         self._table.refused[why] += 1
         self._table.move(self, _Phase.CLOSING)
@@ -135,7 +135,7 @@ class ConnectionTable:
 
     def __init__(self, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
         self.limits = limits
-        self.refused: Counter[Refused] = Counter()
+        self.refused: Counter[ClosedReason] = Counter()
         self._clock = clock
         self._phases: dict[_Phase, dict[Connection, None]] = {
             _Phase.WAITING: {},
@@ -162,10 +162,10 @@ class ConnectionTable:
         """
         limits, share = self.limits, self._by_address.get(address)
         if share is not None and not shared and share.count >= limits.per_address:
-            if not self._evict(share.waiting, Refused.ADDRESS):
+            if not self._evict(share.waiting, ClosedReason.ADDRESS):
                 return None
         elif self._unproven >= limits.total and not self._evict(
-            self._phases[_Phase.WAITING], Refused.TOTAL
+            self._phases[_Phase.WAITING], ClosedReason.TOTAL
         ):
             return None
         connection = Connection(self, address, self._clock())
@@ -174,7 +174,7 @@ class ConnectionTable:
         self._enter(connection, _Phase.WAITING)
         return connection
 
-    def _evict(self, among: dict[Connection, None], why: Refused) -> bool:
+    def _evict(self, among: dict[Connection, None], why: ClosedReason) -> bool:
         """Close the oldest that waits for a request. False: none does, so the newest goes."""
         self.refused[why] += 1
         oldest = next((one for one in among if not one.is_proven), None)
@@ -184,14 +184,14 @@ class ConnectionTable:
 
     def make_room(self) -> None:
         """Close the oldest unproven connection: the process has no more files."""
-        self._evict(self._phases[_Phase.WAITING], Refused.FILES)
+        self._evict(self._phases[_Phase.WAITING], ClosedReason.FILES)
 
     def sweep(self) -> None:
         """Close what has taken too long. Called about once a second."""
         limits, now = self.limits, self._clock()
         for phase, seconds, why in (
-            (_Phase.WAITING, limits.head_seconds, Refused.HEAD_TIME),
-            (_Phase.SERVING, limits.serve_seconds, Refused.SERVE_TIME),
+            (_Phase.WAITING, limits.head_seconds, ClosedReason.HEAD_TIME),
+            (_Phase.SERVING, limits.serve_seconds, ClosedReason.SERVE_TIME),
             (_Phase.CLOSING, CLOSE_SECONDS, None),
         ):
             late = []

@@ -7,7 +7,7 @@ from corral.ingress.buckets import TokenBuckets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class LinePace:
     """Pace of one line.
 
     Args:
@@ -21,10 +21,10 @@ class Pace:
     in_line: int
 
 
-class Lines:
+class RequestLines:
     """One line for each key, such as a network."""
 
-    def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
+    def __init__(self, pace: LinePace, clock: Callable[[], float]) -> None:
         self.pace = pace
         burst = float(pace.at_once + pace.in_line)
         self._buckets = TokenBuckets(rate=pace.a_second, burst=burst, clock=clock)

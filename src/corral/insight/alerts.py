@@ -31,7 +31,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """What may be told of; a rule each in alerts.yaml."""
 
     JOB_FAILED = "job_failed"
@@ -44,15 +44,15 @@ class Kind(StrEnum):
     DISK_FULL = "disk_full"
 
 
-SEVERITY: Final[Mapping[Kind, Severity]] = {
-    Kind.JOB_FAILED: Severity.WARNING,
-    Kind.JOB_STUCK: Severity.WARNING,
-    Kind.LOSS_NAN: Severity.WARNING,
-    Kind.NODE_DOWN: Severity.CRITICAL,
-    Kind.NODE_KEPT_BACK: Severity.WARNING,
-    Kind.QUEUE_STARVED: Severity.WARNING,
-    Kind.BUDGET_LOW: Severity.WARNING,
-    Kind.DISK_FULL: Severity.CRITICAL,
+SEVERITY: Final[Mapping[AlertKind, Severity]] = {
+    AlertKind.JOB_FAILED: Severity.WARNING,
+    AlertKind.JOB_STUCK: Severity.WARNING,
+    AlertKind.LOSS_NAN: Severity.WARNING,
+    AlertKind.NODE_DOWN: Severity.CRITICAL,
+    AlertKind.NODE_KEPT_BACK: Severity.WARNING,
+    AlertKind.QUEUE_STARVED: Severity.WARNING,
+    AlertKind.BUDGET_LOW: Severity.WARNING,
+    AlertKind.DISK_FULL: Severity.CRITICAL,
 }
 
 
@@ -62,7 +62,7 @@ class Alert:
     shows more. `moment`: it was, and does not stand; `since`: when it began (wall clock)."""
 
     key: str
-    kind: Kind
+    kind: AlertKind
     text: str
     next: str
     since: float
@@ -88,7 +88,7 @@ class AlertRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class AlertSnapshot:
     """Everything at one moment, on the wall clock and on the head's own.
 
     `budgets`: what is left of each queue's, as a share of it. `disks`: free and whole bytes of the
@@ -104,7 +104,7 @@ class Look:
     disks: Mapping[str, tuple[int, int]]
 
 
-def standing(look: Look, rules: AlertRules) -> list[Alert]:
+def standing(look: AlertSnapshot, rules: AlertRules) -> list[Alert]:
     """All that is so now."""
     return [
         *_stuck(look, rules.job_stuck_seconds),
@@ -131,7 +131,7 @@ def failed(event: Event, job: Job | None) -> Alert | None:
         return None
     return Alert(
         key=f"job_failed:{job.id}",
-        kind=Kind.JOB_FAILED,
+        kind=AlertKind.JOB_FAILED,
         text=f"{job.spec.name} ({job.id}) of {job.owner} has failed: {job.reason}",
         next=f"corral why {job.id}",
         since=event.at,
@@ -139,7 +139,7 @@ def failed(event: Event, job: Job | None) -> Alert | None:
     )
 
 
-def _stuck(look: Look, after_seconds: float | None) -> Iterator[Alert]:
+def _stuck(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert]:
     """A job whose loop has made steps and makes none any more; one that does not come up or go."""
     if after_seconds is None:
         return
@@ -156,14 +156,14 @@ def _stuck(look: Look, after_seconds: float | None) -> Iterator[Alert]:
                 yield _job_alert(job, f"is {state} for {duration_text(long)}", job.since)
 
 
-def _diverged(look: Look) -> Iterator[Alert]:
+def _diverged(look: AlertSnapshot) -> Iterator[Alert]:
     """A job whose training loop computes a loss that is not a number."""
     for job in look.world.in_state(JobState.RUNNING).values():
         attempt = look.world.attempts.get(job.id)
         if attempt is not None and attempt.nan_step is not None:
             yield Alert(
                 key=f"loss_nan:{job.id}:{job.attempt}",
-                kind=Kind.LOSS_NAN,
+                kind=AlertKind.LOSS_NAN,
                 text=f"{job.spec.name} ({job.id}) of {job.owner}: {loss_text(attempt.nan_step)}",
                 next=f"corral why {job.id}",
                 since=attempt.nan_at if attempt.nan_at is not None else look.wall,
@@ -173,21 +173,21 @@ def _diverged(look: Look) -> Iterator[Alert]:
 def _job_alert(job: Job, what: str, since: float) -> Alert:
     return Alert(
         key=f"job_stuck:{job.id}:{job.attempt}",
-        kind=Kind.JOB_STUCK,
+        kind=AlertKind.JOB_STUCK,
         text=f"{job.spec.name} ({job.id}) of {job.owner} {what}",
         next=f"corral show {job.id}",
         since=since,
     )
 
 
-def _nodes(look: Look, rules: AlertRules) -> Iterator[Alert]:
+def _nodes(look: AlertSnapshot, rules: AlertRules) -> Iterator[Alert]:
     for node in look.world.nodes.values():
         bound = rules.node_down_seconds
         down = node.liveness != Liveness.ALIVE and not node.draining
         if bound is not None and down and look.wall - node.since >= bound:
             yield Alert(
                 key=f"node_down:{node.id}",
-                kind=Kind.NODE_DOWN,
+                kind=AlertKind.NODE_DOWN,
                 text=f"node {node.id} is {node.liveness}: {node.why}",
                 next=f"corral node show {node.id}",
                 since=node.since,
@@ -195,14 +195,14 @@ def _nodes(look: Look, rules: AlertRules) -> Iterator[Alert]:
         if rules.node_kept_back and node.cordoned and node.cordoned_by:
             yield Alert(
                 key=f"node_kept_back:{node.id}",
-                kind=Kind.NODE_KEPT_BACK,
+                kind=AlertKind.NODE_KEPT_BACK,
                 text=f"node {node.id} gets no new work: its health has cordoned it",
                 next=f"corral node show {node.id}",
                 since=node.since,
             )
 
 
-def _starved(look: Look, after_seconds: float | None) -> Iterator[Alert]:
+def _starved(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert]:
     if after_seconds is None:
         return
     oldest: dict[QueueName, Job] = {}
@@ -216,26 +216,26 @@ def _starved(look: Look, after_seconds: float | None) -> Iterator[Alert]:
         if waited >= after_seconds:
             yield Alert(
                 key=f"queue_starved:{queue}",
-                kind=Kind.QUEUE_STARVED,
+                kind=AlertKind.QUEUE_STARVED,
                 text=f"{who} has waited {duration_text(waited)}",
                 next=f"corral why {job.id}",
                 since=job.since + after_seconds,
             )
 
 
-def _budgets(look: Look, least_share: float | None) -> Iterator[Alert]:
+def _budgets(look: AlertSnapshot, least_share: float | None) -> Iterator[Alert]:
     for queue, left in look.budgets.items():
         if least_share is not None and left <= least_share:
             yield Alert(
                 key=f"budget_low:{queue}",
-                kind=Kind.BUDGET_LOW,
+                kind=AlertKind.BUDGET_LOW,
                 text=f"the budget of queue {queue} is down to {share_text(left)}",
                 next=f"corral queue show {queue}",
                 since=look.wall,
             )
 
 
-def _disks(look: Look, least_share: float | None) -> Iterator[Alert]:
+def _disks(look: AlertSnapshot, least_share: float | None) -> Iterator[Alert]:
     if least_share is None:
         return
     for path, (free, total) in look.disks.items():
@@ -252,7 +252,7 @@ def _disks(look: Look, least_share: float | None) -> Iterator[Alert]:
 def _disk(whose: str, path: str, free: int, total: int, next: str, at: float) -> Alert:
     return Alert(
         key=f"disk_full:{whose}:{path}",
-        kind=Kind.DISK_FULL,
+        kind=AlertKind.DISK_FULL,
         text=f"{path} of {whose} is nearly full: {size_text(free)} of {size_text(total)} left",
         next=next,
         since=at,

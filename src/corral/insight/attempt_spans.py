@@ -7,7 +7,7 @@ from typing import Final
 from corral.domain.attempt import Attempt, Receipt, Save, Seat
 from corral.domain.ids import AttemptNumber
 from corral.domain.job import Job
-from corral.domain.ledger import Account, Amounts, by_day
+from corral.domain.ledger import UsageAmounts, UsageRecord, by_day
 from corral.domain.units import MILLIS_PER_GPU
 
 LOST_TO: Final[Mapping[str, str]] = {  # by the kind of the victim's receipt
@@ -22,7 +22,7 @@ LOST_TO: Final[Mapping[str, str]] = {  # by the kind of the victim's receipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class AttemptSpan:
     """A part of a life: `amount` says what of it, and `share` how much of each second."""
 
     amount: str
@@ -46,7 +46,7 @@ def gpus_of(seat: Seat, types: tuple[str, ...], otherwise: str = "") -> dict[str
 
 def spans(
     attempt: Attempt, saves: Iterable[Save], *, until: float, receipt: Receipt | None = None
-) -> Iterator[Span]:
+) -> Iterator[AttemptSpan]:
     """From placing to end, by then (wall clock). `receipt`: what its end has cost, if anything.
 
     What steps were kept is known of an attempt with saves; of another all of it was of use, unless
@@ -56,33 +56,33 @@ def spans(
     ended = min(until, attempt.ended_at if attempt.ended_at is not None else until)
     begun = attempt.first_step_at if attempt.first_step_at is not None else attempt.running_at
     begun = ended if begun is None else min(max(begun, attempt.placed_at), ended)
-    yield Span(amount="starting_gpu_seconds", since=attempt.placed_at, until=begun)
+    yield AttemptSpan(amount="starting_gpu_seconds", since=attempt.placed_at, until=begun)
     lost = 0.0 if receipt is None else receipt.seconds_lost or 0.0
     kept = max(begun, ended - lost)
     numbers = kept if attempt.nan_at is None else min(kept, max(begun, attempt.nan_at))
     stalls = sum(one.stall_seconds for one in saves if one.attempt == attempt.number)
     saving = min(1.0, stalls / (kept - begun)) if kept > begun else 0.0
-    yield Span(amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving)
-    yield Span(amount="failed_gpu_seconds", since=numbers, until=kept, share=1.0 - saving)
-    yield Span(amount="saving_gpu_seconds", since=begun, until=kept, share=saving)
+    yield AttemptSpan(amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving)
+    yield AttemptSpan(amount="failed_gpu_seconds", since=numbers, until=kept, share=1.0 - saving)
+    yield AttemptSpan(amount="saving_gpu_seconds", since=begun, until=kept, share=saving)
     if receipt is not None:
-        yield Span(amount=LOST_TO[receipt.kind], since=kept, until=ended)
+        yield AttemptSpan(amount=LOST_TO[receipt.kind], since=kept, until=ended)
 
 
 def of_life(
-    job: Job, attempt: Attempt, gpus: Mapping[str, float], parts: Iterable[Span]
-) -> Iterator[Account]:
+    job: Job, attempt: Attempt, gpus: Mapping[str, float], parts: Iterable[AttemptSpan]
+) -> Iterator[UsageRecord]:
     """The rows of these spans. `gpus`: of the whole gang by type."""
     for part in parts:
         for day, seconds in by_day(part.since, part.until):
             for kind, count in gpus.items():
                 amount = seconds * part.share * count
                 if amount > 0:
-                    yield row(job, attempt.number, day, kind, Amounts(**{part.amount: amount}))
+                    yield row(job, attempt.number, day, kind, UsageAmounts(**{part.amount: amount}))
 
 
-def row(job: Job, attempt: int, day: int, gpu_type: str, amounts: Amounts) -> Account:
-    return Account(
+def row(job: Job, attempt: int, day: int, gpu_type: str, amounts: UsageAmounts) -> UsageRecord:
+    return UsageRecord(
         day=day,
         queue=job.spec.queue,
         user=job.owner,

@@ -17,7 +17,7 @@ NOTHING: Final = 0.05  # below, it is idle
 LOW: Final = 0.5  # below, it is not kept busy
 
 
-class Bound(StrEnum):
+class BottleneckKind(StrEnum):
     DATA = "data"
     SAVES = "saves"
     COMMUNICATION = "communication"
@@ -28,7 +28,7 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class StepTimes:
     """Seconds of a job's training loop in the last while, in the middle of its ranks. `wait` lies
     within `compute`. Utilisation and memory of its GPUs are shares, `link` what their links carry;
     None: nobody has measured."""
@@ -47,13 +47,13 @@ class Spent:
 class Bottleneck:
     """`text`: what bounds it, with the number that shows it. `advice`: what to try."""
 
-    bound: Bound
+    bound: BottleneckKind
     text: str
     advice: str
 
 
 def bottleneck_of(
-    spent: Spent, straggler: Straggler | None = None, node: str = "NODE", *, job: str
+    spent: StepTimes, straggler: Straggler | None = None, node: str = "NODE", *, job: str
 ) -> Bottleneck | None:
     """The first that applies; None where nothing stands out, or too little is known. `node`: of the
     straggler; `job`: its id, for a line to type."""
@@ -70,7 +70,7 @@ def bottleneck_of(
 def _straggling(one: Straggler, node: str) -> Bottleneck:
     where = " more for its data" if one.in_data else ""
     return Bottleneck(
-        bound=Bound.STRAGGLER,
+        bound=BottleneckKind.STRAGGLER,
         text=f"rank {one.rank} on {node} takes {_ms(one.seconds)} a step of its own, the others "
         f"{_ms(one.others_seconds)}: they wait for it ({share_text(one.slower)} slower{where})",
         advice="data as near and as much for each rank"
@@ -79,24 +79,24 @@ def _straggling(one: Straggler, node: str) -> Bottleneck:
     )
 
 
-def _of_loop(spent: Spent, whole: float) -> Bottleneck | None:
+def _of_loop(spent: StepTimes, whole: float) -> Bottleneck | None:
     data, saves = spent.data_seconds / whole, spent.save_seconds / whole
     wait = spent.wait_seconds / whole
     if data >= max(DATA_SHARE, wait, saves):
         return Bottleneck(
-            bound=Bound.DATA,
+            bound=BottleneckKind.DATA,
             text=f"it waits for data in {share_text(data)} of its time",
             advice="more workers of the loader, prefetching, data on a local disk",
         )
     if saves >= max(SAVE_SHARE, wait):
         return Bottleneck(
-            bound=Bound.SAVES,
+            bound=BottleneckKind.SAVES,
             text=f"saves stop it for {share_text(saves)} of its time",
             advice="save less often (checkpoint.interval: auto), or to a faster file system",
         )
     if wait >= WAIT_SHARE:
         return Bottleneck(
-            bound=Bound.COMMUNICATION,
+            bound=BottleneckKind.COMMUNICATION,
             text=f"its ranks wait for each other in {share_text(wait)} of their time"
             + (f"; {_carried(spent.link)}" if spent.link is not None else ""),
             advice="more work between two exchanges (a larger batch, accumulation), fewer or "
@@ -105,13 +105,13 @@ def _of_loop(spent: Spent, whole: float) -> Bottleneck | None:
     return None
 
 
-def _of_gpus(spent: Spent, job: str) -> Bottleneck | None:
+def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:
     busy, memory = spent.utilisation, spent.memory_share
     if busy is None:
         return None
     if busy < NOTHING:
         return Bottleneck(
-            bound=Bound.IDLE,
+            bound=BottleneckKind.IDLE,
             text=f"its GPUs stand idle: a kernel runs in {share_text(busy)} of the time",
             advice=f"giving them back: corral suspend {job}",
         )
@@ -120,13 +120,13 @@ def _of_gpus(spent: Spent, job: str) -> Bottleneck | None:
     if busy < LOW:
         held = "" if memory is None else f", with {share_text(memory)} of their memory in use"
         return Bottleneck(
-            bound=Bound.SMALL_BATCH,
+            bound=BottleneckKind.SMALL_BATCH,
             text=f"its GPUs run a kernel in {share_text(busy)} of the time{held}",
             advice="a larger batch, torch.compile or CUDA graphs, or fewer GPUs",
         )
     if busy >= BUSY:
         return Bottleneck(
-            bound=Bound.COMPUTE,
+            bound=BottleneckKind.COMPUTE,
             text=f"its GPUs run a kernel in {share_text(busy)} of the time",
             advice="a lower precision, a faster type of GPU, or more GPUs",
         )
@@ -137,7 +137,7 @@ def _bound_by(link: LinkUse) -> Bottleneck:
     """Kernels that wait for a link count as busy."""
     is_pcie = link.name.startswith("PCIe")
     return Bottleneck(
-        bound=Bound.COMMUNICATION,
+        bound=BottleneckKind.COMMUNICATION,
         text=_carried(link),
         advice="data that stays on the GPU, pinned memory, less offloading, or GPUs with NVLink"
         if is_pcie

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corral.domain.units import DAY_SECONDS
-from corral.insight.alerts import Alert, Kind, Severity
+from corral.insight.alerts import Alert, AlertKind, Severity
 
 CALM_SECONDS: Final = 120.0  # that it must be over before it is told as over: it may flap
 ALIKE: Final = 5  # more of a kind at once are told as a number
@@ -31,7 +31,7 @@ class Taste:
     """What one receiver wants: from which severity on, of which kinds (all: none named)."""
 
     least: Severity = Severity.INFO
-    kinds: frozenset[Kind] = frozenset()
+    kinds: frozenset[AlertKind] = frozenset()
     repeat_seconds: float = 4 * 3600.0
     quiet: Quiet | None = None
 
@@ -42,7 +42,7 @@ class Taste:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class SentAlert:
     """An alert that one receiver knows of. `over_at`: since when it stands no more."""
 
     alert: Alert
@@ -51,7 +51,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notification:
     """One message. `over`: what was told before and stands no more."""
 
     alerts: tuple[Alert, ...] = ()
@@ -70,15 +70,15 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class DeliveredAlerts:
     """What one receiver has been told, by key; kept over restarts of the head."""
 
-    sent: Mapping[str, Sent] = field(default_factory=dict)
+    sent: Mapping[str, SentAlert] = field(default_factory=dict)
 
 
 def due(
-    told: Told, alerts: Sequence[Alert], now: float, day_seconds: float, taste: Taste
-) -> tuple[Notice | None, Told]:
+    told: DeliveredAlerts, alerts: Sequence[Alert], now: float, day_seconds: float, taste: Taste
+) -> tuple[Notification | None, DeliveredAlerts]:
     """What to tell one receiver now, and what it then knows. None: nothing; then too the memory may
     be another, of what has begun to be over. `day_seconds`: of the receiver's local day."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
@@ -97,18 +97,18 @@ def due(
     ]
     for alert in over:
         del sent[alert.key]
-    sent |= {alert.key: Sent(alert=alert, at=now) for alert in fresh}
+    sent |= {alert.key: SentAlert(alert=alert, at=now) for alert in fresh}
     sent = {key: one for key, one in sent.items() if not _is_past(one, now)}
-    after = Told(sent=sent)
+    after = DeliveredAlerts(sent=sent)
     over = [alert for alert in over if not alert.moment]
     if not fresh and not over:
         return None, after
-    return Notice(alerts=tuple(fresh), over=tuple(over)), after
+    return Notification(alerts=tuple(fresh), over=tuple(over)), after
 
 
 def _seen(
-    sent: Mapping[str, Sent], there: Mapping[str, Alert], now: float
-) -> Iterable[tuple[str, Sent]]:
+    sent: Mapping[str, SentAlert], there: Mapping[str, Alert], now: float
+) -> Iterable[tuple[str, SentAlert]]:
     """What is known, and since when it stands no more."""
     for key, one in sent.items():
         if one.alert.moment:
@@ -119,11 +119,11 @@ def _seen(
             yield key, replace(one, over_at=now if one.over_at is None else one.over_at)
 
 
-def _again(one: Sent, now: float, taste: Taste) -> bool:
+def _again(one: SentAlert, now: float, taste: Taste) -> bool:
     return not one.alert.moment and now - one.at >= taste.repeat_seconds
 
 
-def _is_past(one: Sent, now: float) -> bool:
+def _is_past(one: SentAlert, now: float) -> bool:
     """A moment is remembered for a day: it is not told twice, nor for ever."""
     return one.alert.moment and now - one.at > DAY_SECONDS
 

@@ -7,7 +7,7 @@ from corral.domain.attempt import Allocation, Attempt, Save
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import ON_NODES
-from corral.domain.ledger import Account, Amounts, by_day
+from corral.domain.ledger import UsageAmounts, UsageRecord, by_day
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.units import HOUR_SECONDS
@@ -18,7 +18,7 @@ from corral.insight.gpu_prices import hourly
 
 def of_allocation(
     job: Job, allocation: Allocation, node: Node | None, tree: QueueTree, until: float
-) -> Iterator[Account]:
+) -> Iterator[UsageRecord]:
     """What was held of one node, from placing until then (wall clock), and its price."""
     types = node.inventory.types if node is not None else ()
     labels = node.labels if node is not None else {}
@@ -27,7 +27,7 @@ def of_allocation(
         price = hourly(labels, kind, tree.path(job.spec.queue), pretend=pretend)
         for day, seconds in by_day(allocation.began, until):
             held = gpus * seconds
-            amounts = Amounts(
+            amounts = UsageAmounts(
                 allocated_gpu_seconds=held,
                 money=held / HOUR_SECONDS * (price.own if price else 0.0),
                 list_money=held / HOUR_SECONDS * (price.listed if price else 0.0),
@@ -52,7 +52,7 @@ def _asked(job: Job) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class OpenAllocations:
     """All that is held at a moment (wall clock), to be summed while the world goes on: its rows are
     never changed, its tables are."""
 
@@ -65,7 +65,7 @@ class Held:
     queues: QueueTree
 
     @classmethod
-    def of(cls, world: World, now: float) -> "Held":
+    def of(cls, world: World, now: float) -> "OpenAllocations":
         return cls(
             now=now,
             jobs=dict(world.jobs),
@@ -77,7 +77,7 @@ class Held:
         )
 
 
-def open_accounts(held: Held) -> Iterator[Account]:
+def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
     """What no commit has written down yet, as if all ended well now."""
     for allocation in held.allocations:
         job = held.jobs.get(allocation.job)

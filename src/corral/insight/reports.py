@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final, TypeVar
 
-from corral.domain.ledger import AMOUNTS, Account, Amounts
+from corral.domain.ledger import AMOUNTS, UsageAmounts, UsageRecord
 from corral.domain.units import HOUR_SECONDS
 
 OWN_MONEY: Final = "money"
@@ -20,90 +20,92 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class UsageColumn:
     """`of`: None where nothing is known. `unit` "share" is from 0 to 1; OWN_MONEY stands for the
     cluster's currency."""
 
     name: str
     unit: str
-    of: Callable[[Amounts], Value]
+    of: Callable[[UsageAmounts], Value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class UsageRow:
     """`name`: of a job, a user, a queue, a type of GPU. `more`: of a job its name."""
 
     name: str
-    amounts: Amounts
+    amounts: UsageAmounts
     more: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class UsageReport:
     """Rows by what was allocated, the most first, and how many more there are (`rest`); `total` of
     all of them; `days` by day since 1970."""
 
     kind: str
     by: str
-    rows: tuple[Row, ...]
+    rows: tuple[UsageRow, ...]
     rest: int = 0
-    total: Amounts
-    days: tuple[tuple[int, Amounts], ...]
+    total: UsageAmounts
+    days: tuple[tuple[int, UsageAmounts], ...]
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[UsageColumn, ...]:
         return KINDS[self.kind]
 
 
-def _hours(name: str) -> Callable[[Amounts], Value]:
+def _hours(name: str) -> Callable[[UsageAmounts], Value]:
     at = AMOUNTS.index(f"{name}_gpu_seconds")
     return lambda one: one[at] / HOUR_SECONDS
 
 
-def _share(name: str, part: str, whole: str) -> Column:
+def _share(name: str, part: str, whole: str) -> UsageColumn:
     above, below = (AMOUNTS.index(f"{one}_gpu_seconds") for one in (part, whole))
-    return Column(name, "share", lambda one: one[above] / one[below] if one[below] > 0 else None)
+    return UsageColumn(
+        name, "share", lambda one: one[above] / one[below] if one[below] > 0 else None
+    )
 
 
-def _hours_column(name: str, part: str = "") -> Column:
-    return Column(name, "GPU-hours", _hours(part or name))
+def _hours_column(name: str, part: str = "") -> UsageColumn:
+    return UsageColumn(name, "GPU-hours", _hours(part or name))
 
 
-def other_gpu_seconds(one: Amounts) -> float:
+def other_gpu_seconds(one: UsageAmounts) -> float:
     """Held and of none of the named parts: the time between a rank's end and its node's word of it,
     and what clocks disagree by."""
     named = one.useful_gpu_seconds + lost_gpu_seconds(one)
     return max(0.0, one.allocated_gpu_seconds - named)
 
 
-def lost_gpu_seconds(one: Amounts) -> float:
+def lost_gpu_seconds(one: UsageAmounts) -> float:
     """All that was held and brought no step."""
     lost = one.failed_gpu_seconds + one.preempted_gpu_seconds + one.stopped_gpu_seconds
     return lost + one.starting_gpu_seconds + one.saving_gpu_seconds
 
 
-def _wasted(one: Amounts) -> float:
+def _wasted(one: UsageAmounts) -> float:
     """What the lives have lost, or what stood idle, whichever is more: of the same seconds nobody
     knows whether they are both."""
     return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
 
 
-def _wasted_money(one: Amounts, money: float) -> Value:
+def _wasted_money(one: UsageAmounts, money: float) -> Value:
     held = one.allocated_gpu_seconds
     return money * min(1.0, _wasted(one) / held) if held > 0 else None
 
 
-def not_used_gpu_seconds(one: Amounts) -> float:
+def not_used_gpu_seconds(one: UsageAmounts) -> float:
     """Measured time less the integral of utilisation: an evenly 40 % busy GPU is 60 % not used."""
     return max(0.0, one.measured_gpu_seconds - one.used_gpu_seconds)
 
 
-def _not_used_share(one: Amounts) -> Value:
+def _not_used_share(one: UsageAmounts) -> Value:
     measured = one.measured_gpu_seconds
     return not_used_gpu_seconds(one) / measured if measured > 0 else None
 
 
-def _not_used_money(one: Amounts, money: float) -> Value:
+def _not_used_money(one: UsageAmounts, money: float) -> Value:
     """Of the measured part only: what was not measured is neither used nor not."""
     held = one.allocated_gpu_seconds
     if held <= 0 or one.measured_gpu_seconds <= 0:
@@ -118,29 +120,31 @@ _LOST: Final = (
     _hours_column("failures", "failed"),
     _hours_column("preemptions", "preempted"),
     _hours_column("stops", "stopped"),
-    Column("other", "GPU-hours", lambda one: other_gpu_seconds(one) / HOUR_SECONDS),
+    UsageColumn("other", "GPU-hours", lambda one: other_gpu_seconds(one) / HOUR_SECONDS),
 )
-KINDS: Final[Mapping[str, tuple[Column, ...]]] = {
+KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
     "usage": (
         _ALLOCATED,
         _hours_column("used"),
         _share("utilisation", "used", "measured"),
-        Column("not used", "share", _not_used_share),
+        UsageColumn("not used", "share", _not_used_share),
         _hours_column("idle"),
         _share("measured", "measured", "allocated"),
-        Column("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
+        UsageColumn("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
     ),
     "waste": (_ALLOCATED, _hours_column("idle"), *_LOST),
     "cost": (
         _ALLOCATED,
-        Column("money", OWN_MONEY, lambda one: one.money),
-        Column("wasted", OWN_MONEY, lambda one: _wasted_money(one, one.money)),
-        Column("not used", OWN_MONEY, lambda one: _not_used_money(one, one.money)),
-        Column("list price", LIST_CURRENCY, lambda one: one.list_money),
-        Column("wasted of it", LIST_CURRENCY, lambda one: _wasted_money(one, one.list_money)),
-        Column("not used of it", LIST_CURRENCY, lambda one: _not_used_money(one, one.list_money)),
-        Column("without a price", "GPU-hours", _hours("unpriced")),
-        Column("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
+        UsageColumn("money", OWN_MONEY, lambda one: one.money),
+        UsageColumn("wasted", OWN_MONEY, lambda one: _wasted_money(one, one.money)),
+        UsageColumn("not used", OWN_MONEY, lambda one: _not_used_money(one, one.money)),
+        UsageColumn("list price", LIST_CURRENCY, lambda one: one.list_money),
+        UsageColumn("wasted of it", LIST_CURRENCY, lambda one: _wasted_money(one, one.list_money)),
+        UsageColumn(
+            "not used of it", LIST_CURRENCY, lambda one: _not_used_money(one, one.list_money)
+        ),
+        UsageColumn("without a price", "GPU-hours", _hours("unpriced")),
+        UsageColumn("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
     ),
     "goodput": (
         _ALLOCATED,
@@ -149,7 +153,7 @@ KINDS: Final[Mapping[str, tuple[Column, ...]]] = {
         *_LOST,
     ),
 }
-BY: Final[Mapping[str, Callable[[Account], str]]] = {
+BY: Final[Mapping[str, Callable[[UsageRecord], str]]] = {
     "queue": lambda one: one.queue,
     "user": lambda one: one.user,
     "gpu-type": lambda one: one.gpu_type,
@@ -157,14 +161,16 @@ BY: Final[Mapping[str, Callable[[Account], str]]] = {
 }
 
 
-def report(kind: str, by: str, accounts: Iterable[Account], limit: int = sys.maxsize) -> Report:
+def report(
+    kind: str, by: str, accounts: Iterable[UsageRecord], limit: int = sys.maxsize
+) -> UsageReport:
     """The accounts summed. `kind` and `by` are of KINDS and BY, `limit` of rows.
 
     Raises: KeyError for others.
     """
     name_of = BY[by]
-    sums: dict[str, Amounts] = {}
-    days: dict[int, Amounts] = {}
+    sums: dict[str, UsageAmounts] = {}
+    days: dict[int, UsageAmounts] = {}
     names: dict[str, str] = {}
     for one in accounts:
         key, day, own = name_of(one), one.day, one.amounts
@@ -173,12 +179,12 @@ def report(kind: str, by: str, accounts: Iterable[Account], limit: int = sys.max
         if by == "job":
             names[key] = one.name
     rows, rest = _most_first(_rows(sums, names), limit)
-    return Report(
+    return UsageReport(
         kind=kind,
         by=by,
         rows=tuple(rows),
         rest=rest,
-        total=reduce(Amounts.plus, days.values(), Amounts()),
+        total=reduce(UsageAmounts.plus, days.values(), UsageAmounts()),
         days=tuple((day, days[day]) for day in sorted(days)),
     )
 
@@ -193,16 +199,16 @@ def drained(rows: list[T]) -> Iterator[T]:
         yield rows.pop()
 
 
-def _rows(sums: dict[str, Amounts], names: Mapping[str, str]) -> Iterator[Row]:
+def _rows(sums: dict[str, UsageAmounts], names: Mapping[str, str]) -> Iterator[UsageRow]:
     while sums:
         name, own = sums.popitem()
-        yield Row(name=name, amounts=own, more=names.get(name, ""))
+        yield UsageRow(name=name, amounts=own, more=names.get(name, ""))
 
 
-def _most_first(rows: Iterator[Row], limit: int) -> tuple[list[Row], int]:
+def _most_first(rows: Iterator[UsageRow], limit: int) -> tuple[list[UsageRow], int]:
     """So many rows by what was allocated, and how many more there are."""
 
-    def place(row: Row) -> tuple[float, str]:
+    def place(row: UsageRow) -> tuple[float, str]:
         return -row.amounts.allocated_gpu_seconds, row.name
 
     parts = []

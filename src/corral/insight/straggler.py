@@ -43,7 +43,7 @@ Look = Mapping[int, Pace]  # of each rank, since its loop began
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StepSpan:
     """What passed between two looks: of each rank its busy seconds a step, and the logarithm of
     these over the median of the others'. In arrays, for a head keeps some of every rank."""
 
@@ -97,7 +97,7 @@ class Looks:
         return max(0.0, self._numbers[-self._width] - self._numbers[0])
 
 
-def span_of(before: Look, after: Look) -> Span | None:
+def span_of(before: Look, after: Look) -> StepSpan | None:
     """None where the two looks say too little."""
     ranks = tuple(rank for rank in after if rank in before)
     busy = array("d")
@@ -110,7 +110,7 @@ def span_of(before: Look, after: Look) -> Span | None:
     if len(busy) < 2:
         return None
     ordered = sorted(busy)
-    return Span(ranks, busy, array("d", (log(own / _others(ordered, own)) for own in busy)))
+    return StepSpan(ranks, busy, array("d", (log(own / _others(ordered, own)) for own in busy)))
 
 
 def _others(ordered: Sequence[float], own: float) -> float:
@@ -120,7 +120,7 @@ def _others(ordered: Sequence[float], own: float) -> float:
     return (ordered[low + (low >= at)] + ordered[high + (high >= at)]) / 2
 
 
-def straggler_of(spans: Sequence[Span], first: Look, last: Look) -> Straggler | None:
+def straggler_of(spans: Sequence[StepSpan], first: Look, last: Look) -> Straggler | None:
     """The slowest rank that is slow beyond doubt. `spans`: what passed from look to look, some
     seconds apart, between the first of them and the last.
 
@@ -146,7 +146,7 @@ def _is_slow(ratios: Sequence[float]) -> bool:
     return (middle - log(1 + SURE_SLOWER)) / error >= SURE
 
 
-def _told(rank: int, spans: Sequence[Span], *, in_data: bool) -> Straggler:
+def _told(rank: int, spans: Sequence[StepSpan], *, in_data: bool) -> Straggler:
     each = [(span.busy, span.ranks.index(rank)) for span in spans]
     own = median(busy[at] for busy, at in each)
     others = median(one for busy, at in each for other, one in enumerate(busy) if other != at)

@@ -10,40 +10,40 @@ from typing import Final
 
 from corral.catalog.overheads import overhead
 from corral.catalog.precisions import Precision
-from corral.perf.layout import Layout, Recompute, Step
+from corral.perf.layout import Recompute, TrainLayout, TrainStep
 
 MASK_BYTES: Final = 1.0  # of one element
 WIDE_BYTES: Final = 4.0  # a norm that is not fused computes in fp32, and keeps that
 SCORE_BYTES: Final = 4.0  # the router's scores are kept in fp32
 
 
-def micro_tokens(step: Step, layout: Layout) -> int:
+def micro_tokens(step: TrainStep, layout: TrainLayout) -> int:
     """Tokens of one micro batch on one GPU: context parallelism cuts the sequence."""
     return layout.micro_batch * ceil(step.sequence / layout.context)
 
 
-def cut(layout: Layout) -> int:
+def cut(layout: TrainLayout) -> int:
     """Over how many GPUs what lies between the products is cut: sequence parallelism."""
     return layout.tensor if layout.sequence_parallel else 1
 
 
-def element(step: Step) -> float:
+def element(step: TrainStep) -> float:
     """Bytes of one activation."""
     return 4.0 if step.precision in (Precision.FP32, Precision.TF32) else 2.0
 
 
-def operand(step: Step) -> float:
+def operand(step: TrainStep) -> float:
     """Bytes of one activation that is kept as an operand of a product: in fp8 a byte."""
     return 1.0 if step.precision in (Precision.FP8, Precision.FP4) else element(step)
 
 
-def layer_input(step: Step, layout: Layout) -> float:
+def layer_input(step: TrainStep, layout: TrainLayout) -> float:
     """Bytes of one layer's input of one micro batch."""
     return element(step) * micro_tokens(step, layout) * step.model.hidden / cut(layout)
 
 
 def kept_by_layer(
-    step: Step, layout: Layout, *, has_experts: bool, recompute: Recompute | None = None
+    step: TrainStep, layout: TrainLayout, *, has_experts: bool, recompute: Recompute | None = None
 ) -> float:
     """Bytes that one layer keeps of one micro batch, on one GPU. `recompute`: the layout's, if
     not said."""
@@ -61,7 +61,7 @@ def kept_by_layer(
     return norms + masks + _attention(step, layout) + core + mlp
 
 
-def _alternate(step: Step, layout: Layout, *, has_experts: bool) -> float:
+def _alternate(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
     """The layer's input, what attention gives, and of the seven products those at odd places:
     queries, values, the MLP's first and its last. Source: torchtitan, activation_checkpoint.py."""
     model, width = step.model, element(step) * micro_tokens(step, layout)
@@ -72,7 +72,7 @@ def _alternate(step: Step, layout: Layout, *, has_experts: bool) -> float:
     return inside + 2 * layer_input(step, layout)
 
 
-def _attention(step: Step, layout: Layout) -> float:
+def _attention(step: TrainStep, layout: TrainLayout) -> float:
     """Queries, keys, values, and what attention gives, which is the last product's operand."""
     model = step.model
     width = element(step) * micro_tokens(step, layout) / layout.tensor
@@ -86,7 +86,7 @@ def _attention(step: Step, layout: Layout) -> float:
     return width * (joint + rotated + copied + query)
 
 
-def _latent_attention(step: Step, layout: Layout) -> float:
+def _latent_attention(step: TrainStep, layout: TrainLayout) -> float:
     """The compressed vectors are whole on each GPU that shares a layer, before and after norm."""
     model, latent = step.model, step.model.latent
     assert latent is not None
@@ -97,7 +97,7 @@ def _latent_attention(step: Step, layout: Layout) -> float:
     return tokens * (whole / cut(layout) + model.heads * each / layout.tensor)
 
 
-def scores(step: Step, layout: Layout) -> float:
+def scores(step: TrainStep, layout: TrainLayout) -> float:
     """The square of the sequence that attention keeps where no flash kernel computes it: after
     the softmax; with dropout its mask, and what it leaves."""
     if step.has_flash:
@@ -107,20 +107,20 @@ def scores(step: Step, layout: Layout) -> float:
     return element_bytes * pairs * step.model.heads / layout.tensor
 
 
-def _wide(step: Step) -> float:
+def _wide(step: TrainStep) -> float:
     """Bytes of one number inside of an MLP: before the nonlinearity (two where it is gated), the
     product's operand after it, and between gate and nonlinearity where these are not fused."""
     kept = (2 if step.model.is_gated else 1) + (step.model.is_gated and not step.fused)
     return kept * element(step) + operand(step)
 
 
-def _dense(step: Step, layout: Layout) -> float:
+def _dense(step: TrainStep, layout: TrainLayout) -> float:
     """Before the nonlinearity (twice as wide where it is gated), and after."""
     tokens = micro_tokens(step, layout) / layout.tensor
     return tokens * step.model.ffn * _wide(step)
 
 
-def _experts(step: Step, layout: Layout) -> float:
+def _experts(step: TrainStep, layout: TrainLayout) -> float:
     """Scores of the router; tokens sent to experts, their inside, and what comes back; shared
     experts beside them. The fullest GPU gets more than its share of tokens."""
     model, experts = step.model, step.model.experts
@@ -135,7 +135,7 @@ def _experts(step: Step, layout: Layout) -> float:
     return router + inside + routed + shared
 
 
-def passing(step: Step, layout: Layout, *, has_experts: bool) -> float:
+def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
     """Bytes that come and go while one layer is computed backwards: the gradients inside its MLP,
     those of its input, the gathered input of sequence parallelism; and the layer itself where
     it is computed again."""
@@ -150,7 +150,7 @@ def passing(step: Step, layout: Layout, *, has_experts: bool) -> float:
     return again + element(step) * (inside + 2 * tokens * model.hidden) + scores(step, layout)
 
 
-def _inside(step: Step, layout: Layout, *, has_experts: bool) -> float:
+def _inside(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
     """Elements of the gradients inside the MLP."""
     model, tokens = step.model, micro_tokens(step, layout)
     wide = 3 if model.is_gated else 2

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Final
 
 from corral.catalog.models import Model
-from corral.perf.layout import Layout, Shard, State, Step
-from corral.perf.memory import Memory, training_memory
+from corral.perf.layout import BytesPerParameter, Shard, TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory, training_memory
 from corral.perf.sharding import shards, stage_layers
 
-ADAPTER: Final = State(weight=2.0, gradient=2.0, optimizer=12.0)  # bytes a parameter of an adapter
+ADAPTER: Final = BytesPerParameter(
+    weight=2.0, gradient=2.0, optimizer=12.0
+)  # bytes a parameter of an adapter
 
 
 def adapter_parameters(model: Model, rank: int) -> int:
@@ -39,13 +41,17 @@ def _attention_sides(model: Model) -> int:
     return into + down + up + model.heads * latent.value_dim + hidden
 
 
-def adapter_memory(step: Step, layout: Layout, *, rank: int, architecture: str = "") -> Memory:
+def adapter_memory(
+    step: TrainStep, layout: TrainLayout, *, rank: int, architecture: str = ""
+) -> TrainMemory:
     """Memory of LoRA on the fullest GPU: weights as `step.state.weight` says, without gradients and
     optimizer; those only of the adapters.
 
     Raises: ValueError on no rank, or where the layout is impossible.
     """
-    frozen = replace(step, state=State(weight=step.state.weight, gradient=0.0, optimizer=0.0))
+    frozen = replace(
+        step, state=BytesPerParameter(weight=step.state.weight, gradient=0.0, optimizer=0.0)
+    )
     base = training_memory(frozen, layout, architecture=architecture)
     share = sum(stage_layers(step.model, layout, base.stage)) / step.model.layers
     own = adapter_parameters(step.model, rank) * share / layout.tensor

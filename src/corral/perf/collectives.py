@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from corral.catalog.links import Link
+from corral.catalog.links import LinkKind
 from corral.catalog.transports import Protocol, Transport, transport
-from corral.perf.topology import Group, Wires
+from corral.perf.topology import GpuGroup, Wires
 
 
 class Collective(StrEnum):
@@ -32,7 +32,7 @@ class Algorithm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class CollectiveChoice:
     """One way to do it, and its seconds."""
 
     algorithm: Algorithm
@@ -40,15 +40,15 @@ class Way:
 
 
 def collective_seconds(
-    collective: Collective, size_bytes: float, group: Group, wires: Wires
+    collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> float:
     """Seconds from call to end on all GPUs, by the quickest algorithm. See `collective_ways`."""
     return min(way.seconds for way in collective_ways(collective, size_bytes, group, wires))
 
 
 def collective_ways(
-    collective: Collective, size_bytes: float, group: Group, wires: Wires
-) -> tuple[Way, ...]:
+    collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
+) -> tuple[CollectiveChoice, ...]:
     """Each algorithm that a library would consider, and what it takes.
 
     Unit: `size_bytes` of the whole buffer. A group of one takes no time. Raises: ValueError where
@@ -58,10 +58,14 @@ def collective_ways(
     if size_bytes < 0 or group.per_domain > wires.domain_gpus:
         raise ValueError(f"{size_bytes} bytes among {group} in domains of {wires.domain_gpus}")
     if group.size == 1 or size_bytes == 0:
-        return (Way(algorithm=Algorithm.DIRECT, seconds=0.0),)
+        return (CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=0.0),)
     if collective in (Collective.ALL_TO_ALL, Collective.SEND_RECV):
         return (_direct(collective, size_bytes, group, wires),)
-    ways = [Way(algorithm=Algorithm.RING, seconds=_ring(collective, size_bytes, group, wires))]
+    ways = [
+        CollectiveChoice(
+            algorithm=Algorithm.RING, seconds=_ring(collective, size_bytes, group, wires)
+        )
+    ]
     if collective is Collective.ALL_REDUCE:
         if group.domains > 1 and wires.fabric.is_switched:
             ways.append(_tree(size_bytes, group, wires))
@@ -81,7 +85,7 @@ def _moved(collective: Collective, size_bytes: float, gpus: int) -> float:
 
 
 def _inside_rate(
-    link: Link, carries: Transport, group: Group, wires: Wires, *, among: int | None = None
+    link: LinkKind, carries: Transport, group: GpuGroup, wires: Wires, *, among: int | None = None
 ) -> float:
     """Bytes a second of one GPU towards the others of its domain, protocol aside. `among`: so many
     of the group speak with each other."""
@@ -93,7 +97,7 @@ def _inside_rate(
     return rate
 
 
-def _across_rate(group: Group, wires: Wires) -> float:
+def _across_rate(group: GpuGroup, wires: Wires) -> float:
     """Bytes a second of all of the group's GPUs of one domain towards other domains: of their own
     adapters, or of one that GPUs share, and no more than a fair share of the domain's."""
     own = max(
@@ -103,7 +107,7 @@ def _across_rate(group: Group, wires: Wires) -> float:
     return min(own, wires.domain_gpus * wires.fabric.bytes_per_s / group.beside)
 
 
-def _inside_efficiency(protocol: Protocol, carries: Transport, link: Link, gpus: int) -> float:
+def _inside_efficiency(protocol: Protocol, carries: Transport, link: LinkKind, gpus: int) -> float:
     if gpus == 2 and not link.is_switched and protocol is carries.bulk:
         return carries.pair_efficiency
     return protocol.efficiency
@@ -116,7 +120,7 @@ def _transfer(protocol: Protocol, steps: int, hop_s: float, bytes_s: float, own_
     return protocol.launch_s + steps * each + 2 * math.sqrt(protocol.fill_s * bytes_s) + own_s
 
 
-def _ring(collective: Collective, size_bytes: float, group: Group, wires: Wires) -> float:
+def _ring(collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires) -> float:
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
     bulk = _ring_with("bulk", collective, size_bytes, group, wires)
     below = (out if group.domains > 1 else up).low_bytes
@@ -126,7 +130,7 @@ def _ring(collective: Collective, size_bytes: float, group: Group, wires: Wires)
 
 
 def _ring_with(
-    kind: str, collective: Collective, size_bytes: float, group: Group, wires: Wires
+    kind: str, collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> float:
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
     inside, across = (up.bulk, out.bulk) if kind == "bulk" else (up.low, out.low)
@@ -144,7 +148,7 @@ def _ring_with(
     return _transfer(across, steps, hop_s, moved / rate, own_s)
 
 
-def _tree(size_bytes: float, group: Group, wires: Wires) -> Way:
+def _tree(size_bytes: float, group: GpuGroup, wires: Wires) -> CollectiveChoice:
     """Each domain reduces along a chain, and the domains along two trees of which each carries
     half: a domain sends the whole once where there are two, and twice (up and down) in general.
     """
@@ -155,11 +159,11 @@ def _tree(size_bytes: float, group: Group, wires: Wires) -> Way:
         inside_s = 2 * size_bytes / rate
     chain_s = 2 * (group.per_domain - 1) * up.low.hop_s
     seconds = _across_tree(size_bytes, inside_s, chain_s, group, wires)
-    return Way(algorithm=Algorithm.TREE, seconds=seconds)
+    return CollectiveChoice(algorithm=Algorithm.TREE, seconds=seconds)
 
 
 def _across_tree(
-    size_bytes: float, inside_s: float, chain_s: float, group: Group, wires: Wires
+    size_bytes: float, inside_s: float, chain_s: float, group: GpuGroup, wires: Wires
 ) -> float:
     out = transport(wires.fabric.name)
     sent = size_bytes * (1 if group.domains == 2 else 2)
@@ -176,7 +180,7 @@ def _across_tree(
     return min(with_(out.bulk), with_(out.low))
 
 
-def _in_switch(size_bytes: float, group: Group, wires: Wires) -> list[Way]:
+def _in_switch(size_bytes: float, group: GpuGroup, wires: Wires) -> list[CollectiveChoice]:
     switch = transport(wires.scale_up.name).in_switch
     if switch is None or not wires.scale_up.reduces or group.per_domain < switch.from_gpus:
         return []
@@ -186,10 +190,12 @@ def _in_switch(size_bytes: float, group: Group, wires: Wires) -> list[Way]:
         seconds = switch.launch_s + inside_s + 2 * math.sqrt(switch.fill_s * inside_s)
     else:
         seconds = _across_tree(size_bytes, inside_s, switch.launch_s, group, wires)
-    return [Way(algorithm=Algorithm.IN_SWITCH, seconds=seconds)]
+    return [CollectiveChoice(algorithm=Algorithm.IN_SWITCH, seconds=seconds)]
 
 
-def _direct(collective: Collective, size_bytes: float, group: Group, wires: Wires) -> Way:
+def _direct(
+    collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
+) -> CollectiveChoice:
     """Each GPU to each other by itself: what stays in its domain and what leaves it at once."""
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
     n, m = group.size, group.per_domain
@@ -209,17 +215,17 @@ def _direct(collective: Collective, size_bytes: float, group: Group, wires: Wire
     direct = out.direct if group.domains > 1 else up.direct
     longest = max(inside_s, across_s)
     if is_pair:  # one way, and nothing to wait for
-        return Way(algorithm=Algorithm.DIRECT, seconds=direct.low_launch_s + longest)
+        return CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=direct.low_launch_s + longest)
     bulk = direct.launch_s + longest + 2 * math.sqrt(direct.fill_s * longest)
     bulk += each / direct.own_bytes_per_s
     low = direct.low_launch_s + each / direct.peer_bytes_per_s + longest
-    return Way(algorithm=Algorithm.DIRECT, seconds=min(bulk, low))
+    return CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=min(bulk, low))
 
 
 def handed_on_seconds(
     inside_bytes: float,
     across_bytes: float,
-    group: Group,
+    group: GpuGroup,
     wires: Wires,
     *,
     inside_share: float,
@@ -241,7 +247,7 @@ def handed_on_seconds(
     return launch_s + max(inside_s, across_s)
 
 
-def peer_all_reduce_seconds(size_bytes: float, group: Group, wires: Wires) -> float:
+def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
     """An all-reduce as engines of inference do it inside of a domain: one kernel, in which each GPU
     reads its peers' memory, in one shot (all of each peer) or two (a share of each, then the sums).
     Two GPUs take one shot.
@@ -264,7 +270,7 @@ def peer_all_reduce_seconds(size_bytes: float, group: Group, wires: Wires) -> fl
     return min(one, two)
 
 
-def small_all_reduce_seconds(size_bytes: float, group: Group, wires: Wires) -> float:
+def small_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
     """An all-reduce as engines of inference choose it: `peer_all_reduce_seconds` inside of a domain
     and below a size, for more than two GPUs only where it is quicker; else `collective_seconds`.
     """

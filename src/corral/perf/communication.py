@@ -5,15 +5,15 @@ from typing import Final
 
 from corral.perf.collectives import Collective, collective_seconds, handed_on_seconds
 from corral.perf.expert_dispatch import Dispatch, copies
-from corral.perf.layout import Layout, Shard, Step
+from corral.perf.layout import Shard, TrainLayout, TrainStep
 from corral.perf.software import Software
-from corral.perf.topology import Group, Wires
+from corral.perf.topology import GpuGroup, Wires
 
 _ACTIVATION_BYTES: Final = 2.0  # of a number that goes from GPU to GPU
 _WEIGHT_BYTES: Final = 2.0
 
 
-def group(size: int, stride: int, gpus: int, wires: Wires) -> Group:
+def group(size: int, stride: int, gpus: int, wires: Wires) -> GpuGroup:
     """`size` GPUs, each `stride` after the one before, as Megatron counts ranks: tensor, context,
     data, pipeline; the nearest of them share a domain.
 
@@ -23,10 +23,10 @@ def group(size: int, stride: int, gpus: int, wires: Wires) -> Group:
     near = max(min(domain // stride, size), 1)
     while size % near:
         near -= 1
-    return Group(size=size, per_domain=near, beside=max(domain // near, 1))
+    return GpuGroup(size=size, per_domain=near, beside=max(domain // near, 1))
 
 
-def tensor_seconds(step: Step, layout: Layout, wires: Wires) -> float:
+def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
     """Of one layer in one direction: two all-reduces of a micro batch, or with sequence
     parallelism two all-gathers and two reduce-scatters, which move as much.
 
@@ -42,7 +42,7 @@ def tensor_seconds(step: Step, layout: Layout, wires: Wires) -> float:
     return 2 * collective_seconds(Collective.ALL_REDUCE, size, own, wires)
 
 
-def context_seconds(step: Step, layout: Layout, wires: Wires) -> float:
+def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
     """Of one layer forward: keys and values go round the ring of context-parallel GPUs.
 
     Source: arXiv:2310.01889, section 3. Backward their gradients go round as well.
@@ -53,14 +53,14 @@ def context_seconds(step: Step, layout: Layout, wires: Wires) -> float:
     numbers = 2 * max(model.kv_heads // layout.tensor, 1) * model.head_dim
     tokens = layout.micro_batch * step.sequence / layout.context
     own = group(layout.context, layout.tensor, layout.gpus, wires)
-    pair = Group(size=2, per_domain=min(own.per_domain, 2), beside=own.beside)
+    pair = GpuGroup(size=2, per_domain=min(own.per_domain, 2), beside=own.beside)
     if own.domains > 1:
-        pair = Group(size=2, per_domain=1, beside=min(wires.domain_gpus, layout.gpus))
+        pair = GpuGroup(size=2, per_domain=1, beside=min(wires.domain_gpus, layout.gpus))
     size = tokens * numbers * _ACTIVATION_BYTES
     return (layout.context - 1) * collective_seconds(Collective.SEND_RECV, size, pair, wires)
 
 
-def expert_seconds(step: Step, layout: Layout, way: Dispatch, wires: Wires) -> float:
+def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: Wires) -> float:
     """Of one layer of experts in one direction, as a library does it: tokens go to their experts
     and come back, beside what is computed of other micro batches.
 
@@ -88,7 +88,9 @@ def expert_seconds(step: Step, layout: Layout, way: Dispatch, wires: Wires) -> f
     return 2 * (1 - way.hidden) * one
 
 
-def pipeline_seconds(step: Step, layout: Layout, software: Software, wires: Wires) -> float:
+def pipeline_seconds(
+    step: TrainStep, layout: TrainLayout, software: Software, wires: Wires
+) -> float:
     """Of one micro batch from one stage to the next, in one direction."""
     if layout.pipeline == 1:
         return 0.0
@@ -96,11 +98,11 @@ def pipeline_seconds(step: Step, layout: Layout, software: Software, wires: Wire
     near = 2 if layout.gpus <= wires.domain_gpus else 1
     shares = layout.sequence_parallel or software.scatters
     size = _micro_bytes(step, layout) / (layout.tensor if shares else 1)
-    pair = Group(size=2, per_domain=near, beside=1 if near == 2 else domain)
+    pair = GpuGroup(size=2, per_domain=near, beside=1 if near == 2 else domain)
     return collective_seconds(Collective.SEND_RECV, size, pair, wires)
 
 
-def _micro_bytes(step: Step, layout: Layout) -> float:
+def _micro_bytes(step: TrainStep, layout: TrainLayout) -> float:
     tokens = layout.micro_batch * step.sequence / layout.context
     return tokens * step.model.hidden * _ACTIVATION_BYTES
 
@@ -114,7 +116,7 @@ class Gradients:
 
 
 def gradients_seconds(
-    parameters: float, layout: Layout, shard: Shard, software: Software, wires: Wires
+    parameters: float, layout: TrainLayout, shard: Shard, software: Software, wires: Wires
 ) -> Gradients:
     """Of `parameters` of one GPU, among those that have the same ones. What is shared out within
     each replica is then added up over the replicas.

@@ -13,7 +13,7 @@ DEFAULT: Final = "default"  # an engine that nobody has measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class InferenceEngine:
     """`layer_seconds`: that each layer takes beside its products and its attention: small kernels
     and what the host needs to launch them. `step_seconds`: of each step, whatever its batch.
     `sequence_seconds`: of each sequence of a step (sampling, book keeping). `matmul`: share of the
@@ -53,13 +53,13 @@ class Engine:
 
 
 @cache
-def engine(name: str) -> Engine:
+def engine(name: str) -> InferenceEngine:
     """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. One that nobody
     has measured, and what a line of the table lacks, are taken from its default."""
     known = table("engines")
     own = _subject(name)
     facts = {**known[DEFAULT], **known.get(own, {})}
-    return Engine(
+    return InferenceEngine(
         name=own,
         layer_seconds=facts["layer"].number * 1e-6,
         step_seconds=facts["step"].number * 1e-6,
@@ -81,7 +81,7 @@ def engine(name: str) -> Engine:
     )
 
 
-def engine_said(name: str) -> Engine:
+def engine_said(name: str) -> InferenceEngine:
     """The same, for somebody who names it on purpose; of one that nobody has measured: default.
 
     Raises: NotFound, with the nearest name.

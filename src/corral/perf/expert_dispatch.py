@@ -6,7 +6,7 @@ from math import comb
 
 from corral.catalog.facts import table
 from corral.catalog.models import Experts
-from corral.perf.topology import Group
+from corral.perf.topology import GpuGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Copies:
     across: float
 
 
-def copies(experts: Experts, group: Group) -> Copies:
+def copies(experts: Experts, group: GpuGroup) -> Copies:
     """Where each domain and each GPU gets a token once, and a router that likes all experts alike.
 
     k of n places, each drawn by itself, are n (1 - (1 - 1/n)^k) different ones. A token that is

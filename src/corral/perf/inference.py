@@ -8,10 +8,10 @@ from corral.catalog.models import Experts, Latent, Model
 from corral.catalog.precisions import Precision
 from corral.perf.attention import cache_attention_seconds, prompt_attention_seconds
 from corral.perf.collectives import Collective, collective_seconds, small_all_reduce_seconds
-from corral.perf.engines import Engine
+from corral.perf.engines import InferenceEngine
 from corral.perf.kernels import kernels
 from corral.perf.matmul import matmul_seconds
-from corral.perf.topology import Group, Wires
+from corral.perf.topology import GpuGroup, Wires
 
 ACTIVATION_BYTES: Final = 2.0  # of one number between two layers, whatever the weights are kept in
 CHUNK: Final = 512  # tokens of a prompt that a stage passes on at once: llama.cpp's n_ubatch
@@ -29,7 +29,7 @@ class Replica:
     model: Model
     device: Device
     wires: Wires
-    engine: Engine
+    engine: InferenceEngine
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
@@ -50,7 +50,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StepWork:
     """What one step computes: `prompt` tokens that see `prompt_context` tokens each on average, and
     one new token of each of `decodes` sequences, of `context` tokens on average. `ends`: prompts
     that end in it, of which the first token is drawn."""
@@ -65,7 +65,7 @@ class Work:
     def tokens(self) -> float:
         return self.prompt + self.decodes
 
-    def part(self, parts: int) -> "Work":
+    def part(self, parts: int) -> "StepWork":
         """One of `parts` equal parts."""
         return replace(
             self,
@@ -75,7 +75,7 @@ class Work:
         )
 
 
-def step_seconds(replica: Replica, work: Work) -> float:
+def step_seconds(replica: Replica, work: StepWork) -> float:
     """One step of an engine, from its start to its tokens.
 
     Each GPU reads its weights once; what tensor-parallel GPUs hold apart is summed twice a layer;
@@ -104,7 +104,7 @@ def step_seconds(replica: Replica, work: Work) -> float:
     return seconds + _head_seconds(replica, drawn) + engine.step_seconds
 
 
-def pipelined_seconds(replica: Replica, work: Work) -> float:
+def pipelined_seconds(replica: Replica, work: StepWork) -> float:
     """One step of a whole batch through the pipeline, from start to end: at once, or in as many
     parts as is quickest. With more parts stages wait less for each other, but each reads its
     weights for each part. Sequences are not divided, prompts are, at `CHUNK` tokens. Unit: seconds.
@@ -122,13 +122,13 @@ def pipelined_seconds(replica: Replica, work: Work) -> float:
 
 def prefill_seconds(replica: Replica, *, batch: int, tokens: int) -> float:
     """From `batch` prompts of `tokens` tokens to the first token of each. Unit: seconds."""
-    work = Work(prompt=batch * tokens, prompt_context=tokens / 2, ends=batch)
+    work = StepWork(prompt=batch * tokens, prompt_context=tokens / 2, ends=batch)
     return pipelined_seconds(replica, work)
 
 
 def decode_seconds(replica: Replica, *, batch: int, context: float) -> float:
     """One new token of each of `batch` sequences that have `context` tokens. Unit: seconds."""
-    return pipelined_seconds(replica, Work(decodes=batch, context=context))
+    return pipelined_seconds(replica, StepWork(decodes=batch, context=context))
 
 
 def static_batch_seconds(replica: Replica, *, batch: int, prompt: int, output: int) -> float:
@@ -172,7 +172,7 @@ def _cut(size: int, parts: int) -> int:
     return -(-size // parts)
 
 
-def _attention_seconds(replica: Replica, work: Work, tokens: int) -> float:
+def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
     model, parts = replica.model, replica.tensor
     if model.latent is None:
         numbers = model.heads * model.head_dim
@@ -256,11 +256,11 @@ def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float
     return seconds + _sum_seconds(replica, each)
 
 
-def _group(replica: Replica, size: int) -> Group:
+def _group(replica: Replica, size: int) -> GpuGroup:
     inside = min(size, replica.wires.domain_gpus)
     while size % inside:
         inside -= 1
-    return Group(size=size, per_domain=inside)
+    return GpuGroup(size=size, per_domain=inside)
 
 
 def _sum_seconds(replica: Replica, tokens: int) -> float:
@@ -289,7 +289,7 @@ def _sends_seconds(replica: Replica, tokens: int) -> float:
         return 0.0
     size = ACTIVATION_BYTES * tokens * replica.model.hidden / replica.tensor
     inside = replica.gpus <= replica.wires.domain_gpus
-    group = Group(size=2, per_domain=2 if inside else 1)
+    group = GpuGroup(size=2, per_domain=2 if inside else 1)
     one = collective_seconds(Collective.SEND_RECV, size, group, replica.wires)
     return (replica.pipeline - 1) * one
 

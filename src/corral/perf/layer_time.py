@@ -7,7 +7,7 @@ from corral.catalog.devices import Device
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.perf.attention import pair_numbers
-from corral.perf.layout import Layout, Step
+from corral.perf.layout import TrainLayout, TrainStep
 from corral.perf.matmul import matmul_seconds, streamed_seconds
 from corral.perf.software import Software, sustained
 
@@ -54,7 +54,7 @@ class Share:
     stream: int  # GPUs that the norms are shared out over
 
 
-def share(step: Step, layout: Layout) -> Share:
+def share(step: TrainStep, layout: TrainLayout) -> Share:
     model, tensor = step.model, layout.tensor
     sequence = max(step.sequence // layout.context, 1)
     return Share(
@@ -71,7 +71,7 @@ Product = tuple[int, int, int, int]  # rows, columns, inner size, how many side 
 
 
 def layer_passes(
-    step: Step, layout: Layout, device: Device, software: Software, *, has_experts: bool
+    step: TrainStep, layout: TrainLayout, device: Device, software: Software, *, has_experts: bool
 ) -> tuple[Pass, Pass]:
     """Forward and backward through one layer, on one of its tensor-parallel GPUs.
 
@@ -105,7 +105,7 @@ def layer_passes(
     )
 
 
-def _products(model: Model, layout: Layout, own: Share, *, has_experts: bool) -> list[Product]:
+def _products(model: Model, layout: TrainLayout, own: Share, *, has_experts: bool) -> list[Product]:
     queries = own.heads * model.head_dim
     ahead = queries + 2 * own.kv_heads * model.head_dim
     if model.latent is not None:
@@ -135,7 +135,7 @@ def _products(model: Model, layout: Layout, own: Share, *, has_experts: bool) ->
     return products
 
 
-def _inner_numbers(model: Model, layout: Layout, own: Share, *, has_experts: bool) -> float:
+def _inner_numbers(model: Model, layout: TrainLayout, own: Share, *, has_experts: bool) -> float:
     """Numbers a token between the products of a layer: what an activation reads, and attention."""
     up = 2 if model.is_gated else 1
     ffn = float(own.ffn)
@@ -149,7 +149,7 @@ def _inner_numbers(model: Model, layout: Layout, own: Share, *, has_experts: boo
     return up * ffn + between
 
 
-def _product_seconds(one: Product, step: Step, device: Device) -> float:
+def _product_seconds(one: Product, step: TrainStep, device: Device) -> float:
     rows, columns, inner, groups = one
     return _held_seconds(one, step.precision, device)
 
@@ -167,7 +167,7 @@ def _held_seconds(one: Product, precision: Precision, device: Device) -> float:
     return max(seconds, 2.0 * rows * columns * inner * groups / powered)
 
 
-def _backward_seconds(one: Product, step: Step, device: Device) -> float:
+def _backward_seconds(one: Product, step: TrainStep, device: Device) -> float:
     rows, columns, inner, groups = one
     inputs = _product_seconds((rows, inner, columns, groups), step, device)
     if not step.state.gradient:
@@ -176,7 +176,7 @@ def _backward_seconds(one: Product, step: Step, device: Device) -> float:
 
 
 def _attention(
-    step: Step, layout: Layout, own: Share, device: Device, software: Software
+    step: TrainStep, layout: TrainLayout, own: Share, device: Device, software: Software
 ) -> tuple[float, float]:
     model = step.model
     groups = layout.micro_batch * own.heads
@@ -201,7 +201,7 @@ def _attention(
     )
 
 
-def _looked_at(step: Step) -> float:
+def _looked_at(step: TrainStep) -> float:
     """Tokens that a query looks at, mean over layers and positions."""
     model = step.model
     whole = step.sequence * _CAUSAL
@@ -212,7 +212,7 @@ def _looked_at(step: Step) -> float:
     return shared * near + (1 - shared) * whole
 
 
-def _wide(one: Product, step: Step, device: Device) -> float:
+def _wide(one: Product, step: TrainStep, device: Device) -> float:
     """A product in 16 bits, whatever the layers' products have."""
     rows, columns, inner, groups = one
     wide = step.precision if step.precision.bytes >= 2 else Precision.BF16
@@ -220,7 +220,7 @@ def _wide(one: Product, step: Step, device: Device) -> float:
 
 
 def ends_seconds(
-    step: Step, layout: Layout, device: Device, software: Software
+    step: TrainStep, layout: TrainLayout, device: Device, software: Software
 ) -> tuple[Pass, Pass]:
     """Output layer with its loss, and input embedding, forward and backward together.
 

@@ -26,7 +26,7 @@ class Recompute(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TrainLayout:
     """`data` x `tensor` x `pipeline` x `context` GPUs. Experts are spread over `expert` of the
     `data` x `context` (x `tensor`, where `expert_tensor` is 1) GPUs that share a stage.
 
@@ -61,7 +61,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class BytesPerParameter:
     """Bytes a parameter of what a run keeps. The default is mixed precision with Adam as Megatron
     does it: 18 bytes a parameter, of which 12 are the optimizer's (arXiv:2205.05198, section 5).
     """
@@ -72,7 +72,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TrainStep:
     """One optimizer step: `global_batch` sequences of `sequence` tokens.
 
     `precision`: of the matrix products; activations are kept in 2 bytes unless it is fp32.
@@ -90,7 +90,7 @@ class Step:
     sequence: int
     global_batch: int
     precision: Precision = Precision.BF16
-    state: State = State()
+    state: BytesPerParameter = BytesPerParameter()
     has_flash: bool = True
     dropout: bool = False
     vocab_multiple: int = 128
@@ -99,7 +99,7 @@ class Step:
     fused: bool = True
     grouped_experts: bool = True
 
-    def micro_batches(self, layout: Layout) -> int:
+    def micro_batches(self, layout: TrainLayout) -> int:
         """Passes through the pipeline in one step. Raises: ValueError where they do not come out
         even."""
         each = layout.data * layout.micro_batch

@@ -4,12 +4,19 @@ from dataclasses import dataclass
 
 from corral.catalog.overheads import Overhead, overhead
 from corral.perf.activations import element, kept_by_layer, layer_input, micro_tokens, passing
-from corral.perf.layout import Layout, Shard, Step
-from corral.perf.sharding import Holding, holding, padded_vocab, shards, shared_out, stage_layers
+from corral.perf.layout import Shard, TrainLayout, TrainStep
+from corral.perf.sharding import (
+    ShardedParameters,
+    holding,
+    padded_vocab,
+    shards,
+    shared_out,
+    stage_layers,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class TrainMemory:
     """Bytes on one GPU of pipeline stage `stage`. The parts add up to `allocated_peak`.
 
     `weights`, `gradients`, `optimizer` and `workspace` stay; `activations`, `logits` (of the
@@ -74,8 +81,8 @@ class Memory:
 
 
 def training_memory(
-    step: Step, layout: Layout, *, stage: int | None = None, architecture: str = ""
-) -> Memory:
+    step: TrainStep, layout: TrainLayout, *, stage: int | None = None, architecture: str = ""
+) -> TrainMemory:
     """Bytes on one GPU of a pipeline stage, or of the fullest one where no stage is said.
 
     `architecture` of the GPU, for example hopper, chooses constants of its libraries.
@@ -89,7 +96,7 @@ def training_memory(
     return max((_on_stage(step, layout, one, over) for one in _fullest(step, layout)), key=_peak)
 
 
-def _fullest(step: Step, layout: Layout) -> set[int]:
+def _fullest(step: TrainStep, layout: TrainLayout) -> set[int]:
     """Stages one of which is the fullest: the first, with most micro batches in flight; the last,
     with the logits; and those beside them and between, where they may have more or other layers."""
     last = layout.pipeline - 1
@@ -100,11 +107,11 @@ def _fullest(step: Step, layout: Layout) -> set[int]:
     return {0, 1, 1 + counts.index(max(counts)), last - 1, last}
 
 
-def _peak(memory: Memory) -> float:
+def _peak(memory: TrainMemory) -> float:
     return memory.allocated_peak
 
 
-def _on_stage(step: Step, layout: Layout, stage: int, over: Overhead) -> Memory:
+def _on_stage(step: TrainStep, layout: TrainLayout, stage: int, over: Overhead) -> TrainMemory:
     held = holding(step, layout, stage)
     dense_layers, moe_layers = stage_layers(step.model, layout, stage)
     weights, gradients, optimizer = _states(step, layout, held)
@@ -113,7 +120,7 @@ def _on_stage(step: Step, layout: Layout, stage: int, over: Overhead) -> Memory:
         passing(step, layout, has_experts=False) if dense_layers else 0.0,
         passing(step, layout, has_experts=True) if moe_layers else 0.0,
     )
-    return Memory(
+    return TrainMemory(
         stage=stage,
         weights=weights,
         gradients=gradients,
@@ -127,7 +134,9 @@ def _on_stage(step: Step, layout: Layout, stage: int, over: Overhead) -> Memory:
     )
 
 
-def _states(step: Step, layout: Layout, held: Holding) -> tuple[float, float, float]:
+def _states(
+    step: TrainStep, layout: TrainLayout, held: ShardedParameters
+) -> tuple[float, float, float]:
     """Weights, gradients and optimizer after sharing out."""
     copies = (shards(layout, of_experts=False), shards(layout, of_experts=True))
     state = step.state
@@ -139,7 +148,7 @@ def _states(step: Step, layout: Layout, held: Holding) -> tuple[float, float, fl
     return weights, gradients, optimizer
 
 
-def in_flight(step: Step, layout: Layout, stage: int) -> float:
+def in_flight(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     """Micro batches of which a stage keeps all its layers, at the most, in 1F1B: one for each
     stage from here to the last. Interleaved, pieces of the pipeline warm up.
 
@@ -153,7 +162,7 @@ def in_flight(step: Step, layout: Layout, stage: int) -> float:
     return min(passes, pieces / layout.interleave)
 
 
-def _activations(step: Step, layout: Layout, stage: int) -> float:
+def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     dense_layers, moe_layers = stage_layers(step.model, layout, stage)
     kept = 0.0
     if dense_layers:
@@ -178,7 +187,7 @@ def _activations(step: Step, layout: Layout, stage: int) -> float:
     return total
 
 
-def _ahead(step: Step, layout: Layout) -> float:
+def _ahead(step: TrainStep, layout: TrainLayout) -> float:
     """Of one layer that predicts a token further ahead: a layer as the last one is, the two norms
     and the joint input before it, the norm after it."""
     has_experts = step.model.experts is not None
@@ -186,24 +195,24 @@ def _ahead(step: Step, layout: Layout) -> float:
     return layer + 7 * layer_input(step, layout)
 
 
-def _logits(step: Step, layout: Layout) -> float:
+def _logits(step: TrainStep, layout: TrainLayout) -> float:
     tokens = micro_tokens(step, layout)
     return (1 + step.ahead) * step.logit_bytes * tokens * padded_vocab(step, layout) / layout.tensor
 
 
-def _libraries(step: Step, over: Overhead) -> float:
+def _libraries(step: TrainStep, over: Overhead) -> float:
     """Experts are multiplied in several streams, each with its own workspace."""
     grouped = step.model.experts is not None and step.grouped_experts
     return over.workspace + (over.expert_workspace if grouped else 0.0)
 
 
-def _between_stages(step: Step, layout: Layout) -> float:
+def _between_stages(step: TrainStep, layout: TrainLayout) -> float:
     """The last input and the last gradient that came from another stage, for each piece of the
     pipeline: Megatron-LM's schedules hold them until the next step."""
     return 2 * layout.interleave * layer_input(step, layout) if layout.pipeline > 1 else 0.0
 
 
-def _buffers(step: Step, layout: Layout, held: Holding) -> float:
+def _buffers(step: TrainStep, layout: TrainLayout, held: ShardedParameters) -> float:
     """Of shared-out weights: the layer that is computed and the one that comes next, both ends of
     the model, and a layer's gradients."""
     total = 0.0

@@ -4,7 +4,7 @@ from math import ceil, floor
 from typing import Final
 
 from corral.perf.inference import Replica
-from corral.perf.serving_memory import PAD, Serving, cache_bytes, serving_memory
+from corral.perf.serving_memory import PAD, ServingReplica, cache_bytes, serving_memory
 
 USABLE: Final = 0.92  # of a GPU's memory that engines take: vLLM's gpu_memory_utilization, 0.9, and
 # TensorRT-LLM's free_gpu_memory_fraction, 0.9 of what weights leave
@@ -31,7 +31,7 @@ def most_sequences(replica: Replica, context: int) -> int:
     """How many sequences of `context` tokens the whole replica holds at once; 0 where not even one
     or where the weights alone are too large. What an engine needs beside is perf.serving_memory's.
     """
-    serving = Serving(
+    serving = ServingReplica(
         model=replica.model,
         context=context,
         batch=1,

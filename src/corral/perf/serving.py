@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from corral.perf.inference import Replica, Work, step_seconds
+from corral.perf.inference import Replica, StepWork, step_seconds
 
 ROUNDS: Final = 26  # of halving: to a hundred-millionth of what it began with
 NEAR: Final = 5e-4  # of requests that run, that a solution is off at the most
@@ -32,7 +32,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BatchLimits:
     """`sequences` of a step at the most, and `tokens`: a longer prompt is taken in parts between
     the others' tokens (chunked prefill, arXiv:2308.16369)."""
 
@@ -107,7 +107,7 @@ class Served:
         )
 
 
-def served(replica: Replica, load: Load, limits: Limits = Limits()) -> Served:
+def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) -> Served:
     """One replica under a load of independent requests.
 
     A prompt's tokens ride in the steps of the others, and lengthen them; so a step takes what its
@@ -152,7 +152,7 @@ def _crossing(running: Callable[[float], float], limit: float) -> float:
 
 
 def served_together(
-    replica: Replica, load: Load, concurrency: int, limits: Limits = Limits()
+    replica: Replica, load: Load, concurrency: int, limits: BatchLimits = BatchLimits()
 ) -> Served:
     """As `served`, where a fixed number of requests is always there: each that ends is followed by
     the next. The rate of `load` is not looked at; that of the answer is what comes of it."""
@@ -165,7 +165,7 @@ def served_together(
     return _steady(replica, _at(load, low), limits, others, 0.0)
 
 
-def capacity(replica: Replica, load: Load, limits: Limits = Limits()) -> float:
+def capacity(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) -> float:
     """The most requests a second that a replica serves for good, whatever they wait: that of a full
     batch. Unit: requests/s."""
     full = float(limits.sequences)
@@ -190,16 +190,16 @@ def _lanes(replica: Replica) -> int:
 
 def _decode_step(replica: Replica, load: Load, sequences: float) -> float:
     context = load.prompt + load.output / 2
-    work = Work(decodes=max(1.0, sequences / _lanes(replica)), context=context)
+    work = StepWork(decodes=max(1.0, sequences / _lanes(replica)), context=context)
     return step_seconds(replica, work)
 
 
-def _parts(load: Load, limits: Limits) -> int:
+def _parts(load: Load, limits: BatchLimits) -> int:
     return max(1, math.ceil(load.new / limits.tokens))
 
 
 def _prompt_step(
-    replica: Replica, load: Load, limits: Limits, others: float, together: float = 1.0
+    replica: Replica, load: Load, limits: BatchLimits, others: float, together: float = 1.0
 ) -> float:
     """What one prompt adds to the steps that it rides in, where `together` of them ride in one,
     as far as its tokens reach."""
@@ -207,11 +207,11 @@ def _prompt_step(
     many = max(1.0, min(together, limits.tokens / load.new))
     decodes = max(0.0, others / _lanes(replica))
     context = load.prompt + load.output / 2
-    alone = Work(decodes=decodes, context=context)
+    alone = StepWork(decodes=decodes, context=context)
     base = step_seconds(replica, alone)
 
     def with_prompt(tokens: float) -> float:
-        work = Work(
+        work = StepWork(
             prompt=max(1.0, tokens - decodes),
             prompt_context=load.shared + load.new / 2,
             ends=many / parts,
@@ -229,7 +229,7 @@ def _prompt_step(
     return parts * max(0.0, seconds) / many
 
 
-def _itl(replica: Replica, load: Load, limits: Limits, others: float) -> float:
+def _itl(replica: Replica, load: Load, limits: BatchLimits, others: float) -> float:
     """Between two tokens of a request beside `others` of them."""
     decode, lanes = _decode_step(replica, load, others + 1), _lanes(replica)
     together = load.rate * decode / lanes
@@ -237,7 +237,9 @@ def _itl(replica: Replica, load: Load, limits: Limits, others: float) -> float:
     return math.inf if prompts >= 1 else decode / (1 - prompts)
 
 
-def _steady(replica: Replica, load: Load, limits: Limits, others: float, busy: float) -> Served:
+def _steady(
+    replica: Replica, load: Load, limits: BatchLimits, others: float, busy: float
+) -> Served:
     itl = _itl(replica, load, limits, others)
     decode = _decode_step(replica, load, others) if others > 0 else 0.0
     prompt = _prompt_step(replica, load, limits, others)
@@ -278,7 +280,7 @@ def _queue_seconds(busy: float, places: int, service: float) -> float:
     return 0.5 * service / places * _full_share(busy, places) / (1 - busy)
 
 
-def _overrun(replica: Replica, load: Load, limits: Limits) -> Served:
+def _overrun(replica: Replica, load: Load, limits: BatchLimits) -> Served:
     full = float(limits.sequences)
     return Served(
         load=load,

@@ -6,7 +6,7 @@ from typing import Final
 
 from corral.catalog.models import Model
 from corral.catalog.overheads import Overhead, overhead
-from corral.perf.layout import Layout, Step
+from corral.perf.layout import TrainLayout, TrainStep
 from corral.perf.sharding import holding
 
 ACTIVATION_BYTES: Final = 2.0
@@ -17,7 +17,7 @@ SCALE_BYTES: Final = {0.5: 2.0 / 128}  # a scale of 2 bytes for each 128 numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ServingReplica:
     """One copy of a model on `tensor` x `pipeline` GPUs, for `batch` sequences of `context` tokens.
 
     `weight_bytes`: of one number in the layers; the ends of the model keep 2 where that is less.
@@ -75,7 +75,7 @@ class ServingMemory:
         }
 
 
-def serving_memory(serving: Serving, *, architecture: str = "") -> ServingMemory:
+def serving_memory(serving: ServingReplica, *, architecture: str = "") -> ServingMemory:
     """Bytes on the fullest GPU of a replica.
 
     `architecture` of the GPU chooses constants of its libraries. Source: keys and values as in
@@ -93,13 +93,15 @@ def serving_memory(serving: Serving, *, architecture: str = "") -> ServingMemory
     )
 
 
-def _workspace(serving: Serving, over: Overhead) -> float:
+def _workspace(serving: ServingReplica, over: Overhead) -> float:
     return over.workspace + (over.expert_workspace if serving.model.experts else 0.0)
 
 
-def _weights(serving: Serving, stage: int) -> float:
-    step = Step(model=serving.model, sequence=1, global_batch=1, vocab_multiple=PAD)
-    layout = Layout(tensor=serving.tensor, pipeline=serving.pipeline, expert_tensor=serving.tensor)
+def _weights(serving: ServingReplica, stage: int) -> float:
+    step = TrainStep(model=serving.model, sequence=1, global_batch=1, vocab_multiple=PAD)
+    layout = TrainLayout(
+        tensor=serving.tensor, pipeline=serving.pipeline, expert_tensor=serving.tensor
+    )
     held = holding(step, layout, stage)
     each = serving.weight_bytes + SCALE_BYTES.get(serving.weight_bytes, 0.0)
     layers = held.dense + held.expert - held.ends
@@ -120,7 +122,7 @@ def _kv_layer_bytes(model: Model, kv_bytes: float, tensor: int) -> float:
     return kv_bytes * 2 * model.head_dim * ceil(model.kv_heads / tensor)
 
 
-def cache_bytes(serving: Serving) -> float:
+def cache_bytes(serving: ServingReplica) -> float:
     """Keys and values of all sequences on one GPU. Layers with a window keep no more than that."""
     model = serving.model
     each = _kv_layer_bytes(model, serving.kv_bytes, serving.tensor)
@@ -131,7 +133,7 @@ def cache_bytes(serving: Serving) -> float:
     return serving.batch * each * tokens * stages
 
 
-def _activations(serving: Serving) -> float:
+def _activations(serving: ServingReplica) -> float:
     """The residual stream and its norm, and the widest inside of a layer: queries, keys and values
     or the MLP, of one step's tokens; experts get a copy of each token for each expert it passes."""
     model = serving.model

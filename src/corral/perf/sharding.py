@@ -5,11 +5,11 @@ from functools import lru_cache
 from math import ceil
 
 from corral.catalog.models import Model
-from corral.perf.layout import Layout, Shard, Step
+from corral.perf.layout import Shard, TrainLayout, TrainStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class ShardedParameters:
     """Parameters of one GPU before data-parallel GPUs share them out.
 
     `dense`: all but experts. `expert`: of its experts, which another group of GPUs shares out.
@@ -22,7 +22,7 @@ class Holding:
     ends: float
 
 
-def stage_layers(model: Model, layout: Layout, stage: int) -> tuple[int, int]:
+def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, int]:
     """Dense layers and layers with experts of a stage; the dense ones lie first in a model.
 
     Where they do not come out even, embedding and output matrix count as a layer each, and what is
@@ -65,7 +65,7 @@ def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
     return max(each - 1 + (over > stages - 2), 1), max(each - 1, 1)
 
 
-def busiest_layers(model: Model, layout: Layout) -> tuple[int, int, int]:
+def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
     """Layers of the first stage, the most that any has, and of the last. A pipeline in pieces waits
     for its largest piece each time."""
     stages, pieces = layout.pipeline, layout.interleave
@@ -79,13 +79,13 @@ def busiest_layers(model: Model, layout: Layout) -> tuple[int, int, int]:
     return first, most, last
 
 
-def padded_vocab(step: Step, layout: Layout) -> int:
+def padded_vocab(step: TrainStep, layout: TrainLayout) -> int:
     """Rows of the embedding, so many that each tensor-parallel GPU has equal ones."""
     each = max(step.vocab_multiple, 1) * layout.tensor
     return ceil(step.model.vocab / each) * each
 
 
-def holding(step: Step, layout: Layout, stage: int) -> Holding:
+def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParameters:
     """The parameters of one GPU of a stage."""
     model = step.model
     dense_layers, moe_layers = stage_layers(model, layout, stage)
@@ -99,7 +99,7 @@ def holding(step: Step, layout: Layout, stage: int) -> Holding:
     beside, experts = _moe(model, layout) if moe_layers else (0.0, 0.0)
     ends = _ends(step, layout, stage)
     joint = ahead * (2 * model.hidden**2 / layout.tensor + 3 * model.hidden)
-    return Holding(
+    return ShardedParameters(
         dense=dense_layers * (each + dense) + moe_layers * (each + beside) + ends + joint,
         expert=moe_layers * experts,
         layer=each + max(dense if dense_layers else 0.0, beside + experts),
@@ -107,7 +107,7 @@ def holding(step: Step, layout: Layout, stage: int) -> Holding:
     )
 
 
-def _attention(model: Model, layout: Layout) -> float:
+def _attention(model: Model, layout: TrainLayout) -> float:
     """Of one layer. Keys and values are cut into no more pieces than there are heads of them; the
     compressing matrices of latent attention are whole on each GPU."""
     tensor = layout.tensor
@@ -120,14 +120,14 @@ def _attention(model: Model, layout: Layout) -> float:
     return whole + (model.attention_parameters - whole) / tensor
 
 
-def _extras(model: Model, layout: Layout) -> float:
+def _extras(model: Model, layout: TrainLayout) -> float:
     if not model.has_bias:
         return float(model.layer_extras)
     cut = (model.heads + 2 * model.kv_heads) * model.head_dim + model.ffn
     return model.layer_extras - cut + cut / layout.tensor
 
 
-def _moe(model: Model, layout: Layout) -> tuple[float, float]:
+def _moe(model: Model, layout: TrainLayout) -> tuple[float, float]:
     """Router and shared experts, and a GPU's own experts, of one layer."""
     experts = model.experts
     if experts is None:
@@ -137,7 +137,7 @@ def _moe(model: Model, layout: Layout) -> tuple[float, float]:
     return model.hidden * experts.count + shared, own
 
 
-def _ends(step: Step, layout: Layout, stage: int) -> float:
+def _ends(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     """Embedding, positions and output matrix. The last stage of a tied model has its own copy."""
     model = step.model
     matrix = padded_vocab(step, layout) * model.hidden / layout.tensor
@@ -152,7 +152,7 @@ def _ends(step: Step, layout: Layout, stage: int) -> float:
     return total
 
 
-def shards(layout: Layout, *, of_experts: bool) -> int:
+def shards(layout: TrainLayout, *, of_experts: bool) -> int:
     """GPUs that hold the same parameters, and so can share them out: data x context of them; of
     experts, those of a stage that have the same expert."""
     copies = layout.data * layout.context // layout.replicas

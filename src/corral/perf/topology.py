@@ -2,20 +2,20 @@
 
 from dataclasses import dataclass
 
-from corral.catalog.links import Link
+from corral.catalog.links import LinkKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wires:
     """`scale_up` joins the GPUs of one domain (a node, or an NVL72 rack), `fabric` the domains."""
 
-    scale_up: Link
+    scale_up: LinkKind
     domain_gpus: int
-    fabric: Link
+    fabric: LinkKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class GpuGroup:
     """GPUs that speak with each other: `size` of them, `per_domain` in each domain they touch.
 
     A tensor-parallel group of 8 in a node is (8, 8); the data-parallel group across 16 nodes of

@@ -14,7 +14,7 @@ from corral.perf.communication import (
 )
 from corral.perf.expert_dispatch import dispatch
 from corral.perf.layer_time import Pass, ends_seconds, layer_passes, share
-from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.layout import Recompute, Shard, TrainLayout, TrainStep
 from corral.perf.matmul import streamed_seconds
 from corral.perf.sharding import busiest_layers
 from corral.perf.software import Software, software, sustained
@@ -75,8 +75,8 @@ class _Direction:
 
 
 def step_time(
-    step: Step,
-    layout: Layout,
+    step: TrainStep,
+    layout: TrainLayout,
     device: Device,
     wires: Wires,
     *,
@@ -124,7 +124,9 @@ def step_time(
     return _with_skew(inner, layout, wires, device)
 
 
-def _slot(step: Step, layout: Layout, each: float, head: float, embedding: float) -> float:
+def _slot(
+    step: TrainStep, layout: TrainLayout, each: float, head: float, embedding: float
+) -> float:
     """Seconds of one micro batch on the busiest stage."""
     first, most, last = busiest_layers(step.model, layout)
     if layout.pipeline == 1:
@@ -132,7 +134,7 @@ def _slot(step: Step, layout: Layout, each: float, head: float, embedding: float
     return max(first * each + embedding, most * each, last * each + head)
 
 
-def _with_skew(inner: StepTime, layout: Layout, wires: Wires, device: Device) -> StepTime:
+def _with_skew(inner: StepTime, layout: TrainLayout, wires: Wires, device: Device) -> StepTime:
     doublings = max(log2(layout.gpus / wires.domain_gpus), 0.0)
     parts = inner.parts
     parts["skew"] = inner.seconds * doublings * sustained(device.architecture).skew
@@ -140,7 +142,7 @@ def _with_skew(inner: StepTime, layout: Layout, wires: Wires, device: Device) ->
 
 
 def _layer(
-    step: Step, layout: Layout, device: Device, wires: Wires, by: Software
+    step: TrainStep, layout: TrainLayout, device: Device, wires: Wires, by: Software
 ) -> tuple[_Direction, _Direction, float]:
     """Forward, backward, and seconds of recomputation, of the mean layer."""
     model = step.model
@@ -181,7 +183,7 @@ def _layer(
     return forward, backward, again
 
 
-def _merging(step: Step, layout: Layout, device: Device) -> float:
+def _merging(step: TrainStep, layout: TrainLayout, device: Device) -> float:
     """Seconds in which what attention found at each turn of the ring is added up, forward."""
     if layout.context == 1:
         return 0.0
@@ -206,7 +208,7 @@ def _direction(
     return _Direction(own=own, tensor=tensor, context=context, expert=expert, host=joined - gpu)
 
 
-def _sent(step: Step, layout: Layout, by: Software, wires: Wires) -> float:
+def _sent(step: TrainStep, layout: TrainLayout, by: Software, wires: Wires) -> float:
     """Seconds a micro batch that a stage waits for its neighbours."""
     one = 2 * pipeline_seconds(step, layout, by, wires)
     if layout.interleave == 1:
@@ -215,8 +217,8 @@ def _sent(step: Step, layout: Layout, by: Software, wires: Wires) -> float:
 
 
 def _update(
-    step: Step,
-    layout: Layout,
+    step: TrainStep,
+    layout: TrainLayout,
     device: Device,
     wires: Wires,
     by: Software,
@@ -258,7 +260,7 @@ def _update(
 _ADAPTER_SHARE: Final = 0.002  # of a model's parameters: LoRA of rank 16, arXiv:2106.09685
 
 
-def _parameters(step: Step, layout: Layout) -> tuple[float, float]:
+def _parameters(step: TrainStep, layout: TrainLayout) -> tuple[float, float]:
     """On one GPU: of the mean layer, and of the larger of the two ends."""
     model = step.model
     tensor = layout.tensor

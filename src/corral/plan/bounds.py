@@ -13,7 +13,7 @@ _OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class NumberBound:
     """From `least` to `most`, both of them well. `hint`: what to give, where these alone say too
     little."""
 
@@ -30,15 +30,15 @@ class Bound:
         return self.hint or f"give a number from {self.least:g} to {self.most:,.15g}"
 
 
-COUNT: Final = Bound(1, 1e6)
-GPUS: Final = Bound(1, 1e7)
-NODE_GPUS: Final = Bound(1, 1_024)
-LENGTH: Final = Bound(1, 1e8)  # tokens of a sequence
-TOKENS: Final = Bound(1, 1e16)  # of a whole run
-PARAMETERS: Final = Bound(1, 1e16)
-ABOVE: Final = Bound(0.001, 1e9)  # a time, a rate
-DAYS: Final = Bound(0.001, 1e5)
-USD: Final = Bound(0.001, 1e6)  # of a GPU-hour
+COUNT: Final = NumberBound(1, 1e6)
+GPUS: Final = NumberBound(1, 1e7)
+NODE_GPUS: Final = NumberBound(1, 1_024)
+LENGTH: Final = NumberBound(1, 1e8)  # tokens of a sequence
+TOKENS: Final = NumberBound(1, 1e16)  # of a whole run
+PARAMETERS: Final = NumberBound(1, 1e16)
+ABOVE: Final = NumberBound(0.001, 1e9)  # a time, a rate
+DAYS: Final = NumberBound(0.001, 1e5)
+USD: Final = NumberBound(0.001, 1e6)  # of a GPU-hour
 
 Gpus = Annotated[int, GPUS]
 Length = Annotated[int, LENGTH]
@@ -57,16 +57,16 @@ def check(request: Any) -> None:
 
 
 @cache
-def bounds_of(kind: type) -> dict[str, Bound]:
+def bounds_of(kind: type) -> dict[str, NumberBound]:
     """By the name of the field."""
     hints = get_type_hints(kind, include_extras=True)
     found = {name: _bound(hint) for name, hint in hints.items()}
     return {name: bound for name, bound in found.items() if bound is not None}
 
 
-def _bound(hint: Any) -> Bound | None:
+def _bound(hint: Any) -> NumberBound | None:
     extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return next((one for one in extras if isinstance(one, Bound)), None)
+    return next((one for one in extras if isinstance(one, NumberBound)), None)
 
 
 def option(name: str) -> str:

@@ -6,7 +6,7 @@ from corral.catalog.devices import Device, device
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.domain.errors import SpecInvalid
-from corral.perf.engines import Engine, engine_said
+from corral.perf.engines import InferenceEngine, engine_said
 from corral.plan.parse.models import precision_said
 
 INTEGERS: Final = (Precision.INT8, Precision.INT4)
@@ -63,7 +63,7 @@ def published_told(said: str, model: Model) -> tuple[str, ...]:
     return (f"weights in {model.published}, as {model.name} is published: --precision says others",)
 
 
-def served_by(said: str, used: Device) -> Engine:
+def served_by(said: str, used: Device) -> InferenceEngine:
     """Raises: NotFound, Unsuited."""
     asked = engine_said(said)
     if asked.vendors and used.vendor not in asked.vendors:

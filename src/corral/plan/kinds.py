@@ -14,7 +14,7 @@ from corral.plan.fit.request import answer as of_fit
 from corral.plan.reliability.plan import reliability
 from corral.plan.reliability.report import report as of_reliability
 from corral.plan.reliability.request import ReliabilityRequest
-from corral.plan.report import Report
+from corral.plan.report import PlannerReport
 from corral.plan.serve.plan import ServeRequest, plan_serve
 from corral.plan.serve.report import report as of_serve
 from corral.plan.train.request import TrainRequest
@@ -22,18 +22,18 @@ from corral.plan.train.request import answer as of_train
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlanKind:
     """`request`: a frozen dataclass of plain values. `answer` raises a Refusal where it cannot."""
 
     request: type
-    answer: Callable[[Any], Report]
+    answer: Callable[[Any], PlannerReport]
 
 
-ASKS: Final[Mapping[str, Ask]] = {
-    "cost": Ask(CostRequest, lambda asked: of_cost(cost(asked))),
-    "model": Ask(FitRequest, of_fit),
-    "cluster": Ask(ClusterRequest, lambda asked: of_cluster(plan_cluster(asked))),
-    "reliability": Ask(ReliabilityRequest, lambda asked: of_reliability(reliability(asked))),
-    "serve": Ask(ServeRequest, lambda asked: of_serve(plan_serve(asked))),
-    "train": Ask(TrainRequest, of_train),
+ASKS: Final[Mapping[str, PlanKind]] = {
+    "cost": PlanKind(CostRequest, lambda asked: of_cost(cost(asked))),
+    "model": PlanKind(FitRequest, of_fit),
+    "cluster": PlanKind(ClusterRequest, lambda asked: of_cluster(plan_cluster(asked))),
+    "reliability": PlanKind(ReliabilityRequest, lambda asked: of_reliability(reliability(asked))),
+    "serve": PlanKind(ServeRequest, lambda asked: of_serve(plan_serve(asked))),
+    "train": PlanKind(TrainRequest, of_train),
 }

@@ -8,7 +8,7 @@ from typing import Final
 
 from corral.domain.units import share_text
 from corral.plan.plot import LIGHT, svg
-from corral.plan.report import Answer, Cell, Column, Report, Table
+from corral.plan.report import Cell, PlannerReport, ReportFigure, ReportTable, TableColumn
 from corral.plan.ticks import number_text
 
 LONG: Final = 60  # letters, from which on a cell may take several lines
@@ -37,7 +37,7 @@ STYLE: Final = (
 )
 
 
-def page(report: Report) -> str:
+def page(report: PlannerReport) -> str:
     """The whole report in HTML."""
     title = escape(report.title)
     return (
@@ -48,7 +48,7 @@ def page(report: Report) -> str:
     )
 
 
-def _body(report: Report) -> Iterator[str]:
+def _body(report: PlannerReport) -> Iterator[str]:
     if report.verdict:
         yield f'<p class="verdict">{escape(report.verdict)}</p>'
     yield from (f"<p><b>{escape(warning)}</b></p>" for warning in report.warnings)
@@ -62,7 +62,7 @@ def _body(report: Report) -> Iterator[str]:
     yield from _list("Sources", report.sources)
 
 
-def _answers(answers: Sequence[Answer]) -> str:
+def _answers(answers: Sequence[ReportFigure]) -> str:
     rows = "".join(
         f"<tr><th>{escape(one.name)}</th><td>{escape(answer_text(one))}</td>"
         f'<td class="{_kind(one.note)}">{escape(one.note)}</td></tr>'
@@ -71,21 +71,21 @@ def _answers(answers: Sequence[Answer]) -> str:
     return f'<div class="wide"><table>{rows}</table></div>'
 
 
-def answer_text(one: Answer) -> str:
+def answer_text(one: ReportFigure) -> str:
     """A value with its unit and the error that such a number has been measured to have: of a share
     in its own hundredths, as 90 % with 9 % more or less could be read in two ways."""
     unit = f" {one.unit}" if one.unit else ""
     return f"{cell_text(one.value)}{unit}{_band_text(one)}"
 
 
-def _band_text(one: Answer) -> str:
+def _band_text(one: ReportFigure) -> str:
     ends = _ends(one)
     if ends is not None:
         return f" ({cell_text(ends[0])} to {cell_text(ends[1])})"
     return "" if one.band is None else f" \u00b1 {share_text(one.band)}"
 
 
-def _ends(one: Answer) -> tuple[float, float] | None:
+def _ends(one: ReportFigure) -> tuple[float, float] | None:
     if one.low is not None and one.high is not None:
         return one.low, one.high
     if one.band is None or not one.unit.startswith("%") or not isinstance(one.value, int | float):
@@ -93,7 +93,7 @@ def _ends(one: Answer) -> tuple[float, float] | None:
     return one.value * (1 - one.band), min(100.0, one.value * (1 + one.band))
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     words = [_is_words(table, at) for at in range(len(table.columns))]
     head = "".join(map(_head, table.columns, words))
     body = "".join(
@@ -105,12 +105,12 @@ def _table(table: Table) -> str:
     return f"<h2>{escape(table.title)}</h2>{whole}{note}"
 
 
-def _head(column: Column, is_word: bool) -> str:
+def _head(column: TableColumn, is_word: bool) -> str:
     kind = ' class="word"' if is_word else ""
     return f"<th{kind}>{escape(column_text(column))}</th>"
 
 
-def _is_words(table: Table, at: int) -> bool:
+def _is_words(table: ReportTable, at: int) -> bool:
     return any(isinstance(row[at], str) for row in table.rows)
 
 
@@ -126,7 +126,7 @@ def _kind(text: str) -> str:
     return "word long" if len(text) > LONG else "word"
 
 
-def column_text(column: Column) -> str:
+def column_text(column: TableColumn) -> str:
     """The head of a column: its name, and its unit in brackets."""
     return f"{column.name} ({column.unit})" if column.unit else column.name
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from corral.plan.report import Column, Figure, Series
+from corral.plan.report import Figure, FigureSeries, TableColumn
 from corral.plan.ticks import Axis, axis_of, mark_text
 
 WIDTH: Final = 720
@@ -82,15 +82,15 @@ def _word(x: float, y: float, text: str, anchor: str) -> str:
     )
 
 
-def _titles(x: Column, y: Column) -> str:
+def _titles(x: TableColumn, y: TableColumn) -> str:
     return _word(WIDTH, HEIGHT + 34, _title(x), "end") + _word(-58, -10, _title(y), "start")
 
 
-def _title(column: Column) -> str:
+def _title(column: TableColumn) -> str:
     return f"{column.name} ({column.unit})" if column.unit else column.name
 
 
-def _drawn(at: int, series: Series, figure: Figure, across: Axis, down: Axis) -> str:
+def _drawn(at: int, series: FigureSeries, figure: Figure, across: Axis, down: Axis) -> str:
     def put(x: float, y: float) -> str:
         return f"{WIDTH * across.place(x):.1f},{HEIGHT * (1 - down.place(y)):.1f}"
 

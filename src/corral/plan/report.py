@@ -10,7 +10,7 @@ Cell = str | float | int | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """`unit` stands in the head of the column, not in its cells; "" where it has none."""
 
     name: str
@@ -18,15 +18,15 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ReportTable:
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class FigureSeries:
     name: str
     points: tuple[tuple[float, float], ...]
     low: tuple[float, ...] = ()  # of a band around the points, as many as these
@@ -40,9 +40,9 @@ class Figure:
     `x_marks`: places on the x axis with a word each; without them, round numbers are marked."""
 
     title: str
-    x: Column
-    y: Column
-    series: tuple[Series, ...]
+    x: TableColumn
+    y: TableColumn
+    series: tuple[FigureSeries, ...]
     kind: Literal["lines", "points", "bars"] = "lines"
     x_marks: tuple[tuple[float, str], ...] = ()
     x_is_log: bool = False
@@ -50,7 +50,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ReportFigure:
     """One number of the answer. A number without a band is not shown: `band` is its relative error
     either way, as measured (validation/README.md); None where it is counted or looked up.
     `low`, `high`: what it may be instead, in its unit, where that is not as far either way.
@@ -66,14 +66,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class PlannerReport:
     """`verdict`: the answer in one or two sentences. `assumed`: what was taken where nothing was
     said, each with how to say it. `sources`: of the numbers that went in."""
 
     title: str
     verdict: str
-    answers: tuple[Answer, ...]
-    tables: tuple[Table, ...] = ()
+    answers: tuple[ReportFigure, ...]
+    tables: tuple[ReportTable, ...] = ()
     figures: tuple[Figure, ...] = ()
     assumed: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Report:
         shown. A number without end is None."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
-    def answer(self, name: str) -> Answer:
+    def answer(self, name: str) -> ReportFigure:
         """Raises: KeyError."""
         for one in self.answers:
             if one.name == name:
@@ -93,10 +93,10 @@ class Report:
         raise KeyError(name)
 
 
-def columns(*names: str | tuple[str, str]) -> tuple[Column, ...]:
+def columns(*names: str | tuple[str, str]) -> tuple[TableColumn, ...]:
     """Columns by name, or by (name, unit)."""
     return tuple(
-        Column(name=one) if isinstance(one, str) else Column(name=one[0], unit=one[1])
+        TableColumn(name=one) if isinstance(one, str) else TableColumn(name=one[0], unit=one[1])
         for one in names
     )
 

@@ -27,7 +27,7 @@ class Swing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
+class OutcomeBand:
     """Of ten draws, one lies below `low` and one above `high`."""
 
     low: float
@@ -76,10 +76,12 @@ def spread(one: Assumption, share: float) -> float:
     return one.high - (one.high - one.value) * sqrt(2 * (1 - share))
 
 
-def band(values: Sequence[float]) -> Band:
+def band(values: Sequence[float]) -> OutcomeBand:
     """Raises: IndexError where there are none."""
     ranked = sorted(values)
-    return Band(low=quantile(ranked, 0.1), middle=quantile(ranked, 0.5), high=quantile(ranked, 0.9))
+    return OutcomeBand(
+        low=quantile(ranked, 0.1), middle=quantile(ranked, 0.5), high=quantile(ranked, 0.9)
+    )
 
 
 def _shuffled(count: int, dice: object) -> list[int]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, Protocol
 
-from corral.domain.desired_state import Wanted
-from corral.domain.external_candidate import Candidate
+from corral.domain.desired_state import DesiredState
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
-from corral.domain.observed_state import AttemptKey, Placing
+from corral.domain.observed_state import AttemptKey, ExternalPlacing
 
 NO_ANSWER: Final = "does not answer"
 
@@ -45,7 +45,7 @@ class Engine(Protocol):
         and no part of the cluster's capacity."""
         ...
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         """Let the node's agent have this word; agents refuse an older version than they know."""
         ...
 
@@ -82,11 +82,11 @@ class LivingEngine(Engine, Protocol):
 class Placer(Protocol):
     """An engine's own scheduler, where it places what waits by itself."""
 
-    def offer(self, waiting: Sequence[Candidate]) -> None:
+    def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
         """All that waits now, the first first. To be called when every node has its newest word:
         what is no more in it, and runs nowhere, is taken back."""
         ...
 
-    def placing(self) -> Placing:
+    def placing(self) -> ExternalPlacing:
         """Whom it has given nodes, and why the others wait."""
         ...

@@ -10,7 +10,7 @@ FIELDS: Final = "fields"  # of a record: what stands beside the event
 logging.getLogger("corral").addHandler(logging.NullHandler())
 
 
-class Log:
+class HeadLogger:
     """One logger. Events are names in snake_case; fields are values that JSON has."""
 
     __slots__ = ("_logger",)

@@ -6,7 +6,7 @@ from corral.domain.diagnosis import RankEnds
 from corral.domain.failure_class import Failure
 
 
-class Reader(Protocol):
+class LogReader(Protocol):
     async def failure(self, ends: RankEnds) -> Failure | None:
         """Return what the ranks of a gang failed of; None where none of them failed.
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from corral.insight.notifications import Notice, Taste
+from corral.insight.notifications import Notification, Taste
 
 
 class Receiver(Protocol):
@@ -18,6 +18,6 @@ class Receiver(Protocol):
         """How far the receiver's local day has come."""
         ...
 
-    async def send(self, notice: Notice, cluster: str) -> None:
+    async def send(self, notice: Notification, cluster: str) -> None:
         """Raises: Trouble when it could not be handed over; it is tried again."""
         ...

@@ -6,7 +6,7 @@ from typing import Protocol
 from corral.domain.time_series import Curve
 
 
-class Series(Protocol):
+class SeriesStore(Protocol):
     """What is kept of each key ("node:n1", "job:j7", "queue:research", "cluster").
 
     Losing it loses pictures and nothing else: writing never raises for the disk's sake.

@@ -13,13 +13,13 @@ from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.job_summary import ListedJob
 from corral.domain.leader_election import HeadSeen, Leader
-from corral.domain.ledger import Account
-from corral.domain.quota import Holdings
+from corral.domain.ledger import UsageRecord
+from corral.domain.quota import UserHoldings
 from corral.domain.requests import Asked, Wish
-from corral.domain.run_history import Ran, Told
+from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
-from corral.ports.user_store import People
+from corral.ports.user_store import UserStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Which:
 ALL: Final = Which()
 
 
-class Store(People, Protocol):
+class Store(UserStore, Protocol):
     """One contract, kept by SQLite, PostgreSQL and memory (tests/contracts/stores).
 
     Every method raises StoreTrouble when the store cannot be read or written.
@@ -170,12 +170,14 @@ class Store(People, Protocol):
         """Receipts of the job, first written first."""
         ...
 
-    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
+    async def accounts(
+        self, *, first: int, last: int, job: JobId | None = None
+    ) -> list[UsageRecord]:
         """Those of recorded jobs on these days (since 1970, UTC), or of this one alone. The list is
         the caller's."""
         ...
 
-    async def days(self, *, first: int, last: int) -> list[Account]:
+    async def days(self, *, first: int, last: int) -> list[UsageRecord]:
         """The sums of these days by queue, user and type of GPU, of forgotten jobs too. The list
         is the caller's."""
         ...
@@ -214,18 +216,18 @@ class Store(People, Protocol):
         """The last to end first; with `before` those that follow the one of this id."""
         ...
 
-    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+    async def tell(self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()) -> None:
         """Write down what waiting jobs were told, or what it came to: one row a job, the newest.
 
         Rows of jobs that are not recorded (any more) are passed over; those of `void` go.
         """
         ...
 
-    async def told(self, *, limit: int) -> Seq[Told]:
+    async def told(self, *, limit: int) -> Seq[StartForecastTold]:
         """The newest of those rows, oldest first. A job that is forgotten takes its row along."""
         ...
 
-    async def holdings(self, owner: UserName) -> Holdings:
+    async def holdings(self, owner: UserName) -> UserHoldings:
         """What is stored for this user, but for jobs and logs."""
         ...
 

@@ -10,7 +10,7 @@ from corral.domain.users import AuditEntry, ProviderIdentity, Removed, Role, Tok
 Identity = tuple[Token, User | None]  # a node's token has no user; nor has one whose user is gone
 
 
-class People(Protocol):
+class UserStore(Protocol):
     """A part of the Store. What changes something is one transaction with its `entry`, which is
     appended only when something has changed.
 

@@ -2,6 +2,6 @@
 
 from corral.reconcile.changeset import Now
 from corral.reconcile.desired_state import grounds_of, wanted_of
-from corral.reconcile.reconcile_pass import Outcome, reconcile
+from corral.reconcile.reconcile_pass import PassOutcome, reconcile
 
-__all__ = ["Now", "Outcome", "grounds_of", "reconcile", "wanted_of"]
+__all__ = ["Now", "PassOutcome", "grounds_of", "reconcile", "wanted_of"]

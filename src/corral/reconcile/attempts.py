@@ -31,7 +31,7 @@ EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another t
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SeatReport:
     """One seat of a gang and what its node says of it; None while it says nothing."""
 
     allocation: Allocation
@@ -75,7 +75,7 @@ def see_attempt(draft: Draft, job: Job) -> None:
     if attempt is None:
         return
     key = (job.id, attempt.number)
-    parts = [Part(one, seen_at(draft, one.seat.node, key)) for one in draft.seats_of(attempt)]
+    parts = [SeatReport(one, seen_at(draft, one.seat.node, key)) for one in draft.seats_of(attempt)]
     _take_saves(draft, job, attempt, parts)
     attempt = _note_loss(draft, job, attempt, parts)
     if job.spec.image is not None:
@@ -90,7 +90,7 @@ def see_attempt(draft: Draft, job: Job) -> None:
         _ending(draft, job, attempt, parts)
 
 
-def _note_loss(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> Attempt:
+def _note_loss(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> Attempt:
     """Record since when the loss of its training loop is not a finite number, and tell it once."""
     beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
     newest = max(beats, key=lambda beat: beat.step, default=None)
@@ -137,7 +137,7 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
     return min(ran, default=0.0) if silent < len(attempt.seats) else 0.0
 
 
-def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
     failed = [part for part in parts if part.has_failed]
     if failed:
         _blame_worst(draft, attempt, failed)
@@ -155,12 +155,12 @@ def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
         _forgotten(draft, job, attempt, parts)
 
 
-def _has_stepped(parts: list[Part]) -> bool:
+def _has_stepped(parts: list[SeatReport]) -> bool:
     beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
     return any(beat.step > beat.first_step for beat in beats)
 
 
-def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
     """A living node that once said the attempt was up and now knows nothing of it."""
     for part in parts:
         node = part.allocation.seat.node
@@ -183,7 +183,7 @@ def _up(draft: Draft, job: Job, attempt: Attempt) -> None:
     draft.move(job, JobEvent.RANKS_UP, started_at=job.started_at or now)
 
 
-def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
     ended = max((exit.at for part in parts for _, exit in _exits(part)), default=draft.now.wall)
     started = attempt.running_at or min((_started(part) for part in parts), default=ended)
     doubt = doubt_of(end for part in parts for end in _exits(part))
@@ -210,7 +210,7 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
     )
 
 
-def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
     """Seats return as their ranks are seen gone; who is still there is told so in the reason."""
     last_step = _last_step(parts, attempt)
     if last_step != attempt.last_step:
@@ -234,7 +234,7 @@ def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
             draft.seat_to(part.allocation, SeatState.STOPPING)
 
 
-def _was_done(job: Job, attempt: Attempt, parts: list[Part]) -> bool:
+def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
     """Whether the job had finished by itself when it was told to stop.
 
     An exit 0 after that is how many programs answer SIGTERM, and says nothing: unless the training
@@ -248,10 +248,10 @@ def _was_done(job: Job, attempt: Attempt, parts: list[Part]) -> bool:
     return any(beat.is_complete for beat in beats)
 
 
-def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
+def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> None:
     """The earliest bad exit is the cause; what ended after it is its consequence. Where a node's
     ranks said why they end, that is told of them and not their exit code alone."""
-    ends: list[tuple[float, int, Exit, Part]] = []
+    ends: list[tuple[float, int, Exit, SeatReport]] = []
     for part in failed:
         ends += [(exit.at, rank, exit, part) for rank, exit in _exits(part) if not exit.clean]
     for part in failed:
@@ -275,9 +275,15 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
         cause = Cause.INFRA if exit.code == EXIT_STOPPED else Cause.USER
         culprit = f"rank {rank} on {part.allocation.seat.node}"
         blame(
-            draft, attempt, cause=cause, culprit=culprit, evidence=exit_text(exit),
-            node=part.allocation.seat.node, at=at, exit_code=exit.shell_code,
-        )  # fmt: skip
+            draft,
+            attempt,
+            cause=cause,
+            culprit=culprit,
+            evidence=exit_text(exit),
+            node=part.allocation.seat.node,
+            at=at,
+            exit_code=exit.shell_code,
+        )
 
 
 def _of_trouble(told: str, cause: Cause) -> FailureKind:
@@ -340,7 +346,7 @@ def blame(
     )
 
 
-def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
     """Commit what this attempt saved. A fenced attempt's saves never come here."""
     if job.state not in ON_NODES:
         return
@@ -360,7 +366,7 @@ def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> 
             draft.tell("checkpoint", text, job=job.id, attempt=save.attempt)
 
 
-def _take_images(draft: Draft, attempt: Attempt, parts: list[Part]) -> Attempt:
+def _take_images(draft: Draft, attempt: Attempt, parts: list[SeatReport]) -> Attempt:
     """Record the digests that nodes report, in their order and each once."""
     reported = [part.seen.image for part in parts if part.seen and part.seen.image]
     images = tuple(dict.fromkeys((*attempt.images, *filter(is_digest, reported))))
@@ -375,16 +381,16 @@ def _quarantine(draft: Draft, job: Job, save: Save, why: str) -> None:
     draft.tell("quarantine", text, job=job.id, attempt=save.attempt)
 
 
-def _exits(part: Part) -> tuple[tuple[int, Exit], ...]:
+def _exits(part: SeatReport) -> tuple[tuple[int, Exit], ...]:
     return part.seen.exits if part.seen is not None else ()
 
 
-def _started(part: Part) -> float:
+def _started(part: SeatReport) -> float:
     at = part.seen.started_at if part.seen is not None else None
     return at if at is not None else part.allocation.since
 
 
-def _last_step(parts: list[Part], attempt: Attempt) -> int | None:
+def _last_step(parts: list[SeatReport], attempt: Attempt) -> int | None:
     steps = [part.seen.progress.step for part in parts if part.seen and part.seen.progress]
     steps += [attempt.last_step] if attempt.last_step is not None else []
     return max(steps, default=None)

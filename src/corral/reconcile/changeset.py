@@ -9,12 +9,12 @@ from corral.domain.diagnosis import RankEnds
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState
-from corral.domain.ledger import Account
+from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Facts
 from corral.domain.queue import QueueTree
-from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.world import AllocationKey, Changes, Event, World
 
 K = TypeVar("K")
@@ -59,11 +59,11 @@ class Draft:
     receipts: list[Receipt] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     queues: QueueTree | None = None
-    uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
-    spent: dict[QueueName, Spent] = field(default_factory=dict)
+    uses: dict[tuple[QueueName, UserName], QueueUsage] = field(default_factory=dict)
+    spent: dict[QueueName, BudgetSpent] = field(default_factory=dict)
     debts: dict[QueueName, Debt] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
-    accounts: list[Account] = field(default_factory=list)
+    accounts: list[UsageRecord] = field(default_factory=list)
     granted: Sequence | None = None
     forgotten: list[JobId] = field(default_factory=list)
     removed: set[NodeId] = field(default_factory=set)
@@ -131,7 +131,7 @@ class Draft:
         there = {**self.world.nodes, **self.nodes}
         return {id: node for id, node in there.items() if id not in self.removed}
 
-    def use(self, leaf: tuple[QueueName, UserName]) -> Use | None:
+    def use(self, leaf: tuple[QueueName, UserName]) -> QueueUsage | None:
         return self.uses.get(leaf) or self.world.uses.get(leaf)
 
     def debts_now(self) -> Mapping[QueueName, Debt]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from corral.domain.active_checks import CheckUp
 from corral.domain.attempt import Allocation, Attempt, Save, SeatState
-from corral.domain.desired_state import Launch, Notice, Stop, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Stop, TimeWarning, Version
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.job_states import JobState, StopWhy
@@ -22,10 +22,10 @@ def wanted_of(
     held: Iterable[Allocation],
     heard: NodeFacts | None,
     version: Version,
-) -> Wanted:
+) -> DesiredState:
     """The whole word for the node. `held`: its allocations that are not released."""
     run: list[Launch] = []
-    notices: list[Notice] = []
+    notices: list[TimeWarning] = []
     stop: dict[AttemptKey, Stop] = {}
     committed: list[tuple[AttemptKey, tuple[int, ...]]] = []
     mine = {(one.job, one.attempt) for one in held}
@@ -56,7 +56,7 @@ def wanted_of(
             stop[seen.key] = Stop(
                 key=seen.key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced"
             )
-    return Wanted(
+    return DesiredState(
         cluster=world.cluster,
         version=version,
         node=node,
@@ -119,8 +119,8 @@ def _stop(job: Job | None, key: AttemptKey) -> Stop:
     return Stop(key=key, grace_seconds=job.spec.grace_seconds, save=save, why=why)
 
 
-def _notice(job: Job, key: AttemptKey) -> Notice:
-    return Notice(key=key, signal=job.spec.warn.signal, save=job.spec.checkpoint is not None)
+def _notice(job: Job, key: AttemptKey) -> TimeWarning:
+    return TimeWarning(key=key, signal=job.spec.warn.signal, save=job.spec.checkpoint is not None)
 
 
 def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:

@@ -7,7 +7,7 @@ from corral.domain.attempt import Attempt
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Progress
-from corral.domain.run_history import PERCENT, Ending, Ran, Span, stem_of
+from corral.domain.run_history import PERCENT, ExpectedEnd, Ran, TimeSpan, stem_of
 from corral.replay.conformal_interval import MISS
 from corral.replay.quantile import quantile
 from corral.replay.runtime_history import KEPT
@@ -21,7 +21,7 @@ def ending_of(
     runs: Iterable[Ran],
     now: float,
     progress: Progress | None = None,
-) -> Ending | None:
+) -> ExpectedEnd | None:
     """When it ends, seen from now (wall clock); None for one that does not run.
 
     Args:
@@ -39,22 +39,22 @@ def ending_of(
     so_far = job.served_seconds + max(0.0, now - attempt.placed_at)
     longer = [seconds - so_far for seconds in _kin(job, runs) if seconds > so_far]
     if not longer:
-        return Ending(ends=None, percent=None, kin=0, ends_by=ends_by)
+        return ExpectedEnd(ends=None, percent=None, kin=0, ends_by=ends_by)
     span, percent = _middle(longer)
     most = None if ends_by is None else max(0.0, ends_by - now)
     if most is not None:
         low, high = span
         span = min(low, most), min(high, most)
-    ends = Span(low_seconds=span[0], high_seconds=span[1])
-    return Ending(ends=ends, percent=percent, kin=len(longer), ends_by=ends_by)
+    ends = TimeSpan(low_seconds=span[0], high_seconds=span[1])
+    return ExpectedEnd(ends=ends, percent=percent, kin=len(longer), ends_by=ends_by)
 
 
-def _by_steps(progress: Progress, left: float, ends_by: float | None, now: float) -> Ending:
+def _by_steps(progress: Progress, left: float, ends_by: float | None, now: float) -> ExpectedEnd:
     """Until its last step, or its limit if that comes first."""
     if ends_by is not None:
         left = min(left, max(0.0, ends_by - now))
-    ends = Span(low_seconds=left, high_seconds=left)
-    return Ending(
+    ends = TimeSpan(low_seconds=left, high_seconds=left)
+    return ExpectedEnd(
         ends=ends,
         percent=None,
         kin=0,

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from corral.domain.attempt import Seat
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import ON_NODES, JobState
 from corral.domain.node import Node
-from corral.domain.observed_state import AttemptKey, Placing
+from corral.domain.observed_state import AttemptKey, ExternalPlacing
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.world import World
 from corral.schedule import Floor, NodeRoom, Placed
@@ -33,7 +33,7 @@ def in_line(jobs: Iterable[Job]) -> list[Job]:
     )
 
 
-def candidates_of(world: World) -> list[Candidate]:
+def candidates_of(world: World) -> list[ExternalCandidate]:
     """All that waits, the first first."""
     queued = world.in_state(JobState.QUEUED).values()
     if not queued:
@@ -48,7 +48,7 @@ def candidates_of(world: World) -> list[Candidate]:
         rule = (job.spec.place, job.pinned_to)
         if rule not in excluded:
             excluded[rule] = tuple(node.id for node in nodes if not _will_do(node, *rule))
-        candidate = Candidate(
+        candidate = ExternalCandidate(
             key=next_key(job),
             spec=job.spec,
             excluded=excluded[rule],
@@ -60,7 +60,7 @@ def candidates_of(world: World) -> list[Candidate]:
 
 
 def chosen_now(
-    placing: Placing, waiting: Iterable[Job], floor: Floor
+    placing: ExternalPlacing, waiting: Iterable[Job], floor: Floor
 ) -> tuple[list[Placed], Mapping[JobId, Reason]]:
     """Who begins where, and why the others wait."""
     placed: list[Placed] = []

@@ -8,7 +8,7 @@ from corral.domain.job import Job
 from corral.domain.node import Node
 from corral.domain.node_signal import Signal, SignalKind
 from corral.health.health_policy import HealthRules
-from corral.health.lemon_nodes import Fleet, Suspicion, suspicion_of
+from corral.health.lemon_nodes import Suspicion, UserFailureRates, suspicion_of
 from corral.health.node_diagnosis import Noticed, judge_ailments
 from corral.reconcile.changeset import Draft
 
@@ -33,7 +33,7 @@ def see_blame(draft: Draft, rules: HealthRules) -> None:
     ]
     if not failed:
         return
-    fleet = Fleet(draft.all_nodes())
+    fleet = UserFailureRates(draft.all_nodes())
     for node in failed:
         found = suspicion_of(node.record, fleet)
         if found is not None:

@@ -11,7 +11,7 @@ from corral.reconcile.cache.running_jobs import LiveJobs, order_of
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.reservations import LEAVING
 from corral.reconcile.usage import types_of
-from corral.schedule import Ending
+from corral.schedule import SeatEnd
 from corral.schedule.placement.availability import START_SECONDS
 from corral.schedule.quota.limits import holding_of
 
@@ -25,7 +25,7 @@ def holds_seconds(spec: JobSpec) -> float | None:
     return None if limit is None else START_SECONDS + limit + spec.grace_seconds + GONE_SECONDS
 
 
-def endings_of(draft: Draft, live: LiveJobs) -> list[Ending]:
+def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
     """Those who hold seats now and have a limit, or are coming to their end, in the order of
     submission."""
     live.see(draft)
@@ -39,7 +39,7 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[Ending]:
         seats = tuple(one.seat for one in draft.seats_of(attempt) if not one.charged)
         holding = holding_of(spec.queue, job.owner, seats, types, preemptible=spec.preemptible)
         found.append(
-            Ending(
+            SeatEnd(
                 job=job.id,
                 seats=seats,
                 until=until,

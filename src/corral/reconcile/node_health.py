@@ -20,7 +20,7 @@ from corral.health.node_diagnosis import Noticed, Struck, judge_ailments
 from corral.health.repair_commands import mending
 from corral.reconcile.attempts import blame
 from corral.reconcile.await_node_faults import explains, settling
-from corral.reconcile.cache.by_node import Held
+from corral.reconcile.cache.by_node import AllocationsByNode
 from corral.reconcile.changeset import Draft
 from corral.reconcile.failure_counts import forget_blame
 from corral.reconcile.latest_end import CLOCKS_SECONDS
@@ -63,7 +63,11 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     if not verdicts:
         return set()
     ended: set[JobId] = set()
-    breaker, held, open_ends = _Breaker(draft, rules), Held(draft), list(settling(draft))
+    breaker, held, open_ends = (
+        _Breaker(draft, rules),
+        AllocationsByNode(draft),
+        list(settling(draft)),
+    )
     for verdict in sorted(verdicts, key=lambda one: one.urgency):  # the worst ask the breaker first
         node = _set_bar(draft, verdict.node, rules, breaker)
         before = nodes[node.id]

@@ -12,7 +12,7 @@ from corral.domain.observed_state import NodeFacts
 from corral.health.liveness import BOUND_SECONDS, Verdict, judge
 from corral.health.node_diagnosis import booted
 from corral.reconcile.attempts import blame
-from corral.reconcile.cache.by_node import Held
+from corral.reconcile.cache.by_node import AllocationsByNode
 from corral.reconcile.changeset import Draft
 from corral.reconcile.node_signals import take_signals
 
@@ -23,7 +23,7 @@ MOST_LOST_JOBS = 100  # that are named of a node
 def see_nodes(draft: Draft) -> set[JobId]:
     """Take in inventories, boots and verdicts; the jobs that this touches."""
     touched: set[JobId] = set()
-    held = Held(draft)
+    held = AllocationsByNode(draft)
     unheard = draft.facts.unheard
     for heard in draft.facts.nodes.values():
         if heard.node in unheard:
@@ -73,7 +73,7 @@ def _says_the_same(heard: NodeFacts, old: Node) -> bool:
     return same and (heard.boot, heard.address) == (old.boot, old.address)
 
 
-def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: Held) -> set[JobId]:
+def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: AllocationsByNode) -> set[JobId]:
     node = draft.node(id)
     assert node is not None
     touched: set[JobId] = set()
@@ -100,7 +100,7 @@ def _lose(
     draft: Draft,
     node: NodeId,
     proof: str,
-    held: Held,
+    held: AllocationsByNode,
     failure: FailureKind = FailureKind.NODE_LOST,
 ) -> set[JobId]:
     """All that the node held is gone, by proof: its GPUs return, its jobs recover."""
@@ -112,7 +112,7 @@ def _lose(
     return touched
 
 
-def _silent(draft: Draft, node: NodeId, verdict: Verdict, held: Held) -> set[JobId]:
+def _silent(draft: Draft, node: NodeId, verdict: Verdict, held: AllocationsByNode) -> set[JobId]:
     """Past its bound, a silent node's work is replaced where the job allows it."""
     touched: set[JobId] = set()
     for allocation in held.take(node):

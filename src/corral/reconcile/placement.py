@@ -10,7 +10,7 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import ON_NODES, JobEvent, JobState
 from corral.domain.node import Node
-from corral.domain.observed_state import Placing
+from corral.domain.observed_state import ExternalPlacing
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.queue import Policy
 from corral.domain.run_history import stem_of
@@ -35,8 +35,8 @@ from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
 from corral.schedule.capacity.node_room import covering, mark_of
 from corral.schedule.defragment import Movables
 from corral.schedule.order.aging import TURN_SECONDS
-from corral.schedule.order.priority_key import Keys
-from corral.schedule.order.queue_order import Line, in_order
+from corral.schedule.order.priority_key import PriorityKeys
+from corral.schedule.order.queue_order import QueueLine, in_order
 from corral.schedule.quota.borrowing import claims_of
 
 # Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
@@ -97,13 +97,13 @@ def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId
     over = judge_budgets(draft, memo.held)
     waiting = queued_gangs(draft, over, memo.queued)
     standing = memo.standing_of(draft, over)
-    keys = Keys(standing.tree, learned)
+    keys = PriorityKeys(standing.tree, learned)
     runs, now = waiting.runs(frozenset()), draft.now.wall
-    line = Line(runs, standing, keys, now, lambda: lent_to(draft, memo.live))
+    line = QueueLine(runs, standing, keys, now, lambda: lent_to(draft, memo.live))
     yield from (gang.job for gang in in_order(line))
 
 
-def _take_chosen(draft: Draft, memo: Memo, placing: Placing) -> Reasons:
+def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
     placed, reasons = chosen_now(placing, draft.in_states(JobState.QUEUED), memo.floor)
     for one in placed:
         _start(draft, one, is_elder=False)

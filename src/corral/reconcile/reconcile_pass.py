@@ -45,7 +45,7 @@ _MAY_WAIT = (JobState.HELD, JobState.SUSPENDED)  # for other jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PassOutcome:
     """What to commit, why each waiting job waits, and when to look again at the latest.
 
     `reasons` None: nothing has changed that could place a job, so the last ones still hold.
@@ -75,7 +75,7 @@ def reconcile(
     memo: Memo | None = None,
     learned: Learned | None = None,
     health: HealthRules = HealthRules(),  # noqa: B008 - frozen
-) -> Outcome:
+) -> PassOutcome:
     """Decide everything that follows from what is known now; the world is not changed.
 
     Args:
@@ -113,7 +113,7 @@ def reconcile(
         forget(draft, keep, spared)
     check(draft, health)
     deadline_seconds = next_deadline_seconds(facts, now.serving, draft.frozen)
-    return Outcome(
+    return PassOutcome(
         changes=draft.changes(),
         reasons=reasons,
         nap_seconds=min(deadline_seconds, LONGEST_NAP_SECONDS),

@@ -10,7 +10,15 @@ from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.job_states import ON_NODES, JobState, StopWhy
-from corral.domain.run_history import Forecast, Instead, Question, Ran, Span, Told, stem_of
+from corral.domain.run_history import (
+    ChangeSuggestion,
+    Question,
+    Ran,
+    StartForecast,
+    StartForecastTold,
+    TimeSpan,
+    stem_of,
+)
 from corral.reconcile.attained_service import ended_before, live_of, restart_seconds
 from corral.reconcile.attempts import seen_at
 from corral.reconcile.cache.capacity import suspicion_of
@@ -23,16 +31,16 @@ from corral.reconcile.promises import promised_of
 from corral.reconcile.usage import held_now, judge_budgets, past_of, stripped_of
 from corral.replay.conformal_interval import (
     MISS,
+    CalibrationRecord,
     Interval,
-    Kept,
     Record,
     drawn_interval,
     told_interval,
 )
 from corral.replay.quantile import quantile
-from corral.replay.runtime_history import Kin
-from corral.replay.snapshot import Holder, Present
-from corral.replay.start_distribution import HORIZON_SECONDS, Drawn, Life, outlook
+from corral.replay.runtime_history import RuntimeHistory
+from corral.replay.snapshot import Present, SeatHolder
+from corral.replay.start_distribution import HORIZON_SECONDS, Drawn, RunTimeKnowledge, outlook
 from corral.schedule import Learned
 from corral.schedule.waiting import Waiting
 
@@ -51,7 +59,7 @@ STOP_SECONDS: Final = (
 )
 
 
-def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast | None:
+def foretell(question: Question, is_within: Callable[[float], bool]) -> StartForecast | None:
     """The forecast; None for a job that does not wait, or waits for what no replay can tell.
 
     `is_within`: whether no more than this part of the time for it is gone; asked between runs.
@@ -67,7 +75,7 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast
     past = sorted(question.runs, key=lambda ran: ran.submitted_at)
     plays = _Plays(
         question=question,
-        kin=Kin(question.runs),
+        kin=RuntimeHistory(question.runs),
         past=past,
         since=_last_change(draft, question.runs),
         is_within=is_within,
@@ -83,7 +91,7 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast
         for id, one in lives.items()
         if one.left_seconds is not None or plays.kin.knows(one.kind, one.ran_seconds)
     }
-    return Forecast(
+    return StartForecast(
         starts_by=job.starts_by if job.started_at is None else None,
         starts=_span(told),
         ends=_ends(drawn, told),
@@ -102,13 +110,13 @@ class _Plays:
     """The same chances for each present, so that they compare."""
 
     question: Question
-    kin: Kin
+    kin: RuntimeHistory
     past: Sequence[Ran]
     since: float  # the last change of the world (wall clock)
     is_within: Callable[[float], bool]
 
     def draw(
-        self, present: Present, lives: Mapping[JobId, Life], runs: int, part: float
+        self, present: Present, lives: Mapping[JobId, RunTimeKnowledge], runs: int, part: float
     ) -> list[Drawn]:
         """So many runs, or as many as are begun before that part of the time is gone."""
         return outlook(
@@ -164,7 +172,7 @@ def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
     ]
 
 
-def _limited(job: JobId, unknown: Sequence[tuple[JobId, Life]]) -> float:
+def _limited(job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]) -> float:
     """The part of these that have a limit. The job's own says nothing of its start: it counts only
     where it is the one that nothing is known of."""
     asked = [life for id, life in unknown if id != job] or [life for _, life in unknown]
@@ -174,12 +182,12 @@ def _limited(job: JobId, unknown: Sequence[tuple[JobId, Life]]) -> float:
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def record_of(told: Iterable[Told]) -> Record:
+def record_of(told: Iterable[StartForecastTold]) -> Record:
     """What came of what was told, in that order; who still waits is not in it."""
     record = Record()
     for one in told:
         if one.waited_seconds is not None:
-            kept = Kept(
+            kept = CalibrationRecord(
                 drawn=Interval(low=one.drawn_low_seconds, high=one.drawn_high_seconds),
                 told=Interval(low=one.low_seconds, high=one.high_seconds),
                 actual=one.waited_seconds,
@@ -188,14 +196,14 @@ def record_of(told: Iterable[Told]) -> Record:
     return record
 
 
-def _span(told: Interval) -> Span:
+def _span(told: Interval) -> TimeSpan:
     beyond = told.high >= HORIZON_SECONDS
-    return Span(
+    return TimeSpan(
         low_seconds=min(told.low, HORIZON_SECONDS), high_seconds=None if beyond else told.high
     )
 
 
-def _ends(drawn: Sequence[Drawn], told: Interval) -> Span:
+def _ends(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
     """The start, as far as it was moved by the record, and the job's own run time behind it."""
     starts = _interval(drawn)
     own = _interval(
@@ -206,8 +214,8 @@ def _ends(drawn: Sequence[Drawn], told: Interval) -> Span:
     return _span(Interval(low=low, high=high))
 
 
-def _row(job: Job, now: float, drawn: Interval, told: Interval) -> Told:
-    return Told(
+def _row(job: Job, now: float, drawn: Interval, told: Interval) -> StartForecastTold:
+    return StartForecastTold(
         job=job.id,
         at=now,
         drawn_low_seconds=drawn.low,
@@ -220,15 +228,15 @@ def _row(job: Job, now: float, drawn: Interval, told: Interval) -> Told:
 def _sooner(
     plays: _Plays,
     present: Present,
-    lives: Mapping[JobId, Life],
+    lives: Mapping[JobId, RunTimeKnowledge],
     job: Job,
     middle_seconds: float,
     told: Interval,
     record: Record,
-) -> tuple[Instead, ...]:
+) -> tuple[ChangeSuggestion, ...]:
     """The changes with which the job starts clearly sooner than in the middle of what was drawn
     for it, and neither end of what is told is later than as it is; the soonest first."""
-    found: list[tuple[float, Instead]] = []
+    found: list[tuple[float, ChangeSuggestion]] = []
     changes = plays.question.instead
     for number, (change, spec) in enumerate(changes, start=1):
         part = FIRST_PART + (1 - FIRST_PART) * number / len(changes)
@@ -251,7 +259,7 @@ def _sooner(
         is_sooner = then.low <= told.low and then.high <= told.high and then != told
         if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
             stops = _stops_text(present, other_drawn)
-            instead = Instead(change=change, starts=_span(then), stops=stops)
+            instead = ChangeSuggestion(change=change, starts=_span(then), stops=stops)
             found.append((quantile(waits, 0.5), instead))
     return tuple(one for _, one in sorted(found, key=lambda one: one[0])[:MOST_INSTEAD])
 
@@ -274,7 +282,7 @@ def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
 # -- the present -----------------------------------------------------------------------------------
 
 
-def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
+def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
     """The cluster as the scheduler sees it now, and what is known of how long its jobs run."""
     held = list(held_now(draft))
     over = judge_budgets(draft, held)
@@ -325,12 +333,12 @@ def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
     return newest.left_seconds if newest is not None and job.state == JobState.RUNNING else None
 
 
-def _life(job: Job, ran_seconds: float, left_seconds: float | None = None) -> Life:
+def _life(job: Job, ran_seconds: float, left_seconds: float | None = None) -> RunTimeKnowledge:
     """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin tell of all."""
     spec, served = job.spec, job.served_seconds
     kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
     limit = spec.max_duration_seconds
-    return Life(
+    return RunTimeKnowledge(
         kind=kind,
         ran_seconds=served + ran_seconds,
         limit_seconds=None if limit is None else served + limit,
@@ -338,10 +346,10 @@ def _life(job: Job, ran_seconds: float, left_seconds: float | None = None) -> Li
     )
 
 
-def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> Holder:
+def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHolder:
     held = draft.seats_of(attempt)
     stopping = job.state in (JobState.STOPPING, JobState.RECOVERING)
-    return Holder(
+    return SeatHolder(
         gang=gang,
         seats=tuple(one.seat for one in held),
         placed_at=attempt.placed_at,

@@ -15,25 +15,30 @@ from corral.domain.job import Job
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue
 from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
-from corral.domain.usage import Spent, Use
+from corral.domain.usage import BudgetSpent, QueueUsage
 from corral.reconcile.changeset import Draft
-from corral.schedule import Fleet
-from corral.schedule.quota.balances import Holding, Leaf, Standing
+from corral.schedule import NodeTypes
+from corral.schedule.quota.balances import Leaf, QuotaHolding, Standing
 from corral.schedule.quota.borrowing import owing
-from corral.schedule.quota.fair_share import Amounts, accrued_seconds, constant_seconds, decayed
+from corral.schedule.quota.fair_share import (
+    ResourceAmounts,
+    accrued_seconds,
+    constant_seconds,
+    decayed,
+)
 from corral.schedule.quota.limits import holding_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ChargedAllocation:
     """An allocation that is being paid for."""
 
     allocation: Allocation
     job: Job
-    holding: Holding
+    holding: QuotaHolding
 
 
-def held_now(draft: Draft) -> Iterator[Held]:
+def held_now(draft: Draft) -> Iterator[ChargedAllocation]:
     """All that is held and not yet charged. What is out of reach charges nobody."""
     types = types_of(draft)
     for allocation in draft.held():
@@ -44,12 +49,14 @@ def held_now(draft: Draft) -> Iterator[Held]:
 
 def held_by(
     draft: Draft, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
-) -> Held | None:
+) -> ChargedAllocation | None:
     """What somebody pays for it; None: nobody does."""
     job = draft.job(allocation.job)
     if job is None or allocation.charged:
         return None
-    return Held(allocation=allocation, job=job, holding=_holding(job, allocation, types))
+    return ChargedAllocation(
+        allocation=allocation, job=job, holding=_holding(job, allocation, types)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,9 @@ def types_of(draft: Draft) -> Mapping[NodeId, Sequence[str]]:
     return _Types(draft.all_nodes())
 
 
-def _holding(job: Job, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]) -> Holding:
+def _holding(
+    job: Job, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
+) -> QuotaHolding:
     spec = job.spec
     return holding_of(spec.queue, job.owner, [allocation.seat], types, preemptible=spec.preemptible)
 
@@ -94,11 +103,11 @@ def charge(draft: Draft) -> None:
             _charge(draft, _holding(job, allocation, types), before.began)
 
 
-def _charge(draft: Draft, holding: Holding, began: float) -> None:
+def _charge(draft: Draft, holding: QuotaHolding, began: float) -> None:
     now = draft.now.wall
     seconds = max(0.0, now - began)
     leaf = (holding.queue, holding.user)
-    use = draft.use(leaf) or Use(queue=holding.queue, user=holding.user, at=now)
+    use = draft.use(leaf) or QueueUsage(queue=holding.queue, user=holding.user, at=now)
     rate, constant = holding.amounts, accrued_seconds(seconds, draft.tree.half_life_seconds)
     draft.uses[leaf] = replace(
         _decayed(use, now, draft.tree.half_life_seconds),
@@ -113,11 +122,11 @@ def _charge(draft: Draft, holding: Holding, began: float) -> None:
             draft.spent[queue.name] = _more(spent, queue.budget, holding, began, now)
 
 
-def _left(draft: Draft, use: Use, amount: float) -> float:
+def _left(draft: Draft, use: QueueUsage, amount: float) -> float:
     return decayed(amount, draft.now.wall - use.at, draft.tree.half_life_seconds)
 
 
-def _decayed(use: Use, at: float, half_life_seconds: float) -> Use:
+def _decayed(use: QueueUsage, at: float, half_life_seconds: float) -> QueueUsage:
     seconds = at - use.at
     return replace(
         use,
@@ -131,14 +140,20 @@ def _decayed(use: Use, at: float, half_life_seconds: float) -> Use:
 # -- budgets ---------------------------------------------------------------------------------------
 
 
-def spent_of(draft: Draft, name: QueueName, budget: Budget) -> Spent:
+def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
     """What was spent and given back in the present period: nothing yet in a new one."""
     known = draft.spent.get(name) or draft.world.spent.get(name)
     since = budget.period_start(draft.now.wall)
-    return known if known is not None and known.since == since else Spent(queue=name, since=since)
+    return (
+        known
+        if known is not None and known.since == since
+        else BudgetSpent(queue=name, since=since)
+    )
 
 
-def _more(spent: Spent, budget: Budget, holding: Holding, began: float, now: float) -> Spent:
+def _more(
+    spent: BudgetSpent, budget: Budget, holding: QuotaHolding, began: float, now: float
+) -> BudgetSpent:
     """With what was held from `began` on, as far as it lies in the period."""
     seconds = max(0.0, now - max(began, spent.since))
     if budget.until is not None:
@@ -154,7 +169,7 @@ def _more(spent: Spent, budget: Budget, holding: Holding, began: float, now: flo
     )
 
 
-def spent_now(draft: Draft, held: Iterable[Held]) -> dict[QueueName, Spent]:
+def spent_now(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[QueueName, BudgetSpent]:
     """What each queue with a budget has spent in this period, with what is held."""
     tree = draft.tree
     found = {
@@ -171,14 +186,14 @@ def spent_now(draft: Draft, held: Iterable[Held]) -> dict[QueueName, Spent]:
     return found
 
 
-def is_spent(budget: Budget, spent: Spent, at: float) -> bool:
+def is_spent(budget: Budget, spent: BudgetSpent, at: float) -> bool:
     if budget.money is not None:
         return budget.is_over(at) or spent.money >= budget.money
     hours = spent.gpu_seconds / HOUR_SECONDS
     return budget.is_over(at) or (budget.gpu_hours is not None and hours >= budget.gpu_hours)
 
 
-def judge_budgets(draft: Draft, held: Iterable[Held]) -> frozenset[QueueName]:
+def judge_budgets(draft: Draft, held: Iterable[ChargedAllocation]) -> frozenset[QueueName]:
     """The queues whose budget is spent or over; each is told once, and so is a new period."""
     over = set()
     for name, spent in spent_now(draft, held).items():
@@ -223,12 +238,14 @@ def priority_of(draft: Draft, job: Job, over: frozenset[QueueName]) -> int:
 # -- where everybody stands ------------------------------------------------------------------------
 
 
-def standing_of(draft: Draft, held: list[Held], over: frozenset[QueueName]) -> Standing:
+def standing_of(
+    draft: Draft, held: list[ChargedAllocation], over: frozenset[QueueName]
+) -> Standing:
     """Quota and fair share as they are now."""
     nodes = [node for node in draft.all_nodes().values() if node.liveness != Liveness.DEAD]
     return Standing(
         draft.tree,
-        capacity=Fleet(nodes).capacity,
+        capacity=NodeTypes(nodes).capacity,
         kinds=sorted({kind for node in nodes for kind in node.inventory.gpu_types}),
         past=past_of(draft, held),
         holding=[one.holding for one in held],
@@ -248,14 +265,14 @@ def queues_named(draft: Draft) -> set[QueueName]:
     return {*draft.world.queues_named(), *(job.spec.queue for job in draft.jobs.values())}
 
 
-def past_of(draft: Draft, held: Iterable[Held]) -> dict[Leaf, Amounts]:
+def past_of(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[Leaf, ResourceAmounts]:
     """What each user of a queue has held up to now, decayed, in the unit of what is held."""
     now, half_life_seconds = draft.now.wall, draft.tree.half_life_seconds
     constant = constant_seconds(half_life_seconds)
-    past: dict[Leaf, Amounts] = defaultdict(Amounts)
+    past: dict[Leaf, ResourceAmounts] = defaultdict(ResourceAmounts)
     for leaf, use in {**draft.world.uses, **draft.uses}.items():
         use = _decayed(use, now, half_life_seconds)
-        amounts = Amounts(use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds)
+        amounts = ResourceAmounts(use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds)
         past[leaf] = past[leaf].plus(amounts, 1.0 / constant)
     for one in held:
         seconds = accrued_seconds(now - one.allocation.began, half_life_seconds)

@@ -13,23 +13,23 @@ from corral.replay.array_world import (
     LOST,
     SPLIT,
     WINDOWS,
-    Log,
-    World,
+    ReplayLog,
+    ReplayWorld,
     advance,
     log_of,
     plan_failure,
 )
-from corral.replay.node_failures import NEVER, Failures
+from corral.replay.node_failures import NEVER, NodeFaults
 from corral.replay.rng import dice_of
 from corral.replay.workload import Workload, largest_gang
 from corral.schedule.arrays.compiled import column, must_compile
 from corral.schedule.columns.order import POLICIES, Named
 from corral.schedule.columns.prediction import enter_kin
-from corral.schedule.columns.state import State, state_of
+from corral.schedule.columns.state import PassState, state_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class ReplayEvent:
     """One row of the log; `node` and `gpus` only for a start (one row a node of the gang)."""
 
     at: float
@@ -41,7 +41,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ReplayOutcome:
     """`ended`: seconds at which each job ended. GPU-seconds: held until the last submission, and
     lost to restarts and failures. `failures`: starts that a failing node cut short. `used`: the
     share of GPUs held in each of the windows up to the last submission. `fragmentation`: of the GPU
@@ -75,9 +75,9 @@ def replay(
     nodes: Sequence[int],
     named: Named,
     *,
-    failures: Failures = NEVER,
-    on_event: Callable[[Event], None] | None = None,
-) -> Outcome:
+    failures: NodeFaults = NEVER,
+    on_event: Callable[[ReplayEvent], None] | None = None,
+) -> ReplayOutcome:
     """Run all jobs to their ends on nodes of so many GPUs. The same input gives the same outcome.
 
     Raises: ValueError when a job is larger than the nodes can hold.
@@ -95,7 +95,7 @@ def replay(
         is_done = advance(named.policy, world, state, log)
         if on_event is not None:
             _read(log, on_event)
-    return Outcome(
+    return ReplayOutcome(
         workload=workload,
         nodes=tuple(nodes),
         ended=_plain(world.ended),
@@ -118,10 +118,10 @@ def _with_limits(named: Named) -> Named:
     return replace(chosen, policy=chosen.policy._replace(restart_seconds=restart))
 
 
-def world_of(workload: Workload, failures: Failures = NEVER) -> World:
+def world_of(workload: Workload, failures: NodeFaults = NEVER) -> ReplayWorld:
     """Nobody has come yet."""
     jobs = len(workload.submits)
-    world = World(
+    world = ReplayWorld(
         jobs=jobs,
         horizon=float(workload.submits[-1]) if jobs else 0.0,
         submits=_filled(workload.submits),
@@ -138,7 +138,7 @@ def world_of(workload: Workload, failures: Failures = NEVER) -> World:
     return world
 
 
-def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) -> State:
+def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) -> PassState:
     """Empty nodes, and a row of each job to come."""
     classes: dict[tuple[int, int], int] = {}
     klass = [
@@ -200,10 +200,10 @@ def _plain(values: Any) -> list[Any]:
     return list(values) if plain is None else plain()
 
 
-def _read(log: Log, on_event: Callable[[Event], None]) -> None:
+def _read(log: ReplayLog, on_event: Callable[[ReplayEvent], None]) -> None:
     for row in range(log.count[0]):
         on_event(
-            Event(
+            ReplayEvent(
                 at=float(log.at[row]),
                 kind=int(log.kind[row]),
                 job=int(log.job[row]),

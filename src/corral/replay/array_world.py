@@ -13,8 +13,8 @@ from corral.schedule.columns.aging import earn
 from corral.schedule.columns.gpu_pool import NOBODY, USED
 from corral.schedule.columns.job_groups import AT_RUNNING, WAITING, served
 from corral.schedule.columns.one_pass import conclude, put_back, submit, take_turns
-from corral.schedule.columns.order import CONSERVATIVE, Policy, has_waiting, preempts
-from corral.schedule.columns.state import PREEMPTED, STARTED, State
+from corral.schedule.columns.order import CONSERVATIVE, ColumnPolicy, has_waiting, preempts
+from corral.schedule.columns.state import PREEMPTED, STARTED, PassState
 
 BEGAN_ON, GAVE_WAY, ENDED, WAS_PROMISED, FAILED = 0, 1, 2, 3, 4
 LOG_ROWS: Final = 1 << 16
@@ -22,7 +22,7 @@ LATER: Final = 1e300
 TOGETHER_SECONDS: Final = 1e-9  # events so near to one another are one
 
 
-class World(NamedTuple):
+class ReplayWorld(NamedTuple):
     """Columns of jobs, in the order of submission.
 
     `count`: jobs submitted so far, ended so far, and starts cut short by a failing node. `number`:
@@ -50,7 +50,7 @@ NOW, HELD, LOST, IDLE, SPLIT, FAILS_AT = 0, 1, 2, 3, 4, 5
 WINDOWS: Final = 120
 
 
-class Log(NamedTuple):
+class ReplayLog(NamedTuple):
     """Columns of rows: one for each node of a start, one for any other event.
 
     `service`: the seconds of service that the job has had by then; of a promise, when the job
@@ -68,11 +68,11 @@ class Log(NamedTuple):
     count: Any
 
 
-def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> Log:
+def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> ReplayLog:
     """`jobs`: how many may be promised a start at one moment."""
     headroom = 8 * (gpus + 1) + jobs
     rows = LOG_ROWS + headroom if is_kept else 0
-    return Log(
+    return ReplayLog(
         rows=rows,
         headroom=headroom,
         at=column(rows, "float"),
@@ -86,13 +86,13 @@ def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> Log:
 
 
 @compiled
-def is_full(log: Log) -> bool:
+def is_full(log: ReplayLog) -> bool:
     """Whether the next event may find no room."""
     return bool(log.rows > 0 and log.count[0] + log.headroom > log.rows)
 
 
 @compiled
-def ends_at(world: World, state: State, job: int) -> float:
+def ends_at(world: ReplayWorld, state: PassState, job: int) -> float:
     """When a running job will end, if it is let."""
     jobs = state.jobs
     left = world.duration[job] - jobs.attained[job]
@@ -100,7 +100,7 @@ def ends_at(world: World, state: State, job: int) -> float:
 
 
 @compiled
-def note_moves(world: World, state: State, log: Log) -> None:
+def note_moves(world: ReplayWorld, state: PassState, log: ReplayLog) -> None:
     """Log what the pass did, and count what its restarts cost."""
     moves, jobs = state.moves, state.jobs
     for row in range(moves.count[0]):
@@ -119,7 +119,7 @@ def note_moves(world: World, state: State, log: Log) -> None:
 
 
 @compiled
-def note_start(world: World, state: State, log: Log, job: int) -> None:
+def note_start(world: ReplayWorld, state: PassState, log: ReplayLog, job: int) -> None:
     pool = state.pool
     seat = pool.first_seat[job] if log.rows > 0 else NOBODY
     while seat != NOBODY:
@@ -131,7 +131,7 @@ def note_start(world: World, state: State, log: Log, job: int) -> None:
 
 
 @compiled
-def note(world: World, state: State, log: Log, kind: int, job: int) -> None:
+def note(world: ReplayWorld, state: PassState, log: ReplayLog, kind: int, job: int) -> None:
     if log.rows == 0:
         return
     at = log.count[0]
@@ -145,7 +145,7 @@ def note(world: World, state: State, log: Log, kind: int, job: int) -> None:
 
 
 @compiled
-def pass_time(world: World, state: State, now: float) -> None:
+def pass_time(world: ReplayWorld, state: PassState, now: float) -> None:
     """Count the GPUs held, and those left over, until now, as far as that is before the horizon."""
     begun, pool = world.number[NOW], state.pool
     seconds = min(now, world.horizon) - min(begun, world.horizon)
@@ -168,7 +168,7 @@ def pass_time(world: World, state: State, now: float) -> None:
 
 
 @compiled
-def plan_failure(world: World, state: State) -> None:
+def plan_failure(world: ReplayWorld, state: PassState) -> None:
     """Somewhere in the cluster a node will fail."""
     if world.mtbf <= 0:
         world.number[FAILS_AT] = LATER
@@ -178,7 +178,7 @@ def plan_failure(world: World, state: State) -> None:
 
 
 @compiled
-def fail_node(policy: Policy, world: World, state: State, log: Log) -> None:
+def fail_node(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog) -> None:
     """The node's jobs wait again with what they saved last; the node itself is back at once."""
     jobs, pool, now = state.jobs, state.pool, world.number[NOW]
     node = int(roll(world.dice) * pool.nodes)
@@ -196,7 +196,7 @@ def fail_node(policy: Policy, world: World, state: State, log: Log) -> None:
 
 
 @compiled
-def advance(policy: Policy, world: World, state: State, log: Log) -> bool:
+def advance(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog) -> bool:
     """From event to event until all jobs have ended (True), or until the log is full."""
     while world.count[DONE] < world.jobs and not is_full(log):
         step(policy, world, state, log)
@@ -204,7 +204,7 @@ def advance(policy: Policy, world: World, state: State, log: Log) -> bool:
 
 
 @compiled
-def step(policy: Policy, world: World, state: State, log: Log) -> None:
+def step(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog) -> None:
     """All that happens at the next moment at which anything does."""
     now = _next_event(policy, world, state)
     pass_time(world, state, now)
@@ -221,7 +221,12 @@ def step(policy: Policy, world: World, state: State, log: Log) -> None:
 
 @compiled
 def advance_until_started(
-    policy: Policy, world: World, state: State, log: Log, job: int, until: float
+    policy: ColumnPolicy,
+    world: ReplayWorld,
+    state: PassState,
+    log: ReplayLog,
+    job: int,
+    until: float,
 ) -> float:
     """From event to event until a waiting job starts, or nothing more happens before `until`.
 
@@ -235,7 +240,9 @@ def advance_until_started(
 
 
 @compiled
-def advance_to(policy: Policy, world: World, state: State, log: Log, submitted: int) -> bool:
+def advance_to(
+    policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog, submitted: int
+) -> bool:
     """From event to event until so many jobs are submitted (True), or until the log is full."""
     while world.count[SUBMITTED] < submitted and not is_full(log):
         step(policy, world, state, log)
@@ -243,7 +250,7 @@ def advance_to(policy: Policy, world: World, state: State, log: Log, submitted: 
 
 
 @compiled
-def _next_event(policy: Policy, world: World, state: State) -> float:
+def _next_event(policy: ColumnPolicy, world: ReplayWorld, state: PassState) -> float:
     """The next submission, end or failure; a tick while somebody waits who might preempt by
     then, or the start that was promised next."""
     soonest, jobs = world.number[FAILS_AT], state.jobs
@@ -260,7 +267,9 @@ def _next_event(policy: Policy, world: World, state: State) -> float:
 
 
 @compiled
-def _end_jobs(policy: Policy, world: World, state: State, log: Log, now: float) -> None:
+def _end_jobs(
+    policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog, now: float
+) -> None:
     jobs, place = state.jobs, 0
     while place < jobs.count[AT_RUNNING]:
         job = jobs.running[place]

@@ -7,7 +7,7 @@ from typing import Final
 from corral.domain.ids import QueueName
 from corral.domain.queue import Budget, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
-from corral.schedule.quota.balances import Holding
+from corral.schedule.quota.balances import QuotaHolding
 from corral.schedule.waiting import Waiting
 
 TOGETHER_SECONDS: Final = 1e-6  # spent a little later is spent
@@ -26,7 +26,7 @@ class Spending:
         self._spent = dict.fromkeys(self._budgets, 0.0)
         self._rate = dict.fromkeys(self._budgets, 0.0)
 
-    def take(self, holding: Holding, sign: int = 1) -> None:
+    def take(self, holding: QuotaHolding, sign: int = 1) -> None:
         """It is held from now on; with -1 no longer."""
         for queue in self._tree.path(holding.queue) if self._budgets else ():
             if queue.budget is not None:
@@ -89,7 +89,7 @@ def _most(budget: Budget) -> float:
     return (budget.money if budget.gpu_hours is None else budget.gpu_hours) or 0.0
 
 
-def _hourly(budget: Budget, holding: Holding) -> float:
+def _hourly(budget: Budget, holding: QuotaHolding) -> float:
     if budget.money is None:
         return holding.amounts.gpus
     millis = holding.gpu_millis

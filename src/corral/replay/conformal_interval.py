@@ -30,7 +30,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class IntervalScale:
     """How far off an end is: by ratio, but waits shorter than `soft_seconds` by seconds.
 
     With a `steady` it counts in how far apart the drawn ends are, and so much more: what was drawn
@@ -54,16 +54,16 @@ class Scale:
         return Interval(low=least, high=max(least, most))
 
 
-WORST: Final = Scale(soft_seconds=60.0)  # of a young record
+WORST: Final = IntervalScale(soft_seconds=60.0)  # of a young record
 SCALES: Final = (
-    Scale(soft_seconds=10.0),
-    Scale(soft_seconds=10.0, steady=0.3),
-    Scale(soft_seconds=60.0, steady=0.3),
+    IntervalScale(soft_seconds=10.0),
+    IntervalScale(soft_seconds=10.0, steady=0.3),
+    IntervalScale(soft_seconds=60.0, steady=0.3),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class CalibrationRecord:
     """What was drawn, what was told, and what it came to in seconds."""
 
     drawn: Interval
@@ -75,7 +75,7 @@ class Kept:
 class Record:
     """The newest outcomes, the oldest first; `level` is the miss that is now aimed at."""
 
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[CalibrationRecord, ...] = ()
     level: float = MISS
 
     @property
@@ -85,7 +85,7 @@ class Record:
             return None
         return sum(one.told.holds(one.actual) for one in self.kept) / len(self.kept)
 
-    def after(self, outcome: Kept) -> "Record":
+    def after(self, outcome: CalibrationRecord) -> "Record":
         missed = not outcome.told.holds(outcome.actual)
         level = min(0.4, max(0.02, self.level + PACE * (MISS - missed)))
         return replace(self, kept=(*self.kept, outcome)[-KEPT:], level=level)
@@ -114,7 +114,9 @@ def told_interval(drawn: Interval, record: Record) -> Interval:
     return min(found, key=lambda one: one[0])[1]
 
 
-def _corrected(drawn: Interval, record: Record, scale: Scale) -> Iterator[tuple[float, Interval]]:
+def _corrected(
+    drawn: Interval, record: Record, scale: IntervalScale
+) -> Iterator[tuple[float, Interval]]:
     """By this scale, with more or less of the misses below: how wide it mostly was on the record,
     and what it makes of what is drawn now."""
     kept = [(one, scale.unit(one.drawn)) for one in record.kept]

@@ -8,7 +8,7 @@ from typing import Final
 from corral.domain.ids import JobId
 from corral.domain.queue import QueueTree
 from corral.replay.idle_wakeups import patience_ends
-from corral.replay.simulated_job import Job
+from corral.replay.simulated_job import SimulatedJob
 from corral.replay.snapshot import Coming
 from corral.schedule import Groups, Waiting
 
@@ -25,14 +25,14 @@ class Agenda:
     """
 
     def __init__(
-        self, running: Mapping[JobId, Job], waiting: Groups, coming: Sequence[Coming]
+        self, running: Mapping[JobId, SimulatedJob], waiting: Groups, coming: Sequence[Coming]
     ) -> None:
         self._running, self._waiting = running, waiting
         self._ends: list[End] = []
         self._patience: list[Patience] = []
         self._coming, self._came = coming, 0
 
-    def plan_end(self, job: Job, at: float) -> None:
+    def plan_end(self, job: SimulatedJob, at: float) -> None:
         """Its seats come free then, if it is still in this start."""
         heappush(self._ends, (at, job.gang.order, job.gang.job, job.starts))
 

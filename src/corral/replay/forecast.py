@@ -12,7 +12,7 @@ from corral.replay.array_world import (
     LATER,
     NOW,
     SUBMITTED,
-    World,
+    ReplayWorld,
     advance_until_started,
     log_of,
 )
@@ -30,9 +30,9 @@ from corral.schedule.columns.job_groups import (
     push,
     served,
 )
-from corral.schedule.columns.order import Policy
+from corral.schedule.columns.order import ColumnPolicy
 from corral.schedule.columns.runtime_model import History, hazard_of, level_after
-from corral.schedule.columns.state import State, state_of
+from corral.schedule.columns.state import PassState, state_of
 
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of arrivals may begin
 MOST_ARRIVALS: Final = 4_000  # of one run
@@ -73,8 +73,8 @@ def draw_seconds(history: History, klass: int, attained: float, dice: Any) -> fl
 
 
 def waits(
-    policy: Policy,
-    present: State,
+    policy: ColumnPolicy,
+    present: PassState,
     job: int,
     now: float,
     past: Arrivals,
@@ -112,8 +112,8 @@ def _stretch(past: Arrivals, now: float, seconds: float, where: float) -> Stretc
     return Stretch(first, min(rows, MOST_ARRIVALS), now - begin)
 
 
-def _world(here: int, jobs: int, now: float) -> World:
-    world = World(
+def _world(here: int, jobs: int, now: float) -> ReplayWorld:
+    world = ReplayWorld(
         jobs=jobs,
         horizon=0.0,
         submits=column(jobs, "float"),
@@ -133,7 +133,9 @@ def _world(here: int, jobs: int, now: float) -> World:
 
 
 @compiled
-def _draw(world: World, state: State, past: Arrivals, stretch: Stretch, dice: Any) -> None:
+def _draw(
+    world: ReplayWorld, state: PassState, past: Arrivals, stretch: Stretch, dice: Any
+) -> None:
     jobs, here = state.jobs, world.count[SUBMITTED]
     for row in range(here):
         done = jobs.attained[row]
@@ -149,7 +151,7 @@ def _draw(world: World, state: State, past: Arrivals, stretch: Stretch, dice: An
         jobs.weight[row] = jobs.class_weight[klass]
 
 
-def present_of(policy: Policy, state: State) -> tuple[State, list[int]]:
+def present_of(policy: ColumnPolicy, state: PassState) -> tuple[PassState, list[int]]:
     """A state of those alone that run or wait now, for `waits`; and the rows that they had."""
     jobs = state.jobs
     rows = sorted(
@@ -174,7 +176,7 @@ def present_of(policy: Policy, state: State) -> tuple[State, list[int]]:
     return kept, rows
 
 
-def _copy_job(state: State, made: State, old: int, row: int) -> None:
+def _copy_job(state: PassState, made: PassState, old: int, row: int) -> None:
     jobs, pool = state.jobs, state.pool
     for name in _COPIED:
         getattr(made.jobs, name)[row] = getattr(jobs, name)[old]
@@ -191,9 +193,9 @@ def _copy_job(state: State, made: State, old: int, row: int) -> None:
     begin_running(made.jobs, row)
 
 
-def clone(state: State) -> State:
+def clone(state: PassState) -> PassState:
     """The same in columns of its own."""
-    return State(*(_clone_part(part) for part in state))
+    return PassState(*(_clone_part(part) for part in state))
 
 
 def _clone_part(part: Any) -> Any:

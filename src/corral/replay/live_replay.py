@@ -15,11 +15,11 @@ from corral.domain.ids import JobId, QueueName
 from corral.replay.budget_spending import Spending
 from corral.replay.event_queue import TOGETHER_SECONDS, Agenda
 from corral.replay.node_failures import Failing
-from corral.replay.node_state import Rooms
-from corral.replay.runtime_learning import Learning
+from corral.replay.node_state import NodeStates
+from corral.replay.runtime_learning import ReplayLearning
 from corral.replay.simulated_job import (
-    Job,
-    Kept,
+    SimulatedJob,
+    SimulatedReservation,
     as_it_stands,
     as_told,
     candidates_of,
@@ -28,12 +28,12 @@ from corral.replay.simulated_job import (
     standing_of,
     victims_left,
 )
-from corral.replay.snapshot import Coming, Happened, Holder, Kind, Present, Terms
-from corral.schedule import Fleet, Groups, Placed, Reserved, Running, Waiting, decide
+from corral.replay.snapshot import Coming, Happened, JobClass, Present, SeatHolder, Terms
+from corral.schedule import Groups, NodeTypes, Placed, Reserved, RunningGang, Waiting, decide
 from corral.schedule.order.aging import TURN_SECONDS
 from corral.schedule.placement.gpu_sharing import Shares
 from corral.schedule.prediction.runtime_model import Lessons
-from corral.schedule.quota.balances import Holding
+from corral.schedule.quota.balances import QuotaHolding
 from corral.schedule.quota.borrowing import changes_at, claims_of, counted, owing
 from corral.schedule.quota.limits import holding_of
 
@@ -64,21 +64,21 @@ class Play:
         self.now = present.now
         self.passes = 0
         self._terms, self._hear = terms, hear
-        self._learning = Learning(lessons, present.learned)
+        self._learning = ReplayLearning(lessons, present.learned)
         self._failing = Failing(terms.failures, [n.id for n in present.nodes], present.now)
         self._guard_seconds = present.tree.guard_seconds
         self._stripped = present.stripped
         self._spending = Spending(present.tree if terms.counts_budgets else None, present.now)
-        self._rooms = Rooms(present)
+        self._rooms = NodeStates(present)
         self._types = {n.id: n.inventory.types for n in present.nodes}
-        self._fleet = Fleet(present.nodes)
+        self._fleet = NodeTypes(present.nodes)
         self._standing = standing_of(present, coming, self._fleet)
-        self._jobs: dict[JobId, Job] = {}
+        self._jobs: dict[JobId, SimulatedJob] = {}
         self._queues: set[QueueName] = set()  # of these jobs
-        self._running: dict[JobId, Job] = {}
+        self._running: dict[JobId, SimulatedJob] = {}
         self._waiting = Groups()
         self._of_array: Counter[JobId] = Counter()
-        self._kept: dict[JobId, Kept] = {}
+        self._kept: dict[JobId, SimulatedReservation] = {}
         self._promised = tuple(present.promised)
         self._coming, self._is_new = coming, True
         self._agenda = Agenda(self._running, self._waiting, coming)
@@ -189,7 +189,7 @@ class Play:
 
     def _enter(self, gang: Waiting, seconds: float, *, can_save: bool = True) -> None:
         self._queues.add(gang.queue)
-        job = self._jobs[gang.job] = Job(
+        job = self._jobs[gang.job] = SimulatedJob(
             gang=gang,
             needs_seconds=seconds,
             left_seconds=seconds,
@@ -205,10 +205,10 @@ class Play:
         self._is_new = True
         self._agenda.plan_patience(self._standing.tree, gang, self.now)
 
-    def _seat(self, holder: Holder, seconds: float) -> None:
+    def _seat(self, holder: SeatHolder, seconds: float) -> None:
         """One that has its seats from the beginning on."""
         ran = max(0.0, self.now - holder.placed_at)
-        job = Job(
+        job = SimulatedJob(
             gang=holder.gang,
             needs_seconds=ran + seconds,
             left_seconds=ran + seconds,
@@ -234,9 +234,9 @@ class Play:
         self._waiting.drop(placed.job)
         self._kept.pop(placed.job, None)
         self._begin(job, placed.seats, placed.port, self.now)
-        self._tell(Kind.STARTED, job)
+        self._tell(JobClass.STARTED, job)
 
-    def _begin(self, job: Job, seats: tuple[Seat, ...], port: int, at: float) -> None:
+    def _begin(self, job: SimulatedJob, seats: tuple[Seat, ...], port: int, at: float) -> None:
         gang = job.gang
         job.seats, job.port, job.placed_at, job.known = seats, port, at, None
         job.starts += 1
@@ -255,14 +255,14 @@ class Play:
         done = job.worked_seconds(self.now)
         if not job.comes_back or done >= job.left_seconds - TOGETHER_SECONDS:
             job.left_seconds = 0.0
-            self._tell(Kind.ENDED, job)
+            self._tell(JobClass.ENDED, job)
             self._learning.hear(job.gang, done)
             return
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
-        self._tell(Kind.PREEMPTED, job)
+        self._tell(JobClass.PREEMPTED, job)
         self._again(job, done if job.can_save else 0.0)
 
-    def _fail(self, job: Job) -> None:
+    def _fail(self, job: SimulatedJob) -> None:
         """Its node has failed: it waits again with what it saved last."""
         if job.stopping and not job.comes_back:
             self._leave(job.gang.job)
@@ -272,10 +272,10 @@ class Play:
         before, worked = job.needs_seconds - job.left_seconds, job.worked_seconds(self.now)
         kept = self._terms.failures.kept_seconds(before + worked, before) if job.can_save else 0.0
         job.left_seconds = job.needs_seconds - kept
-        self._tell(Kind.FAILED, job)
+        self._tell(JobClass.FAILED, job)
         self._again(job, kept - before)
 
-    def _again(self, job: Job, served_seconds: float) -> None:
+    def _again(self, job: SimulatedJob, served_seconds: float) -> None:
         job.gone_at, job.comes_back, job.told_by = None, False, None
         job.gang = job.back_in_line(self.now, served_seconds)
         self._is_new = True
@@ -287,7 +287,7 @@ class Play:
         for gangs in self._waiting:
             yield from ((gang, gang.served_seconds) for gang in gangs)
 
-    def _free(self, job: Job) -> None:
+    def _free(self, job: SimulatedJob) -> None:
         gang = job.gang
         self._rooms.leave(job)
         if gang.array is not None:
@@ -307,10 +307,10 @@ class Play:
         for job in self._running.values():
             job.gang, job.known = self._spending.ranked(job.gang, job.own_priority), None
 
-    def _holding(self, gang: Waiting, seats: Sequence[Seat]) -> Holding:
+    def _holding(self, gang: Waiting, seats: Sequence[Seat]) -> QuotaHolding:
         return holding_of(gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible)
 
-    def _tell(self, kind: Kind, job: Job) -> None:
+    def _tell(self, kind: JobClass, job: SimulatedJob) -> None:
         if self._hear is not None:
             service = job.needs_seconds - job.left_seconds
             happened = Happened(self.now, kind, job.gang.job, job.seats, service, job.told_by)
@@ -356,7 +356,7 @@ class Play:
             gang, seats = self._jobs[one.reserved.job].gang, one.reserved.seats
             self._standing.give(self._holding(gang, seats))
 
-    def _candidates(self) -> list[Running]:
+    def _candidates(self) -> list[RunningGang]:
         return candidates_of(
             self._running.values(),
             self._standing,
@@ -370,9 +370,9 @@ class Play:
     def _keep(self, reserved: Reserved) -> None:
         running = self._running
         victims = tuple((id, running[id].starts) for id in reserved.victims if id in running)
-        self._kept[reserved.job] = Kept(reserved=reserved, victims=victims)
+        self._kept[reserved.job] = SimulatedReservation(reserved=reserved, victims=victims)
 
-    def _due_at(self, kept: Kept) -> float:
+    def _due_at(self, kept: SimulatedReservation) -> float:
         """When all are past their guard who were not told yet; never, when there are none."""
         untold = [job.placed_at for job in victims_left(kept, self._running) if not job.stopping]
         return max(untold) + self._guard_seconds if untold else inf
@@ -384,7 +384,7 @@ class Play:
                 if not job.stopping:
                     self._stop(job, kept.reserved.job)
 
-    def _stop(self, job: Job, by: JobId) -> None:
+    def _stop(self, job: SimulatedJob, by: JobId) -> None:
         gone_at = self.now + self._terms.grace_seconds
         job.gone_at, job.comes_back, job.told_by = gone_at, True, by
         if gone_at <= self.now:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from corral.replay.array_replay import Outcome
+from corral.replay.array_replay import ReplayOutcome
 from corral.replay.quantile import quantile
 
 SHORTEST_SECONDS: Final = 10.0  # bounded slowdown counts shorter jobs as so long (Feitelson 1998)
@@ -47,7 +47,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MetricsSubset:
     """The numbers of some jobs only, such as those of a queue or a size."""
 
     jobs: int
@@ -60,7 +60,7 @@ class Part:
     slowdown_mean: float
 
 
-def metrics_of(outcome: Outcome) -> Metrics:
+def metrics_of(outcome: ReplayOutcome) -> Metrics:
     """Raises: ValueError when there was no job."""
     work = outcome.workload
     if not work.submits:
@@ -80,7 +80,7 @@ def metrics_of(outcome: Outcome) -> Metrics:
     )
 
 
-def parts_of(outcome: Outcome, labels: Sequence[str]) -> dict[str, Part]:
+def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, MetricsSubset]:
     """The numbers of the jobs of each label; `labels` has one for each job."""
     work, waits = outcome.workload, outcome.waits
     jct, slowdown = _jct(outcome), _slowdown(outcome)
@@ -90,7 +90,7 @@ def parts_of(outcome: Outcome, labels: Sequence[str]) -> dict[str, Part]:
     made = {}
     for label, own in rows.items():
         ranked = sorted(waits[row] for row in own)
-        made[label] = Part(
+        made[label] = MetricsSubset(
             jobs=len(own),
             gpu_hours=sum(work.durations[row] * work.gpus[row] for row in own) / 3_600,
             jct_mean_s=sum(jct[row] for row in own) / len(own),
@@ -108,11 +108,11 @@ def size_labels(gpus: Sequence[int]) -> list[str]:
     return [next(label for most, label in SIZES if asked <= most) for asked in gpus]
 
 
-def _jct(outcome: Outcome) -> list[float]:
+def _jct(outcome: ReplayOutcome) -> list[float]:
     return [end - at for end, at in zip(outcome.ended, outcome.workload.submits, strict=True)]
 
 
-def _slowdown(outcome: Outcome) -> list[float]:
+def _slowdown(outcome: ReplayOutcome) -> list[float]:
     return [
         max(1.0, took / max(SHORTEST_SECONDS, own))
         for took, own in zip(_jct(outcome), outcome.workload.durations, strict=True)

@@ -11,7 +11,7 @@ from corral.replay.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failures:
+class NodeFaults:
     """Each node fails every `mtbf_seconds` on the average (0: never), by the dice of `seed`, and is
     back at once.
 
@@ -29,12 +29,12 @@ class Failures:
         return max(saved_seconds, done_seconds // self.save_seconds * self.save_seconds)
 
 
-NEVER: Final = Failures()
+NEVER: Final = NodeFaults()
 MOST_STARTS: Final = 10_000  # to get from one save to the next
 
 
 def endless(
-    work: Workload, nodes: Sequence[int], failures: Failures, restart_seconds: float
+    work: Workload, nodes: Sequence[int], failures: NodeFaults, restart_seconds: float
 ) -> int | None:
     """The first job that would be expected to start more than MOST_STARTS times before it gets to
     its next save, or its end; None: all get on."""
@@ -51,7 +51,7 @@ def endless(
 class Failing:
     """Which of the nodes fails next, and when: `due_at` (wall clock); never is infinite."""
 
-    def __init__(self, failures: Failures, nodes: Sequence[NodeId], now: float) -> None:
+    def __init__(self, failures: NodeFaults, nodes: Sequence[NodeId], now: float) -> None:
         self._failures, self._nodes = failures, nodes
         self._dice = dice_of(failures.seed)
         self.due_at = self._after(now)

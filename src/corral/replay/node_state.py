@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
-from corral.replay.simulated_job import Job
+from corral.replay.simulated_job import SimulatedJob
 from corral.replay.snapshot import Present
 from corral.schedule import NodeRoom
 
 
-class Rooms:
+class NodeStates:
     """`free` has the nodes that take work. Seats of the present are taken before `open`."""
 
     def __init__(self, present: Present) -> None:
@@ -17,7 +17,9 @@ class Rooms:
         self.suspicion = present.suspicion
         self.free: dict[NodeId, NodeRoom] = {}
         self._closed = present.closed
-        self._on: dict[NodeId, dict[JobId, tuple[Job, Seat]]] = {id: {} for id in self.nodes}
+        self._on: dict[NodeId, dict[JobId, tuple[SimulatedJob, Seat]]] = {
+            id: {} for id in self.nodes
+        }
 
     def open(self) -> None:
         """From now on the nodes take work, those that may."""
@@ -29,16 +31,16 @@ class Rooms:
     def closed(self) -> frozenset[NodeId]:
         return frozenset(self.nodes.keys() - self.free.keys())
 
-    def on(self, node: NodeId) -> list[Job]:
+    def on(self, node: NodeId) -> list[SimulatedJob]:
         """Who holds seats there."""
         return [job for job, _ in self._on[node].values()]
 
-    def seat(self, job: Job) -> None:
+    def seat(self, job: SimulatedJob) -> None:
         """It holds its seats; that they are free no longer, the pass that gave them has noted."""
         for seat in job.seats:
             self._on[seat.node][job.gang.job] = (job, seat)
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: SimulatedJob) -> None:
         """Its seats come free."""
         gang = job.gang
         for seat in job.seats:

@@ -10,13 +10,13 @@ from corral.domain.node import Liveness, Node
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.domain.units import MILLIS_PER_GPU
-from corral.replay.array_replay import Event, Outcome
+from corral.replay.array_replay import ReplayEvent, ReplayOutcome
 from corral.replay.array_world import BEGAN_ON, ENDED, FAILED, GAVE_WAY, WINDOWS
 from corral.replay.live_replay import Play
-from corral.replay.node_failures import NEVER, Failures
-from corral.replay.snapshot import Coming, Happened, Kind, Present, Terms
+from corral.replay.node_failures import NEVER, NodeFaults
+from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms
 from corral.replay.workload import Workload
-from corral.schedule import Fleet
+from corral.schedule import NodeTypes
 from corral.schedule.prediction.runtime_model import Lessons
 from corral.schedule.quota.balances import Standing
 from corral.schedule.waiting import Waiting
@@ -24,10 +24,10 @@ from corral.schedule.waiting import Waiting
 TYPE: Final = "gpu"
 PORTS: Final = tuple(range(20_000, 20_064))  # as many as an agent's
 _KINDS: Final = {
-    Kind.STARTED: BEGAN_ON,
-    Kind.PREEMPTED: GAVE_WAY,
-    Kind.ENDED: ENDED,
-    Kind.FAILED: FAILED,
+    JobClass.STARTED: BEGAN_ON,
+    JobClass.PREEMPTED: GAVE_WAY,
+    JobClass.ENDED: ENDED,
+    JobClass.FAILED: FAILED,
 }
 
 
@@ -38,9 +38,9 @@ def replay_queued(
     names: Sequence[QueueName],
     *,
     restart_seconds: float = 60.0,
-    failures: Failures = NEVER,
-    on_event: Callable[[Event], None] | None = None,
-) -> Outcome:
+    failures: NodeFaults = NEVER,
+    on_event: Callable[[ReplayEvent], None] | None = None,
+) -> ReplayOutcome:
     """Run all jobs to their ends as a head with these queues would. `names`: of each number in
     `workload.queues`. Everybody can save.
 
@@ -97,7 +97,7 @@ def held_by_no_queue(
     work: Workload, nodes: Sequence[int], tree: QueueTree, names: Sequence[QueueName]
 ) -> list[int]:
     """The jobs that their queue would let have no seats even if nobody held any."""
-    fleet = Fleet([node_of(row, gpus) for row, gpus in enumerate(nodes)])
+    fleet = NodeTypes([node_of(row, gpus) for row, gpus in enumerate(nodes)])
     empty = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
 
     @cache
@@ -132,7 +132,7 @@ class _Books:
     workload: Workload
     nodes: tuple[int, ...]
     free: list[int]
-    on_event: Callable[[Event], None] | None
+    on_event: Callable[[ReplayEvent], None] | None
     ended: dict[int, float] = field(default_factory=dict)
     begun: dict[int, tuple[float, float]] = field(default_factory=dict)
     windows: list[float] = field(default_factory=lambda: [0.0] * WINDOWS)
@@ -149,10 +149,10 @@ class _Books:
     def hear(self, happened: Happened) -> None:
         job = int(happened.job)
         self._pass_time(happened.at)
-        sign = -1 if happened.kind == Kind.STARTED else 1
+        sign = -1 if happened.kind == JobClass.STARTED else 1
         for seat in happened.seats:
             self.free[int(seat.node)] += sign * len(seat.gpus)
-        if happened.kind == Kind.STARTED:
+        if happened.kind == JobClass.STARTED:
             self.active += 1
             self.begun[job] = (happened.at, happened.service)
         else:
@@ -165,9 +165,9 @@ class _Books:
         began, before = self.begun.pop(job)
         worked = happened.service - before
         self.lost += (happened.at - began - worked) * self.workload.gpus[job]
-        if happened.kind == Kind.ENDED:
+        if happened.kind == JobClass.ENDED:
             self.ended[job] = happened.at
-        elif happened.kind == Kind.FAILED:
+        elif happened.kind == JobClass.FAILED:
             self.failures += 1
         else:
             self.preemptions += 1
@@ -198,17 +198,19 @@ class _Books:
             part = min(end, (window + 1) * wide) - max(begun, window * wide)
             self.windows[window] += max(0.0, part) * used
 
-    def _log(self, on_event: Callable[[Event], None], job: int, one: Happened) -> None:
-        kind, starts = _KINDS[one.kind], one.kind == Kind.STARTED
+    def _log(self, on_event: Callable[[ReplayEvent], None], job: int, one: Happened) -> None:
+        kind, starts = _KINDS[one.kind], one.kind == JobClass.STARTED
         for seat in one.seats if starts else one.seats[:1]:
             node, gpus = (int(seat.node), len(seat.gpus)) if starts else (-1, 0)
             on_event(
-                Event(at=one.at, kind=kind, job=job, node=node, gpus=gpus, service=one.service)
+                ReplayEvent(
+                    at=one.at, kind=kind, job=job, node=node, gpus=gpus, service=one.service
+                )
             )
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ReplayOutcome:
         whole = self.workload.submits[-1] * sum(self.nodes) / WINDOWS if self.ended else 0.0
-        return Outcome(
+        return ReplayOutcome(
             workload=self.workload,
             nodes=self.nodes,
             ended=[self.ended[row] for row in range(len(self.workload.submits))],

@@ -22,7 +22,7 @@ LONGEST_SECONDS: Final = 7 * 86_400.0  # of a guess, for one that has not run ha
 Kind = tuple[UserName, str, int]
 
 
-class Kin:
+class RuntimeHistory:
     """The newest run times of ended jobs by user, stem of the name, and thousandths of GPUs."""
 
     def __init__(self, runs: Iterable[Ran] = ()) -> None:

@@ -10,7 +10,7 @@ from corral.schedule.waiting import Waiting
 Served = Iterable[tuple[Waiting, float]]  # each gang that is not over, and its service in seconds
 
 
-class Learning:
+class ReplayLearning:
     """With `lessons` it learns on; without, it keeps to what was `learned` before."""
 
     def __init__(self, lessons: Lessons | None, learned: Learned | None) -> None:

@@ -8,15 +8,15 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, QueueName
 from corral.domain.queue import Preempt, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
-from corral.replay.snapshot import Coming, Holder, Present
-from corral.schedule import Ending, Fleet, Promise, Reserved, Running, Waiting
+from corral.replay.snapshot import Coming, Present, SeatHolder
+from corral.schedule import NodeTypes, Promise, Reserved, RunningGang, SeatEnd, Waiting
 from corral.schedule.placement.availability import SAME_SECONDS, START_SECONDS
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.borrowing import owing
 
 
 @dataclass(slots=True)
-class Job:
+class SimulatedJob:
     """`left_seconds`: of service until its end, as it was when its seats were given. `starts` tells
     an end that was planned for an earlier start. `gone_at`: it is stopping, and its seats come free
     then. `told_by`: for whom it gives way. `own_priority`: whatever its queue has spent."""
@@ -36,7 +36,7 @@ class Job:
     comes_back: bool = False
     told_by: JobId | None = None
     protected_until: float | None = None
-    known: Running | None = None
+    known: RunningGang | None = None
 
     @property
     def stopping(self) -> bool:
@@ -61,8 +61,8 @@ class Job:
             likes=frozenset(seat.node for seat in self.seats),
         )
 
-    def as_holder(self) -> Holder:
-        return Holder(
+    def as_holder(self) -> SeatHolder:
+        return SeatHolder(
             gang=self.gang,
             seats=self.seats,
             placed_at=self.placed_at,
@@ -74,12 +74,12 @@ class Job:
             protected_until=self.protected_until,
         )
 
-    def as_running(self, now: float, guard_over: bool, *, save_seconds: float) -> Running:
+    def as_running(self, now: float, guard_over: bool, *, save_seconds: float) -> RunningGang:
         """As a head would tell of it."""
         gang, ran = self.gang, now - self.placed_at
         unsaved = (fmod(ran, save_seconds) if save_seconds else 0.0) if self.can_save else ran
         gpus = sum(seat.gpu_millis for seat in self.seats) / MILLIS_PER_GPU
-        return Running(
+        return RunningGang(
             job=gang.job,
             queue=gang.queue,
             user=gang.user,
@@ -101,20 +101,22 @@ class Job:
 
 
 @dataclass(slots=True)
-class Kept:
+class SimulatedReservation:
     """What is kept for a waiting gang, and who gives way to it: (job, which of its starts)."""
 
     reserved: Reserved
     victims: tuple[tuple[JobId, int], ...]
 
 
-def victims_left(kept: Kept, running: Mapping[JobId, Job]) -> list[Job]:
+def victims_left(
+    kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]
+) -> list[SimulatedJob]:
     """The victims that still hold their seats."""
     found = ((running.get(id), start) for id, start in kept.victims)
     return [job for job, start in found if job is not None and job.starts == start]
 
 
-def as_it_stands(kept: Kept, running: Mapping[JobId, Job]) -> Reserved:
+def as_it_stands(kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]) -> Reserved:
     """What is kept, as it is by now."""
     left = victims_left(kept, running)
     nodes = {seat.node for seat in kept.reserved.seats}
@@ -129,7 +131,10 @@ def as_it_stands(kept: Kept, running: Mapping[JobId, Job]) -> Reserved:
 
 
 def standing_of(
-    present: Present, coming: Iterable[Coming], fleet: Fleet, holding: Sequence[Holding] = ()
+    present: Present,
+    coming: Iterable[Coming],
+    fleet: NodeTypes,
+    holding: Sequence[QuotaHolding] = (),
 ) -> Standing:
     gangs = [*present.waiting, *(one.gang for one in present.holders)]
     return Standing(
@@ -152,13 +157,13 @@ def may_give_way(tree: QueueTree, gang: Waiting, beyond: Set[QueueName]) -> bool
 
 
 def candidates_of(
-    running: Iterable[Job],
+    running: Iterable[SimulatedJob],
     standing: Standing,
     queues: Set[QueueName],
     *,
     now: float,
     save_seconds: float,
-) -> list[Running]:
+) -> list[RunningGang]:
     """Those that somebody might have a right to stop, and all that are stopping, as the head would
     tell of them. `queues`: of all jobs."""
     tree, gives_back = standing.tree, standing.gives_back
@@ -176,7 +181,7 @@ def candidates_of(
     ]
 
 
-def _known(job: Job, now: float, guard_over: bool, save_seconds: float) -> Running:
+def _known(job: SimulatedJob, now: float, guard_over: bool, save_seconds: float) -> RunningGang:
     """The same object as before as long as it would be equal."""
     known = None if save_seconds or not job.can_save else job.known
     if known is None or (known.guard_over, known.stopping) != (guard_over, job.stopping):
@@ -184,7 +189,7 @@ def _known(job: Job, now: float, guard_over: bool, save_seconds: float) -> Runni
     return known
 
 
-def lent_to(running: Iterable[Job], now: float) -> float:
+def lent_to(running: Iterable[SimulatedJob], now: float) -> float:
     """GPUs of the elders that are in their turn, and are not coming to their end."""
     elders = (
         job.seats
@@ -195,11 +200,11 @@ def lent_to(running: Iterable[Job], now: float) -> float:
 
 
 def endings_of(
-    running: Iterable[Job], holding: Callable[[Waiting, Sequence[Seat]], Holding]
-) -> list[Ending]:
+    running: Iterable[SimulatedJob], holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding]
+) -> list[SeatEnd]:
     """Those whose limit is known, and when they will have gone by it. They are up at once."""
     return [
-        Ending(
+        SeatEnd(
             job=job.gang.job,
             seats=job.seats,
             until=job.placed_at + job.gang.holds_seconds - START_SECONDS,

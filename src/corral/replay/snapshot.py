@@ -10,17 +10,17 @@ from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.usage import Debt
-from corral.replay.node_failures import NEVER, Failures
+from corral.replay.node_failures import NEVER, NodeFaults
 from corral.schedule.decision import Reserved
 from corral.schedule.placement.availability import Promise
 from corral.schedule.prediction.runtime_model import Learned
 from corral.schedule.quota.balances import Leaf
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.fair_share import ResourceAmounts
 from corral.schedule.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class SeatHolder:
     """A gang that holds its seats now, since `placed_at` (wall clock).
 
     `restart_seconds`: what it needs from being placed to its first step. `frees_at`: it is stopping
@@ -53,8 +53,8 @@ class Present:
     now: float
     nodes: Sequence[Node]
     tree: QueueTree = field(default_factory=QueueTree)
-    past: Mapping[Leaf, Amounts] = field(default_factory=dict)
-    holders: Sequence[Holder] = ()
+    past: Mapping[Leaf, ResourceAmounts] = field(default_factory=dict)
+    holders: Sequence[SeatHolder] = ()
     waiting: Sequence[Waiting] = ()
     reserved: Sequence[Reserved] = ()
     promised: Sequence[Promise] = ()
@@ -87,11 +87,11 @@ class Terms:
     restart_seconds: float = 60.0
     grace_seconds: float = 0.0
     save_seconds: float = 0.0
-    failures: Failures = NEVER
+    failures: NodeFaults = NEVER
     counts_budgets: bool = False
 
 
-class Kind(StrEnum):
+class JobClass(StrEnum):
     STARTED = "started"
     PREEMPTED = "preempted"  # its seats have come free
     ENDED = "ended"
@@ -103,7 +103,7 @@ class Happened(NamedTuple):
     one that held seats then, from when it was placed. `by`: for whom it gave way."""
 
     at: float
-    kind: Kind
+    kind: JobClass
     job: JobId
     seats: tuple[Seat, ...]
     service: float

@@ -14,9 +14,9 @@ from corral.domain.queue import Policy
 from corral.domain.run_history import Ran
 from corral.replay.live_replay import Play
 from corral.replay.rng import dice_named, roll
-from corral.replay.runtime_history import Kin, Kind
+from corral.replay.runtime_history import Kind, RuntimeHistory
 from corral.replay.snapshot import Coming, Happened, Present
-from corral.replay.snapshot import Kind as What
+from corral.replay.snapshot import JobClass as What
 from corral.schedule.waiting import Waiting
 
 HORIZON_SECONDS: Final = 10 * 86_400.0  # so far ahead it is looked; no start by then counts as this
@@ -28,7 +28,7 @@ PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class RunTimeKnowledge:
     """What is known of how long a job runs: its kind, how long it has, and its limit (seconds).
     `left_seconds`: until its last step, by its rate of steps."""
 
@@ -51,8 +51,8 @@ class Drawn:
 
 def outlook(
     present: Present,
-    lives: Mapping[JobId, Life],
-    kin: Kin,
+    lives: Mapping[JobId, RunTimeKnowledge],
+    kin: RuntimeHistory,
     past: Sequence[Ran],
     job: JobId,
     *,
@@ -111,7 +111,9 @@ class _Luck:
         return float(roll(self._dice[name]))
 
 
-def _run_times(lives: Mapping[JobId, Life], kin: Kin, luck: _Luck) -> dict[JobId, float]:
+def _run_times(
+    lives: Mapping[JobId, RunTimeKnowledge], kin: RuntimeHistory, luck: _Luck
+) -> dict[JobId, float]:
     """Of one play: what is guessed, is guessed alike of all of a kind."""
     kinds = dict.fromkeys(life.kind for life in lives.values())
     common = {kind: luck.roll(kind) for kind in kinds}
@@ -120,7 +122,7 @@ def _run_times(lives: Mapping[JobId, Life], kin: Kin, luck: _Luck) -> dict[JobId
     }
 
 
-def _run_time(life: Life, kin: Kin, common: float, chance: float) -> float:
+def _run_time(life: RunTimeKnowledge, kin: RuntimeHistory, common: float, chance: float) -> float:
     """By its steps, which may come a little quicker or slower; else as its kin tell."""
     if life.left_seconds is None:
         return kin.draw(life.kind, life.ran_seconds, life.limit_seconds, common, chance)
@@ -152,7 +154,7 @@ def _coming(
     present: Present,
     past: Sequence[Ran],
     submits: Sequence[float],
-    kin: Kin,
+    kin: RuntimeHistory,
     luck: _Luck,
     since: float,
 ) -> list[Coming]:
@@ -179,7 +181,7 @@ def _coming(
     return [one for one in coming if one.at >= present.now]
 
 
-def _seconds(ran: Ran, kin: Kin, chance: float) -> float:
+def _seconds(ran: Ran, kin: RuntimeHistory, chance: float) -> float:
     if not ran.is_done:
         return ran.seconds
     return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, 0.0, chance)

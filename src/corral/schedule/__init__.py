@@ -3,23 +3,23 @@
 from corral.schedule.capacity.free_capacity import Floor
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.decide import decide
-from corral.schedule.decision import Decision, Held, Placed, Preempted, Reasons, Reserved
+from corral.schedule.decision import Decision, Placed, Preempted, Reasons, Reserved, Unplaced
 from corral.schedule.job_groups import Groups
-from corral.schedule.placement.availability import Ending, Promise
+from corral.schedule.placement.availability import Promise, SeatEnd
 from corral.schedule.placement.gpu_sharing import Shares
-from corral.schedule.placement.node_types import Fleet
+from corral.schedule.placement.node_types import NodeTypes
 from corral.schedule.prediction.runtime_model import Learned
 from corral.schedule.preemption.candidates import Roster
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
 __all__ = [
     "Decision",
-    "Ending",
-    "Fleet",
+    "SeatEnd",
+    "NodeTypes",
     "Floor",
     "Groups",
-    "Held",
+    "Unplaced",
     "Learned",
     "NodeRoom",
     "Placed",
@@ -28,7 +28,7 @@ __all__ = [
     "Promise",
     "Reserved",
     "Roster",
-    "Running",
+    "RunningGang",
     "Shares",
     "Waiting",
     "decide",

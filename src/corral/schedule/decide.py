@@ -12,26 +12,26 @@ from corral.domain.queue import Policy, QueueTree
 from corral.domain.resources import Shape
 from corral.schedule.backfill.promises import Promising, promised
 from corral.schedule.capacity.free_capacity import Floor
-from corral.schedule.capacity.node_room import Kept, NodeRoom
-from corral.schedule.decision import Decision, Held, Placed, Preempted, Reserved
+from corral.schedule.capacity.node_room import NodeRoom, ReservedCapacity
+from corral.schedule.decision import Decision, Placed, Preempted, Reserved, Unplaced
 from corral.schedule.defragment import Movables, Relocated, Relocating
 from corral.schedule.explain import UNTOLD, deciding, explain, gives_way, reasons_decide
 from corral.schedule.job_groups import Groups
-from corral.schedule.order.priority_key import Keys
-from corral.schedule.order.queue_order import Line
-from corral.schedule.placement.availability import Ending, Promise
+from corral.schedule.order.priority_key import PriorityKeys
+from corral.schedule.order.queue_order import QueueLine
+from corral.schedule.placement.availability import Promise, SeatEnd
 from corral.schedule.placement.gang_placement import find_seats, nearest_to_free
 from corral.schedule.placement.gpu_sharing import Shares
 from corral.schedule.placement.locality import Nearness
-from corral.schedule.placement.node_types import Fleet
-from corral.schedule.placement.pass_view import Opened
+from corral.schedule.placement.node_types import NodeTypes
+from corral.schedule.placement.pass_view import PassView
 from corral.schedule.prediction.runtime_model import Learned
 from corral.schedule.preemption.by_service import Buying
 from corral.schedule.preemption.candidates import Roster
 from corral.schedule.preemption.victims import Ground, Victims
-from corral.schedule.quota.balances import Holding, Standing
-from corral.schedule.quota.limits import Limits, holding_of
-from corral.schedule.running import Running
+from corral.schedule.quota.balances import QuotaHolding, Standing
+from corral.schedule.quota.limits import QueueLimits, holding_of
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
@@ -43,28 +43,28 @@ class _Pass:
     """`kept`: what of each node is taken for those with reserved seats, beyond what is used now."""
 
     rooms: Mapping[NodeId, NodeRoom]
-    fleet: Fleet
-    open: Opened
+    fleet: NodeTypes
+    open: PassView
     promising: Promising
     now: float
     standing: Standing
-    limits: Limits
+    limits: QueueLimits
     victims: Victims
     relocating: Relocating
     nearness: Nearness
-    holding: Callable[[Waiting, Sequence[Seat]], Holding]
+    holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding]
     shunned: Set[str]  # names that some job wants to be apart from
     running_of_array: Counter[JobId] = field(default_factory=Counter)
     shares: Shares = field(default_factory=Shares)
     tells: bool = True
     reserved: dict[JobId, Reserved] = field(default_factory=dict)
-    kept: dict[JobId, list[tuple[NodeId, Kept]]] = field(default_factory=dict)
+    kept: dict[JobId, list[tuple[NodeId, ReservedCapacity]]] = field(default_factory=dict)
     kept_for: dict[JobId, Waiting] = field(default_factory=dict)
     beside: set[JobId] = field(default_factory=set)  # room it has, but others are promised theirs
     refused: dict[tuple[object, ...], Reason] = field(default_factory=dict)
     reserved_for: JobId | None = None
     placed: list[Placed] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    held: list[Unplaced] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
     newly_reserved: list[Reserved] = field(default_factory=list)
     dropped: list[JobId] = field(default_factory=list)
@@ -74,14 +74,14 @@ def decide(
     rooms: Floor | Iterable[NodeRoom],
     waiting: Groups | Sequence[Waiting],
     *,
-    fleet: Fleet,
+    fleet: NodeTypes,
     now: float = 0.0,
     running_of_array: Mapping[JobId, int] | None = None,
     standing: Standing | None = None,
     learned: Learned | None = None,
-    running: Callable[[], Roster | Sequence[Running]] = tuple,
+    running: Callable[[], Roster | Sequence[RunningGang]] = tuple,
     reserved: Sequence[Reserved] = (),
-    ends: Callable[[], Sequence[Ending]] = tuple,
+    ends: Callable[[], Sequence[SeatEnd]] = tuple,
     known: Sequence[Promise] = (),
     shares: Shares | None = None,
     movable: Callable[[], Movables] | None = None,
@@ -109,9 +109,9 @@ def decide(
     waiting.tell_apart(shunned := floor.shunned.keys() | waiting.apart_from())
     others = {gangs[0].queue for gangs in waiting}
     standing = standing or Standing(QueueTree(), capacity=fleet.capacity, others=others)
-    keys = Keys(standing.tree, learned)
+    keys = PriorityKeys(standing.tree, learned)
     buying = Buying(standing, keys, now)
-    opened, kinds = Opened(floor, copies=floor is rooms), sorted(floor.kinds)
+    opened, kinds = PassView(floor, copies=floor is rooms), sorted(floor.kinds)
     state = _new_pass(opened, kinds, fleet, standing, running, ends, movable, buying, shunned)
     state.shares = shares or state.shares
     state.tells = tells or reasons_decide(standing.tree)
@@ -119,7 +119,7 @@ def decide(
     _keep_all(state, waiting, reserved)
     state.promising.load(known, waiting)
     is_kept = state.reserved.keys() | state.promising.told
-    _take_turns(state, line := Line(waiting.runs(is_kept), standing, keys, now, lent))
+    _take_turns(state, line := QueueLine(waiting.runs(is_kept), standing, keys, now, lent))
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),
@@ -132,19 +132,19 @@ def decide(
 
 
 def _new_pass(
-    opened: Opened,
+    opened: PassView,
     kinds: Sequence[str],
-    fleet: Fleet,
+    fleet: NodeTypes,
     standing: Standing,
-    running: Callable[[], Roster | Sequence[Running]],
-    ends: Callable[[], Sequence[Ending]],
+    running: Callable[[], Roster | Sequence[RunningGang]],
+    ends: Callable[[], Sequence[SeatEnd]],
     movable: Callable[[], Movables] | None,
     buying: Buying,
     shunned: Set[str],
 ) -> _Pass:
     types = fleet.types
 
-    def holding(gang: Waiting, seats: Sequence[Seat]) -> Holding:
+    def holding(gang: Waiting, seats: Sequence[Seat]) -> QuotaHolding:
         return holding_of(gang.queue, gang.user, seats, types, preemptible=gang.preemptible)
 
     return _Pass(
@@ -154,7 +154,7 @@ def _new_pass(
         promising=Promising(opened, standing, kinds, ends, holding, shunned, now=buying.now),
         now=buying.now,
         standing=standing,
-        limits=Limits(standing, kinds),
+        limits=QueueLimits(standing, kinds),
         victims=Victims(running, standing, kinds, types, buying, shunned),
         relocating=Relocating(movable, standing, kinds, types, now=buying.now),
         nearness=Nearness(opened.by_id.values(), fleet, standing.tree, buying.now),
@@ -163,23 +163,23 @@ def _new_pass(
     )
 
 
-def _take_turns(state: _Pass, line: Line) -> None:
+def _take_turns(state: _Pass, line: QueueLine) -> None:
     while (gang := line.next()) is not None:
         reason = _try(state, gang)
         if reason is not None:
             is_kept = gang.job in state.reserved or gang.job in state.promising.told
             alike = () if is_kept else line.close()
-            state.held.append(Held(gangs=(gang, *alike), reason=reason))
+            state.held.append(Unplaced(gangs=(gang, *alike), reason=reason))
             if reason.code in _NO_ROOM and state.standing.tree.policy_of(gang.queue) == Policy.FIFO:
                 _hold_behind(state, gang, line)
 
 
-def _hold_behind(state: _Pass, gang: Waiting, line: Line) -> None:
+def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
     """Nobody passes it, but those for whom something is kept, which would stay kept."""
     behind = tuple(line.shut(state.reserved.keys() | state.promising.told))
     sentence = f"queue {gang.queue} goes strictly by age, and {gang.job} before it has no room yet"
     if behind:
-        state.held.append(Held(gangs=behind, reason=Reason(code="Order", sentence=sentence)))
+        state.held.append(Unplaced(gangs=behind, reason=Reason(code="Order", sentence=sentence)))
 
 
 def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> None:

@@ -26,7 +26,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Unplaced:
     """Gangs that go on waiting, all for one reason."""
 
     gangs: tuple[Waiting, ...]
@@ -59,7 +59,7 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Admission:
     """How a gang can be let in."""
 
     reserved: Reserved
@@ -76,7 +76,7 @@ class Decision:
     """
 
     placed: tuple[Placed, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[Unplaced, ...] = ()
     preempted: tuple[Preempted, ...] = ()
     reserved: tuple[Reserved, ...] = ()
     dropped: tuple[JobId, ...] = ()
@@ -92,7 +92,7 @@ class Reasons(Mapping[JobId, Reason]):
     """By job; looked up for all of them only when somebody asks for one."""
 
     def __init__(
-        self, held: Sequence[Held] = (), over: Mapping[JobId, Reason] | None = None
+        self, held: Sequence[Unplaced] = (), over: Mapping[JobId, Reason] | None = None
     ) -> None:
         """`over`: what is to be said of some of them instead."""
         self._held = held

@@ -16,12 +16,18 @@ from corral.domain.time_point import moment_text
 from corral.domain.units import MILLIS_PER_GPU, duration_text
 from corral.domain.usage import PreemptWhy
 from corral.schedule.capacity.node_room import NodeRoom
-from corral.schedule.decision import Preempted, Reserved, Way
+from corral.schedule.decision import Admission, Preempted, Reserved
 from corral.schedule.placement.gang_placement import find_seats, groups
-from corral.schedule.preemption.victim_search import Candidate, Cost, Found, Search, on_nodes
+from corral.schedule.preemption.victim_search import (
+    Cost,
+    Search,
+    VictimCandidate,
+    VictimSet,
+    on_nodes,
+)
 from corral.schedule.preemption.victims import Rooms
 from corral.schedule.quota.balances import Standing
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Reason, Waiting
 
 _HOUR_SECONDS: Final = 3600.0
@@ -35,7 +41,7 @@ MOST_MOVED: Final = 8  # gangs at once
 class Movable:
     """A running gang that may be relocated, as it would be placed, and what that may cost."""
 
-    running: Running
+    running: RunningGang
     gang: Waiting
     shape: Shape
     cost_gpu_seconds: float
@@ -94,14 +100,14 @@ class Relocating:
         self._types = types
         self._now = now
         self._told: Movables | None = None
-        self._candidates: list[Candidate] = []
+        self._candidates: list[VictimCandidate] = []
         self._looked_at: set[tuple[object, ...]] = set()
         self._is_done = False
         self._notes: dict[JobId, str] = {}
 
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms, stopped: Set[JobId]
-    ) -> Way | None:
+    ) -> Admission | None:
         """Who is relocated for the gang so that it has one of these shapes, which its queue may
         hold; None: nobody. `rooms`: with what is kept or promised left out; not changed. `stopped`:
         who gives way to others since this pass."""
@@ -127,7 +133,7 @@ class Relocating:
             self._told = self._ask() if self._ask is not None else Movables()
         return self._told
 
-    def _bought(self, gang: Waiting, shape: Shape, move: _Move) -> Way | None:
+    def _bought(self, gang: Waiting, shape: Shape, move: _Move) -> Admission | None:
         told, cost = self._all(), move.cost_gpu_seconds
         names = ", ".join(_name_of(one.running) for one, _ in move.moved)
         if cost > told.left_gpu_seconds:
@@ -147,7 +153,7 @@ class Relocating:
             return None
         self._is_done = True
         victims = tuple(one.running.job for one, _ in move.moved)
-        return Way(
+        return Admission(
             reserved=Reserved(job=gang.job, shape=shape, seats=move.seats, victims=victims),
             preempted=tuple(
                 Relocated(
@@ -229,7 +235,7 @@ class Relocating:
 
     def _search(
         self, gang: Waiting, shape: Shape, able: Mapping[JobId, Movable], group: Sequence[NodeRoom]
-    ) -> Found | None:
+    ) -> VictimSet | None:
         search = Search(
             standing=self._standing,
             gang=gang,
@@ -240,13 +246,13 @@ class Relocating:
         )
         return search.run(group)
 
-    def _candidate(self, one: Movable) -> Candidate:
+    def _candidate(self, one: Movable) -> VictimCandidate:
         running = one.running
         cost = Cost(0, one.cost_gpu_seconds, running.priority, 0.0, -running.started)
-        return Candidate.of(running, self._types, cost)
+        return VictimCandidate.of(running, self._types, cost)
 
 
-def _name_of(one: Running) -> str:
+def _name_of(one: RunningGang) -> str:
     """For example: train (j3); one of an array goes by the array's name."""
     return f"{one.kin} ({one.job})" if one.kin else str(one.job)
 
@@ -287,7 +293,7 @@ class _Pretended:
         """In the order of best fit."""
         return sorted(self._rooms.values(), key=lambda room: room.fullness)
 
-    def give(self, seat: Seat, running: Running) -> None:
+    def give(self, seat: Seat, running: RunningGang) -> None:
         for room in self._copy(seat.node):
             room.give(seat, kin=running.kin, apart_from=running.apart_from)
 

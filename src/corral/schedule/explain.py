@@ -13,7 +13,7 @@ from corral.domain.time_point import moment_text
 from corral.domain.units import MILLIS_PER_GPU, gpus_text
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.gang_placement import is_apart
-from corral.schedule.placement.node_types import Fleet
+from corral.schedule.placement.node_types import NodeTypes
 from corral.schedule.placement.topology import largest_domain
 from corral.schedule.waiting import Reason, Waiting
 
@@ -39,7 +39,7 @@ def reasons_decide(tree: QueueTree) -> bool:
 def explain(
     gang: Waiting,
     rooms: Callable[[int], Sequence[NodeRoom]],
-    fleet: Fleet,
+    fleet: NodeTypes,
     *,
     behind: str,
     idle: Sequence[Idle] = (),
@@ -59,13 +59,13 @@ def explain(
     return never or _not_now(gang, shape, rooms(shape.resources.gpu_millis), fleet, behind, idle)
 
 
-def deciding(gang: Waiting, fleet: Fleet) -> Shape:
+def deciding(gang: Waiting, fleet: NodeTypes) -> Shape:
     """The shape that says whether the gang starts: of its first form that could ever be, the one on
     the fewest nodes. Where none could be, that of the last."""
     return _deciding(gang, fleet)[0]
 
 
-def _deciding(gang: Waiting, fleet: Fleet) -> tuple[Shape, Reason | None]:
+def _deciding(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | None]:
     """And why it could never be, if it could not."""
     shapes = [form[-1] for form in forms_of(gang.shapes)]
     never: Reason | None = None
@@ -76,7 +76,7 @@ def _deciding(gang: Waiting, fleet: Fleet) -> tuple[Shape, Reason | None]:
     return shapes[-1], never
 
 
-def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
+def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None:
     """What no wait could cure, however empty the cluster were; None where it could fit."""
     holding = fleet.holding(shape.resources)
     if holding < shape.nodes:
@@ -110,7 +110,7 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
     return None
 
 
-def _no_account(rule: PlaceRule, shape: Shape, fleet: Fleet, admitted: int) -> Reason | None:
+def _no_account(rule: PlaceRule, shape: Shape, fleet: NodeTypes, admitted: int) -> Reason | None:
     """That too few nodes have an account for the job's owner; None where enough have one."""
     refused = next((one for one in rule.constraints if isinstance(one, AccountConstraint)), None)
     if refused is None:
@@ -143,7 +143,7 @@ def _not_now(
     gang: Waiting,
     shape: Shape,
     rooms: Sequence[NodeRoom],
-    fleet: Fleet,
+    fleet: NodeTypes,
     behind: str,
     idle: Sequence[Idle],
 ) -> Reason:
@@ -180,7 +180,7 @@ def _not_now(
     return _resources(gang, shape, len(room_now), fleet, behind, idle, whole)
 
 
-def _held_whole(gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: Fleet) -> str:
+def _held_whole(gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: NodeTypes) -> str:
     """For example: 2 are held whole for train (exclusive). "" where none is."""
     whole = [
         room
@@ -201,7 +201,7 @@ def _resources(
     gang: Waiting,
     shape: Shape,
     now: int,
-    fleet: Fleet,
+    fleet: NodeTypes,
     behind: str,
     idle: Sequence[Idle],
     whole: str,
@@ -286,7 +286,7 @@ def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
     return f"free of {' and of '.join(what)}", wait
 
 
-def _about_labels(rule: PlaceRule, fleet: Fleet) -> tuple[str, ...]:
+def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
     """What the labels that it names are on the nodes that are there."""
     said = []
     for one in rule.constraints:

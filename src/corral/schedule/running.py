@@ -9,7 +9,7 @@ from corral.domain.units import MILLIS_PER_GPU
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class RunningGang:
     """A gang that holds its seats. Times are seconds, `started` is wall clock.
 
     `guard_over`: it has run for so long that it may be stopped. `lost_gpu_seconds`: its work since
@@ -38,11 +38,11 @@ class Running:
     serves_since: float | None = None
     protected_until: float | None = None
 
-    def later(self, *, guard_over: bool, lost_gpu_seconds: float) -> "Running":
+    def later(self, *, guard_over: bool, lost_gpu_seconds: float) -> "RunningGang":
         """The same gang some time later, when nothing but time has gone by."""
         if (guard_over, lost_gpu_seconds) == (self.guard_over, self.lost_gpu_seconds):
             return self
-        found = object.__new__(Running)  # not replace(): thousands are looked at in each pass
+        found = object.__new__(RunningGang)  # not replace(): thousands are looked at in each pass
         vars(found).update(vars(self), guard_over=guard_over, lost_gpu_seconds=lost_gpu_seconds)
         vars(found).pop("price_gpu_seconds", None)
         return found

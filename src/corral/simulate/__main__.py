@@ -4,8 +4,8 @@ import argparse
 import sys
 import time
 
-from corral.simulate.scenario import Outcome, simulate
-from corral.simulate.summary import Tally, breach_text
+from corral.simulate.scenario import WorldOutcome, simulate
+from corral.simulate.summary import WorldSums, breach_text
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     else:
         seeds = range(asked.first, asked.first + asked.seeds)
     began = time.monotonic()
-    tally = Tally()
+    tally = WorldSums()
     for seed in seeds:
         outcome = simulate(seed, verbose=asked.verbose)
         tally.add(outcome)
@@ -35,7 +35,7 @@ def main() -> int:
     return 1 if tally.broken else 0
 
 
-def _tell(outcome: Outcome, *, in_full: bool) -> None:
+def _tell(outcome: WorldOutcome, *, in_full: bool) -> None:
     """The world's last events, unless each was told as it happened."""
     for line in outcome.lines if in_full else ():
         print(line)

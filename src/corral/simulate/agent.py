@@ -4,14 +4,14 @@ sees."""
 import asyncio
 from collections.abc import Iterator
 
-from corral.domain.desired_state import Launch, Stop, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.simulate.disk import SELF_STOP
-from corral.simulate.head import Session
-from corral.simulate.heads import Heads
-from corral.simulate.machine import Machine
+from corral.simulate.head import AgentSession
+from corral.simulate.heads import SimulatedHeads
+from corral.simulate.machine import SimulatedMachine
 from corral.simulate.shims import Shims
-from corral.simulate.virtual_loop import Process
+from corral.simulate.virtual_loop import SimulatedProcess
 from corral.simulate.world import Stage
 
 BEAT_SECONDS = 1.0
@@ -24,15 +24,17 @@ LEASE_MARGIN_SECONDS = 1.5
 class SimulatedAgent:
     """One life of a node's agent. What it must not forget lies on the node's disk."""
 
-    def __init__(self, stage: Stage, machine: Machine, shims: Shims, heads: Heads) -> None:
+    def __init__(
+        self, stage: Stage, machine: SimulatedMachine, shims: Shims, heads: SimulatedHeads
+    ) -> None:
         self._stage = stage
         self._machine = machine
         self._shims = shims
         self._heads = heads
         self.node = machine.id
         self.boot = machine.boot
-        self.process = Process(stage.loop, f"{machine.id}/agent")
-        self.session: Session | None = None
+        self.process = SimulatedProcess(stage.loop, f"{machine.id}/agent")
+        self.session: AgentSession | None = None
         self.version: Version | None = None  # of the newest word obeyed in this life
         self.preparing: dict[AttemptKey, asyncio.Handle] = {}
         self._launches: dict[AttemptKey, Launch] = {}
@@ -65,7 +67,7 @@ class SimulatedAgent:
         if session is not None:
             session.closed_by_agent()
 
-    def closed(self, session: Session) -> None:
+    def closed(self, session: AgentSession) -> None:
         if self.session is session:
             self.session = None
 
@@ -95,7 +97,7 @@ class SimulatedAgent:
         signals = tuple(self._machine.disk.signals)
         self.session.beat(self._number, self.version, self.seen(), signals)
 
-    def heard(self, session: Session, number: int) -> None:
+    def heard(self, session: AgentSession, number: int) -> None:
         """The head has taken in the beat of this number."""
         if session is not self.session:
             return
@@ -113,12 +115,12 @@ class SimulatedAgent:
 
     # -- obedience -------------------------------------------------------------------------------
 
-    def told(self, session: Session, wanted: Wanted) -> None:
+    def told(self, session: AgentSession, wanted: DesiredState) -> None:
         """A word that came by a connection which is closed by now is never read."""
         if session is self.session:
             self.wanted(wanted)
 
-    def wanted(self, wanted: Wanted) -> None:
+    def wanted(self, wanted: DesiredState) -> None:
         """Take the head's word, unless it is older than the newest that this node knows."""
         if not self.may_obey(wanted):
             return
@@ -128,7 +130,7 @@ class SimulatedAgent:
         self.obey(wanted)
         self.wake()
 
-    def may_obey(self, wanted: Wanted) -> bool:
+    def may_obey(self, wanted: DesiredState) -> bool:
         disk = self._machine.disk
         if wanted.boot not in ("", self.boot):
             return False
@@ -136,7 +138,7 @@ class SimulatedAgent:
             return True
         return wanted.cluster == disk.cluster and wanted.version >= disk.version
 
-    def obey(self, wanted: Wanted) -> None:
+    def obey(self, wanted: DesiredState) -> None:
         present = self._machine.disk.journals.keys() | self.preparing.keys()
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:

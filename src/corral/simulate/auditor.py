@@ -14,11 +14,11 @@ from corral.domain.job_states import FINAL, JobState, StopWhy
 from corral.domain.world import Changes
 from corral.simulate.oracles.allocations import Seating
 from corral.simulate.oracles.attempt_start import Starting
-from corral.simulate.oracles.failure_blame import Blame
-from corral.simulate.oracles.job_requests import Wished
+from corral.simulate.oracles.failure_blame import FailureBlameOracle
+from corral.simulate.oracles.job_requests import JobRequestsOracle
 from corral.simulate.oracles.ledger import LedgerCheck
 from corral.simulate.oracles.node_restrictions import Barring
-from corral.simulate.oracles.placement import Placing
+from corral.simulate.oracles.placement import PlacementOracle
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.oracles.promises import Promised
 from corral.simulate.oracles.retention import Forgetting
@@ -35,13 +35,13 @@ class Auditor:
         self._asked_to_cancel: set[JobId] = set()  # perhaps granted
         self._cancelled: set[JobId] = set()
         self._keys: dict[str, tuple[JobId, ...]] = {}
-        self._blame = Blame(books)
+        self._blame = FailureBlameOracle(books)
         self._seating = Seating(books)
         self._starting = Starting(books)
-        self._wished = Wished(books)
+        self._wished = JobRequestsOracle(books)
         self.giving = Giving(books)
         self._barring = Barring(books)
-        self._placing = Placing(books, self.giving)
+        self._placing = PlacementOracle(books, self.giving)
         self.promised = Promised(books, self.giving)
         self.forgetting = Forgetting(books)
         self.ledger = LedgerCheck(books)

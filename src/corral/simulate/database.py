@@ -24,7 +24,7 @@ class Point(StrEnum):
     LOADING = "while it loads its world"
 
 
-class Database(MemoryStore):
+class SimulatedStore(MemoryStore):
     """MemoryStore under faults. What it has written outlives every head. `committed` is told of
     each commit: its term, what it holds, and when it was decided; `crash` ends the head that asks.
     """

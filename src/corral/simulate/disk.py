@@ -12,7 +12,7 @@ SELF_STOP = "self_stop"
 
 
 @dataclass(slots=True)
-class Journal:
+class SimulatedJournal:
     """One attempt on this node. `refused` and `lost` are sentences; "" when it is neither."""
 
     key: AttemptKey
@@ -78,7 +78,7 @@ class Journal:
 class Disk:
     """`heard_at`: when the newest beat that the head took in was sent, in virtual seconds."""
 
-    journals: dict[AttemptKey, Journal] = field(default_factory=dict)
+    journals: dict[AttemptKey, SimulatedJournal] = field(default_factory=dict)
     cluster: ClusterId | None = None
     version: Version | None = None
     heard_at: float = 0.0

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from corral.domain.ids import NodeId
-from corral.simulate.database import Database, Point
-from corral.simulate.heads import Heads
+from corral.simulate.database import Point, SimulatedStore
+from corral.simulate.heads import SimulatedHeads
 from corral.simulate.node import SimulatedNode
 from corral.simulate.world import Stage
 
@@ -18,8 +18,8 @@ class Faults:
         self,
         stage: Stage,
         nodes: Mapping[NodeId, SimulatedNode],
-        heads: Heads,
-        database: Database,
+        heads: SimulatedHeads,
+        database: SimulatedStore,
     ) -> None:
         self._stage = stage
         self._nodes = nodes
@@ -28,13 +28,28 @@ class Faults:
         self.chance = stage.stream("faults")
         self.over = False
         self.kinds: list[Callable[[], None]] = [
-            self.lose_power, self.lose_power, self.crash_agent, self.crash_agent,
-            self.pause_agent, self.freeze_node, *[self.partition] * 5, self.bad_line,
-            self.kill_shim, self.crash_head, self.crash_head, self.crash_head_at_a_point,
-            self.crash_head_at_a_point, self.pause_head, self.second_head, self.fail_commits,
-            self.fill_disk, self.slow_disk, self.step_clock, self.silence_everybody,
+            self.lose_power,
+            self.lose_power,
+            self.crash_agent,
+            self.crash_agent,
+            self.pause_agent,
+            self.freeze_node,
+            *[self.partition] * 5,
+            self.bad_line,
+            self.kill_shim,
+            self.crash_head,
+            self.crash_head,
+            self.crash_head_at_a_point,
+            self.crash_head_at_a_point,
+            self.pause_head,
+            self.second_head,
+            self.fail_commits,
+            self.fill_disk,
+            self.slow_disk,
+            self.step_clock,
+            self.silence_everybody,
             self.break_launches,
-        ]  # fmt: skip
+        ]
 
     def plan(self, count: int, until: float) -> None:
         for _ in range(count):

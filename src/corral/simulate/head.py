@@ -6,41 +6,43 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 from corral.control import Control
-from corral.domain.desired_state import Version, Wanted
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.errors import TermLost, Trouble
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node import NodeKind
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, NodeFacts, Seen
 from corral.ports.store import Store
-from corral.simulate.machine import Machine
-from corral.simulate.virtual_loop import Process
+from corral.simulate.machine import SimulatedMachine
+from corral.simulate.virtual_loop import SimulatedProcess
 from corral.simulate.world import Stage
 
 AGAIN_SECONDS = 2.0
 
-Heard = Callable[["Head", NodeId, BootId, tuple[Seen, ...]], None]  # a beat of that node's boot
+Heard = Callable[
+    ["SimulatedHead", NodeId, BootId, tuple[Seen, ...]], None
+]  # a beat of that node's boot
 
 
-class Caller(Protocol):
+class DialledAgent(Protocol):
     """What a head knows of an agent that has dialled it."""
 
     node: NodeId
     boot: BootId
-    process: Process
+    process: SimulatedProcess
 
-    def heard(self, session: Session, number: int) -> None:
+    def heard(self, session: AgentSession, number: int) -> None:
         """The head has taken in the beat of this number."""
 
-    def told(self, session: Session, wanted: Wanted) -> None: ...
+    def told(self, session: AgentSession, wanted: DesiredState) -> None: ...
 
-    def closed(self, session: Session) -> None: ...
+    def closed(self, session: AgentSession) -> None: ...
 
 
-class Session:
+class AgentSession:
     """One connection of an agent to a head. Its messages travel through the network's faults."""
 
-    def __init__(self, stage: Stage, head: Head, agent: Caller, serial: int) -> None:
+    def __init__(self, stage: Stage, head: SimulatedHead, agent: DialledAgent, serial: int) -> None:
         self._stage = stage
         self.head = head
         self.agent = agent
@@ -68,7 +70,7 @@ class Session:
     def heard(self, number: int) -> None:
         self._to_agent(self.agent.heard, number)
 
-    def tell(self, wanted: Wanted) -> None:
+    def tell(self, wanted: DesiredState) -> None:
         self.told, self.told_at = wanted.version, self._stage.now()
         self._to_agent(self.agent.told, wanted)
 
@@ -97,7 +99,10 @@ class HeadEngine:
     trouble = ""
 
     def __init__(
-        self, stage: Stage, machines: Mapping[NodeId, Machine], push: Callable[[Wanted], None]
+        self,
+        stage: Stage,
+        machines: Mapping[NodeId, SimulatedMachine],
+        push: Callable[[DesiredState], None],
     ) -> None:
         self._stage = stage
         self._machines = machines
@@ -114,14 +119,14 @@ class HeadEngine:
         """None: power that is gone comes back."""
         return frozenset()
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         self._push(wanted)
 
     def says(self, key: AttemptKey) -> str:
         return ""
 
 
-class Head:
+class SimulatedHead:
     """One life of a head. `heard` is told of each beat that it takes in, `ended` of its end."""
 
     def __init__(
@@ -130,7 +135,7 @@ class Head:
         number: int,
         *,
         store: Store,
-        machines: Mapping[NodeId, Machine],
+        machines: Mapping[NodeId, SimulatedMachine],
         heard: Heard,
         ended: Callable[[], None],
     ) -> None:
@@ -139,12 +144,12 @@ class Head:
         self._heard = heard
         self._ended = ended
         self.number = number
-        self.process = Process(stage.loop, f"head-{number}")
+        self.process = SimulatedProcess(stage.loop, f"head-{number}")
         self.serving_since = float("inf")
-        self.sessions: dict[NodeId, Session] = {}
+        self.sessions: dict[NodeId, AgentSession] = {}
         self._serials = 0
         self._greeted: dict[NodeId, int] = {}
-        self._newest: dict[NodeId, Wanted] = {}
+        self._newest: dict[NodeId, DesiredState] = {}
         self.control = Control(
             store=store,
             engine=HeadEngine(stage, machines, self._push),
@@ -189,26 +194,26 @@ class Head:
 
     # -- the agents' channel ---------------------------------------------------------------------
 
-    def session_for(self, agent: Caller) -> Session:
+    def session_for(self, agent: DialledAgent) -> AgentSession:
         self._serials += 1
-        session = Session(self._stage, self, agent, self._serials)
+        session = AgentSession(self._stage, self, agent, self._serials)
         session.open()
         return session
 
-    def greet(self, session: Session) -> None:
+    def greet(self, session: AgentSession) -> None:
         """Of two connections of one node the newer goes on."""
         if session.serial > self._greeted.get(session.node, 0):
             self._greeted[session.node] = session.serial
             self.sessions[session.node] = session
 
-    def left(self, session: Session) -> None:
+    def left(self, session: AgentSession) -> None:
         if self.sessions.get(session.node) is session:
             del self.sessions[session.node]
             self.control.left(session.node)
 
     def listen(
         self,
-        session: Session,
+        session: AgentSession,
         number: int,
         version: Version | None,
         seen: tuple[Seen, ...],
@@ -234,7 +239,7 @@ class Head:
         session.heard(number)
         self._see_to(session, version)
 
-    def _see_to(self, session: Session, has: Version | None) -> None:
+    def _see_to(self, session: AgentSession, has: Version | None) -> None:
         """Tell an agent that is behind, and one that was told and does not follow."""
         try:
             if session.node not in self._newest:
@@ -246,7 +251,7 @@ class Head:
         if has != newest.version and (session.told != newest.version or late):
             session.tell(newest)
 
-    def _push(self, wanted: Wanted) -> None:
+    def _push(self, wanted: DesiredState) -> None:
         known = self._newest.get(wanted.node)
         if known is not None and known.version > wanted.version:
             return

@@ -4,29 +4,29 @@ from collections.abc import Iterator, Mapping
 
 from corral.domain.ids import NodeId
 from corral.ports.store import Store
-from corral.simulate.head import Head, Heard
-from corral.simulate.machine import Machine
+from corral.simulate.head import Heard, SimulatedHead
+from corral.simulate.machine import SimulatedMachine
 from corral.simulate.virtual_loop import inside
 from corral.simulate.world import Stage
 
 
-class Heads:
+class SimulatedHeads:
     """All that ever were, in the order of their begin."""
 
     def __init__(
-        self, stage: Stage, store: Store, machines: Mapping[NodeId, Machine], heard: Heard
+        self, stage: Stage, store: Store, machines: Mapping[NodeId, SimulatedMachine], heard: Heard
     ) -> None:
         self._stage = stage
         self._store = store
         self._machines = machines
         self._heard = heard
-        self._all: list[Head] = []
+        self._all: list[SimulatedHead] = []
 
-    def __iter__(self) -> Iterator[Head]:
+    def __iter__(self) -> Iterator[SimulatedHead]:
         return iter(self._all)
 
     def start(self) -> None:
-        head = Head(
+        head = SimulatedHead(
             self._stage,
             len(self._all) + 1,
             store=self._store,
@@ -44,15 +44,15 @@ class Heads:
         if not any(head.process.alive for head in self._all):
             self.start()
 
-    def leading(self) -> Head | None:
+    def leading(self) -> SimulatedHead | None:
         """The newest head that serves."""
         return next((head for head in reversed(self._all) if head.serves), None)
 
-    def here(self) -> Head:
+    def here(self) -> SimulatedHead:
         """The head whose code is running now."""
         return next(head for head in self._all if head.process is inside())
 
-    def to_dial(self) -> Head | None:
+    def to_dial(self) -> SimulatedHead | None:
         """Who answers at the head's address: with two heads, either may."""
         serving = [head for head in self._all if head.serves and not head.process.paused]
         if len(serving) > 1 and self._stage.chance.random() < 0.3:

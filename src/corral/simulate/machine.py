@@ -6,11 +6,11 @@ from corral.domain.ids import BootId, NodeId
 from corral.domain.resources import Gpu, Inventory
 from corral.simulate.clock import WALL_AT_START
 from corral.simulate.disk import Disk
-from corral.simulate.virtual_loop import Process
+from corral.simulate.virtual_loop import SimulatedProcess
 from corral.simulate.world import Stage
 
 
-class Machine:
+class SimulatedMachine:
     """`hardware` carries the shims and ranks of one boot. `changed` is called when one of them has
     news."""
 
@@ -26,7 +26,7 @@ class Machine:
         self.boot = BootId("")
         self.has_power = False
         self.proof_at = float("inf")  # when the engine will know that the power is gone
-        self.hardware = Process(stage.loop, id)
+        self.hardware = SimulatedProcess(stage.loop, id)
 
     def wall(self) -> float:
         return WALL_AT_START + self._stage.now()
@@ -38,7 +38,7 @@ class Machine:
         self.boot = BootId(f"{self.id}-boot-{self.boots}")
         self.has_power = True
         self.proof_at = float("inf")
-        self.hardware = Process(self._stage.loop, f"{self.id}/{self.boots}")
+        self.hardware = SimulatedProcess(self._stage.loop, f"{self.id}/{self.boots}")
 
     def power_off(self, proof_after_seconds: float) -> None:
         """What was written to the disk stays."""

@@ -11,7 +11,7 @@ Deliver = Callable[[], None]
 
 
 @dataclass(slots=True)
-class Line:
+class NetworkLine:
     """One direction between a node and the head. Messages sent while it is cut are lost, or kept
     by the peers' kernels and delivered when it heals."""
 
@@ -22,18 +22,18 @@ class Line:
     kept: list[Deliver] = field(default_factory=list)
 
 
-class Network:
+class SimulatedNetwork:
     def __init__(self, loop: VirtualLoop, chance: Random) -> None:
         self._loop = loop
         self._chance = chance
-        self.up: dict[NodeId, Line] = {}
-        self.down: dict[NodeId, Line] = {}
+        self.up: dict[NodeId, NetworkLine] = {}
+        self.down: dict[NodeId, NetworkLine] = {}
 
     def join(self, node: NodeId) -> None:
-        self.up[node] = Line()
-        self.down[node] = Line()
+        self.up[node] = NetworkLine()
+        self.down[node] = NetworkLine()
 
-    def send(self, line: Line, deliver: Deliver) -> None:
+    def send(self, line: NetworkLine, deliver: Deliver) -> None:
         """Deliver in a while, perhaps; each copy takes its own time, so that order is not kept."""
         if line.cut:
             if self._chance.random() < 0.4:
@@ -45,7 +45,7 @@ class Network:
         if line.doubled and self._chance.random() < line.doubled:
             self._deliver(line, deliver)
 
-    def _deliver(self, line: Line, deliver: Deliver) -> None:
+    def _deliver(self, line: NetworkLine, deliver: Deliver) -> None:
         seconds = self._chance.uniform(0.0002, 0.002)
         if line.late_seconds:
             seconds += self._chance.uniform(0.0, line.late_seconds)

@@ -3,8 +3,8 @@
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
 from corral.simulate.agent import SimulatedAgent
-from corral.simulate.heads import Heads
-from corral.simulate.machine import Machine
+from corral.simulate.heads import SimulatedHeads
+from corral.simulate.machine import SimulatedMachine
 from corral.simulate.ranks import Gangs
 from corral.simulate.shims import Shims
 from corral.simulate.world import Stage
@@ -14,12 +14,12 @@ class SimulatedNode:
     """What happens to all of it at once, and to its agent alone."""
 
     def __init__(
-        self, stage: Stage, id: NodeId, inventory: Inventory, gangs: Gangs, heads: Heads
+        self, stage: Stage, id: NodeId, inventory: Inventory, gangs: Gangs, heads: SimulatedHeads
     ) -> None:
         self._stage = stage
         self._heads = heads
         self.id = id
-        self.machine = Machine(stage, id, inventory, changed=self._changed)
+        self.machine = SimulatedMachine(stage, id, inventory, changed=self._changed)
         self.shims = Shims(stage, self.machine, gangs)
         self.agent: SimulatedAgent | None = None
         self.power_on()

@@ -7,7 +7,7 @@ from corral.domain.attempt import Exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class RankBehaviour:
     """One job's training loop. It fails by itself `failures` times, each after `fails_after_steps`
     of an attempt; what it does on TERM, and what its ranks do when a peer is gone."""
 
@@ -26,10 +26,10 @@ class Life:
     corrupt_saves: frozenset[int]  # saves of these steps turn out broken when they are read
 
 
-def draw_life(chance: Random, *, saves: bool) -> Life:
+def draw_life(chance: Random, *, saves: bool) -> RankBehaviour:
     failing = chance.random() < 0.3
     steps = chance.randint(2, 36)
-    return Life(
+    return RankBehaviour(
         steps=steps,
         step_seconds=chance.choice([0.3, 1.0, 1.0, 2.0]),
         save_every=chance.randint(1, 5) if saves else 0,
@@ -48,7 +48,7 @@ def draw_life(chance: Random, *, saves: bool) -> Life:
     )
 
 
-def longer(life: Life) -> Life:
+def longer(life: RankBehaviour) -> RankBehaviour:
     """One that runs long enough for others to come and go meanwhile, and saves often."""
     return replace(life, steps=life.steps + 40, failures=0, save_every=min(life.save_every, 2))
 

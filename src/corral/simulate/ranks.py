@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from corral.domain.attempt import Exit, Save
-from corral.domain.desired_state import Launch, Notice, Stop
+from corral.domain.desired_state import Launch, Stop, TimeWarning
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey, Progress
-from corral.simulate.disk import SELF_STOP, Journal
-from corral.simulate.machine import Machine
+from corral.simulate.disk import SELF_STOP, SimulatedJournal
+from corral.simulate.machine import SimulatedMachine
 from corral.simulate.world import Stage
 
 EXIT_STOPPED = 75
@@ -19,11 +19,16 @@ LOST = Exit(signal=KILL)  # with the power
 Start = Callable[[Launch, NodeId, set[int]], None]  # ranks come to life there
 
 
-class Part:
+class NodeAttempt:
     """One attempt on one node: its shim and its ranks."""
 
     def __init__(
-        self, stage: Stage, machine: Machine, launch: Launch, journal: Journal, gang: Gang
+        self,
+        stage: Stage,
+        machine: SimulatedMachine,
+        launch: Launch,
+        journal: SimulatedJournal,
+        gang: SimulatedGang,
     ) -> None:
         self._stage = stage
         self.machine = machine
@@ -59,7 +64,7 @@ class Part:
             self._term(stop)
             self.machine.changed()
 
-    def warn(self, notice: Notice) -> None:
+    def warn(self, notice: TimeWarning) -> None:
         """Once: the ranks save, if they ever do, and go on."""
         if self.warned or self.journal.stopping is not None:
             return
@@ -140,7 +145,7 @@ class Part:
         hurt.append(f"its shim on {self.machine.id} died")
 
 
-class Gang:
+class SimulatedGang:
     """A synchronous training loop: it steps while every one of its ranks does."""
 
     def __init__(self, stage: Stage, launch: Launch, start: Start) -> None:
@@ -150,11 +155,11 @@ class Gang:
         self.nodes = len(launch.nodes)
         self.resume = launch.resume
         self.life = stage.lives[launch.job_name]
-        self.parts: list[Part] = []
+        self.parts: list[NodeAttempt] = []
         self.broken = False
         self.first_step = self.step = 0
 
-    def joined(self, part: Part) -> None:
+    def joined(self, part: NodeAttempt) -> None:
         if part.launch.resume != self.resume:
             self._stage.breach("I12", f"{_name(self.key)}: its nodes resume from different saves")
         self.parts.append(part)
@@ -217,11 +222,11 @@ class Gang:
                 seconds = self._stage.chance.uniform(0.0, 0.3)
                 part.machine.hardware.after(seconds, _clean_end, part, rank)
 
-    def lost_rank(self, part: Part, end: Exit) -> None:
+    def lost_rank(self, part: NodeAttempt, end: Exit) -> None:
         if not end.clean:
             self.broken_by(part)
 
-    def broken_by(self, part: Part) -> None:
+    def broken_by(self, part: NodeAttempt) -> None:
         """The others miss a peer: they hang in their collective, or fail after a while."""
         if self.broken and self.step >= self.life.steps:
             return
@@ -241,19 +246,19 @@ class Gangs:
     def __init__(self, stage: Stage, start: Start) -> None:
         self._stage = stage
         self._start = start
-        self._gangs: dict[AttemptKey, Gang] = {}
+        self._gangs: dict[AttemptKey, SimulatedGang] = {}
 
-    def of(self, launch: Launch) -> Gang:
+    def of(self, launch: Launch) -> SimulatedGang:
         if launch.key not in self._gangs:
-            self._gangs[launch.key] = Gang(self._stage, launch, self._start)
+            self._gangs[launch.key] = SimulatedGang(self._stage, launch, self._start)
         return self._gangs[launch.key]
 
 
-def _clean_end(part: Part, rank: int) -> None:
+def _clean_end(part: NodeAttempt, rank: int) -> None:
     part.end(rank, Exit(code=0), own=True)
 
 
-def _fail_without_peer(part: Part, rank: int) -> None:
+def _fail_without_peer(part: NodeAttempt, rank: int) -> None:
     part.end(rank, Exit(code=1), own=False)
 
 

@@ -11,9 +11,9 @@ from corral.domain.job import Disconnect, Job, JobSpec
 from corral.domain.node import Node
 from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.world import AllocationKey
-from corral.simulate.head import Head
-from corral.simulate.heads import Heads
-from corral.simulate.machine import Machine
+from corral.simulate.head import SimulatedHead
+from corral.simulate.heads import SimulatedHeads
+from corral.simulate.machine import SimulatedMachine
 from corral.simulate.world import Stage
 
 LATE_SECONDS = 4.0  # a node speaks each second
@@ -22,7 +22,9 @@ LATE_SECONDS = 4.0  # a node speaks each second
 class Books:
     """Rows are taken in one by one; the invariants ask. All times are virtual seconds."""
 
-    def __init__(self, stage: Stage, machines: Mapping[NodeId, Machine], heads: Heads) -> None:
+    def __init__(
+        self, stage: Stage, machines: Mapping[NodeId, SimulatedMachine], heads: SimulatedHeads
+    ) -> None:
         self.stage = stage
         self.evidence = stage.evidence
         self.machines = machines
@@ -82,7 +84,7 @@ class Books:
             self.placed_at[key] = self.now()
         return new
 
-    def heard(self, head: Head, node: NodeId, boot: BootId, seen: Iterable[Seen]) -> None:
+    def heard(self, head: SimulatedHead, node: NodeId, boot: BootId, seen: Iterable[Seen]) -> None:
         """A head has taken in a beat."""
         self._heard_at[head.number, node].append(self.now())
         self._known_at.setdefault(boot, self.now())

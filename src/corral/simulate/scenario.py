@@ -12,17 +12,17 @@ from corral.domain.observed_state import Seen
 from corral.domain.requests import Cancel, Resume, SetNode
 from corral.domain.world import Changes
 from corral.simulate.auditor import Auditor
-from corral.simulate.database import Database
+from corral.simulate.database import SimulatedStore
 from corral.simulate.faults import Faults
-from corral.simulate.head import Head
-from corral.simulate.heads import Heads
+from corral.simulate.head import SimulatedHead
+from corral.simulate.heads import SimulatedHeads
 from corral.simulate.job_requests import draw_labels
-from corral.simulate.machine import Machine, inventory
+from corral.simulate.machine import SimulatedMachine, inventory
 from corral.simulate.node import SimulatedNode
 from corral.simulate.node_faults import Ills
 from corral.simulate.ranks import Gangs
 from corral.simulate.recorded_state import Books
-from corral.simulate.users import People
+from corral.simulate.users import SimulatedUsers
 from corral.simulate.world import Stage
 
 STUCK_SECONDS = 400.0  # after the last fault, so long without the end of any job is starvation
@@ -30,7 +30,7 @@ LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class WorldOutcome:
     """How a world ended. `rule` is the invariant that was broken first, "" when none was."""
 
     seed: int
@@ -44,7 +44,7 @@ class Outcome:
     lines: tuple[str, ...]
 
 
-def simulate(seed: int, *, verbose: bool = False) -> Outcome:
+def simulate(seed: int, *, verbose: bool = False) -> WorldOutcome:
     """Run the world of this seed to its end, or to the first breach of an invariant."""
     with _silent_logs():
         scene = Scene(seed, verbose=verbose)
@@ -60,13 +60,13 @@ class Scene:
     def __init__(self, seed: int, *, verbose: bool) -> None:
         self.stage = stage = Stage(seed, verbose=verbose)
         self.nodes: dict[NodeId, SimulatedNode] = {}
-        self._machines: dict[NodeId, Machine] = {}
-        self.database = Database(stage, committed=self._committed, crash=self._crash)
-        self.heads = Heads(stage, self.database, self._machines, self._heard)
+        self._machines: dict[NodeId, SimulatedMachine] = {}
+        self.database = SimulatedStore(stage, committed=self._committed, crash=self._crash)
+        self.heads = SimulatedHeads(stage, self.database, self._machines, self._heard)
         self.books = Books(stage, self._machines, self.heads)
         self.auditor = Auditor(self.books, self.database.durable_jobs)
         self._gangs = Gangs(stage, self.auditor.ranks_start)
-        self.people = People(stage, self.nodes.keys(), self.heads, self.auditor)
+        self.people = SimulatedUsers(stage, self.nodes.keys(), self.heads, self.auditor)
         self.ills = Ills(stage, self.nodes)
         self.faults = Faults(stage, self.nodes, self.heads, self.database)
         self._faulty_seconds = stage.chance.uniform(20.0, 45.0)
@@ -80,12 +80,14 @@ class Scene:
     def _crash(self) -> None:
         self.heads.here().end()
 
-    def _heard(self, head: Head, node: NodeId, boot: BootId, seen: tuple[Seen, ...]) -> None:
+    def _heard(
+        self, head: SimulatedHead, node: NodeId, boot: BootId, seen: tuple[Seen, ...]
+    ) -> None:
         self.books.heard(head, node, boot, seen)
 
     # -- its course ------------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
+    def run(self) -> WorldOutcome:
         stage, wishes = self.stage, self.stage.stream("labels")
         for number in range(stage.chance.choice([1, 2, 3, 3, 4, 5, 6, 8])):
             labels = draw_labels(wishes) if stage.wishful else ()
@@ -105,9 +107,9 @@ class Scene:
         self.nodes[id] = SimulatedNode(stage, id, offer, self._gangs, self.heads)
         self._machines[id] = self.nodes[id].machine
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> WorldOutcome:
         rule, text = self.stage.broken or ("", "")
-        return Outcome(
+        return WorldOutcome(
             seed=self.stage.seed,
             rule=rule,
             text=text,

@@ -2,20 +2,20 @@
 
 from corral.domain.desired_state import Launch
 from corral.domain.observed_state import AttemptKey
-from corral.simulate.disk import Journal
-from corral.simulate.machine import Machine
-from corral.simulate.ranks import Gangs, Part
+from corral.simulate.disk import SimulatedJournal
+from corral.simulate.machine import SimulatedMachine
+from corral.simulate.ranks import Gangs, NodeAttempt
 from corral.simulate.world import Stage
 
 
 class Shims:
     """What an agent has started, which outlives it: `parts` until they are settled."""
 
-    def __init__(self, stage: Stage, machine: Machine, gangs: Gangs) -> None:
+    def __init__(self, stage: Stage, machine: SimulatedMachine, gangs: Gangs) -> None:
         self._stage = stage
         self._machine = machine
         self._gangs = gangs
-        self.parts: dict[AttemptKey, Part] = {}
+        self.parts: dict[AttemptKey, NodeAttempt] = {}
         self.launches_fail = False
 
     def launch(self, launch: Launch) -> None:
@@ -27,14 +27,14 @@ class Shims:
             self._stage.evidence.hurt[launch.key].append(f"{machine.id} could not start it")
             self.refuse(launch.key, "the node cannot start it now", infra=True)
             return
-        journal = Journal(key=launch.key, boot=machine.boot, launch=launch)
+        journal = SimulatedJournal(key=launch.key, boot=machine.boot, launch=launch)
         machine.disk.journals[launch.key] = journal
-        part = Part(self._stage, machine, launch, journal, self._gangs.of(launch))
+        part = NodeAttempt(self._stage, machine, launch, journal, self._gangs.of(launch))
         self.parts[launch.key] = part
         machine.hardware.after(0.01, part.start)
 
     def refuse(self, key: AttemptKey, why: str, *, infra: bool) -> None:
-        self._machine.disk.journals[key] = Journal(
+        self._machine.disk.journals[key] = SimulatedJournal(
             key=key, boot=self._machine.boot, refused=why, refused_is_infra=infra
         )
         self._machine.changed()

@@ -3,11 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from corral.simulate.scenario import Outcome
+from corral.simulate.scenario import WorldOutcome
 
 
 @dataclass(slots=True)
-class Tally:
+class WorldSums:
     """Sums over worlds. `broken` are the worlds in which an invariant was broken."""
 
     worlds: int = 0
@@ -15,9 +15,9 @@ class Tally:
     attempts: int = 0
     commits: int = 0
     virtual_seconds: float = 0.0
-    broken: list[Outcome] = field(default_factory=list)
+    broken: list[WorldOutcome] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: WorldOutcome) -> None:
         self.worlds += 1
         self.jobs += outcome.jobs
         self.attempts += outcome.attempts
@@ -39,5 +39,5 @@ class Tally:
         return "\n".join(lines)
 
 
-def breach_text(outcome: Outcome) -> str:
+def breach_text(outcome: WorldOutcome) -> str:
     return f"seed {outcome.seed} broke {outcome.rule}: {outcome.text}"

@@ -21,10 +21,10 @@ from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
 from corral.domain.relocation import RelocationRule
 from corral.domain.requests import Asked, Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.domain.resources import Resources
-from corral.domain.time_point import Warn
+from corral.domain.time_point import EndWarning
 from corral.simulate.auditor import Auditor
-from corral.simulate.head import Head
-from corral.simulate.heads import Heads
+from corral.simulate.head import SimulatedHead
+from corral.simulate.heads import SimulatedHeads
 from corral.simulate.job_requests import draw_wishes
 from corral.simulate.rank_behaviour import draw_life, longer
 from corral.simulate.world import Stage
@@ -35,20 +35,20 @@ PATIENCE_SECONDS = 3.0  # without an answer for so long, a client asks again
 
 
 @dataclass(slots=True)
-class Call:
+class ClientCall:
     """One try of a client."""
 
     answered: bool = False
 
 
-Run = Callable[[Head, Call], Coroutine[Any, Any, None]]
+Run = Callable[[SimulatedHead, ClientCall], Coroutine[Any, Any, None]]
 
 
-class People:
+class SimulatedUsers:
     """Clients with retries. `told` are the jobs whose submission was acknowledged, by key."""
 
     def __init__(
-        self, stage: Stage, nodes: Collection[NodeId], heads: Heads, auditor: Auditor
+        self, stage: Stage, nodes: Collection[NodeId], heads: SimulatedHeads, auditor: Auditor
     ) -> None:
         self._stage = stage
         self._nodes = nodes
@@ -101,7 +101,9 @@ class People:
         if self._rule is not None:
             spec = draw_size(self._moves, spec, self._stage.gpus)
         if spec.max_duration_seconds is None:
-            spec = replace(spec, warn=Warn())  # it would be refused: there is no end to warn before
+            spec = replace(
+                spec, warn=EndWarning()
+            )  # it would be refused: there is no end to warn before
         if self.chance.random() < 0.12:
             limit = self.chance.choice([None, 1, 2])
             count = self.chance.randint(2, 4)
@@ -181,20 +183,20 @@ class People:
 
     def _call(self, run: Run) -> None:
         """Ask the head that answers now; without an answer in time, ask again."""
-        call = Call()
+        call = ClientCall()
         head = self._heads.to_dial()
         if head is not None:
             head.process.start(run(head, call))
         self._stage.loop.later(PATIENCE_SECONDS, self._look, call, run)
 
-    def _look(self, call: Call, run: Run) -> None:
+    def _look(self, call: ClientCall, run: Run) -> None:
         if call.answered:
             self.waiting -= 1
         else:
             self._call(run)
 
     async def _submitting(
-        self, head: Head, call: Call, specs: tuple[JobSpec, ...], key: str
+        self, head: SimulatedHead, call: ClientCall, specs: tuple[JobSpec, ...], key: str
     ) -> None:
         try:
             jobs = await head.control.submit(specs, key=key, by=UserName("ann"))
@@ -210,7 +212,7 @@ class People:
         self._auditor.acknowledged(key, specs, ids)
         self.told[key] = ids
 
-    async def _asking(self, head: Head, call: Call, asked: Asked) -> None:
+    async def _asking(self, head: SimulatedHead, call: ClientCall, asked: Asked) -> None:
         try:
             await head.control.ask(asked, by=UserName("ann"))
         except Refusal as refusal:

@@ -9,10 +9,10 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 LONGEST_GAP_SECONDS = 2.0
-_INSIDE: ContextVar["Process | None"] = ContextVar("simulated_process", default=None)
+_INSIDE: ContextVar["SimulatedProcess | None"] = ContextVar("simulated_process", default=None)
 
 
-class Process:
+class SimulatedProcess:
     """What a SIGKILL, a SIGSTOP or a loss of power hits. Its callbacks and tasks stop with it."""
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
@@ -71,7 +71,7 @@ class Process:
             callback(*args)
 
 
-def inside() -> Process | None:
+def inside() -> SimulatedProcess | None:
     """The process whose code is running now."""
     return _INSIDE.get()
 

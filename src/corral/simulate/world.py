@@ -10,8 +10,8 @@ from corral.domain.ids import JobId
 from corral.domain.retention import Retention
 from corral.simulate.clock import SimulatedClock
 from corral.simulate.evidence import Evidence
-from corral.simulate.network import Network
-from corral.simulate.rank_behaviour import Life
+from corral.simulate.network import SimulatedNetwork
+from corral.simulate.rank_behaviour import RankBehaviour
 from corral.simulate.virtual_loop import VirtualLoop
 
 KEPT_LINES = 60
@@ -30,9 +30,9 @@ class Stage:
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.loop = VirtualLoop(self._uncaught)
         self.clock = SimulatedClock(self.loop, self.stream("clock"))
-        self.network = Network(self.loop, self.stream("network"))
+        self.network = SimulatedNetwork(self.loop, self.stream("network"))
         self.evidence = Evidence()
-        self.lives: dict[str, Life] = {}  # by the job's name
+        self.lives: dict[str, RankBehaviour] = {}  # by the job's name
         self.failed: dict[JobId, int] = defaultdict(int)  # how often each has, by itself
         self.chance = self.stream("scene")
         self.gpus = self.chance.choice([1, 2, 2, 4, 8])  # of each node

@@ -14,14 +14,14 @@ from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.requests import Asked, Submit, Wish
-from corral.domain.run_history import Told
-from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.run_history import StartForecastTold
+from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.users import Speaker
 from corral.domain.world import Changes, Event, World
 from corral.store import leader_election, ledger, queries, row_codec, spec_rows
 from corral.store.audit import ADD_ENTRY, entry_row
 from corral.store.event_sizes import EventSizes
-from corral.store.queries import Head
+from corral.store.queries import StoreHead
 from corral.store.schema import (
     INTEGER,
     allocations,
@@ -43,7 +43,7 @@ from corral.store.schema import (
 from corral.store.schema import (
     accounts as accounts_table,
 )
-from corral.store.sql_dialects import Batch, Put, put, smaller_of, texts_of
+from corral.store.sql_dialects import Put, StatementBatch, put, smaller_of, texts_of
 from corral.store.store_rules import age, check, jobs_named_in, key_of
 from corral.store.submissions import folded
 from corral.store.users_rules import entry_of
@@ -108,15 +108,15 @@ _PRUNE: Final = delete(events).where(
 
 def begin(connection: Connection, cluster: ClusterId) -> None:
     """The rows of a new store that there is always one of."""
-    put_head(connection, Head(cluster, 0, Sequence(0), Sequence(0), 0))
+    put_head(connection, StoreHead(cluster, 0, Sequence(0), Sequence(0), 0))
     leader_election.begin(connection)
 
 
-def put_head(connection: Connection, now: Head) -> None:
+def put_head(connection: Connection, now: StoreHead) -> None:
     put(connection, _PUT_HEAD, [_head(now)])
 
 
-def _head(now: Head) -> dict[str, Any]:
+def _head(now: StoreHead) -> dict[str, Any]:
     return now._asdict() | {"id": 1, "crc": row_codec.crc_of(row_codec.text_of(now))}
 
 
@@ -141,7 +141,7 @@ def wish(connection: Connection, asked: Asked, by: UserName, at: float, speaker:
     crc = row_codec.crc_of(row_codec.text_of((sequence, by, float(at), kind, record)))
     row = dict(sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc)
     made = Wish(sequence=sequence, by=by, at=at, asked=asked)
-    batch = Batch(connection)
+    batch = StatementBatch(connection)
     batch.put(_ADD_WISH, [row])
     spec_rows.add(batch, sequence, by, contents)
     batch.put(_PUT_HEAD, [_head(now._replace(newest_wish=sequence))])
@@ -170,7 +170,7 @@ def commit(
     ]
     granted = now.granted if changes.granted is None else changes.granted
     then = now._replace(granted=granted, newest_event=now.newest_event + len(numbered))
-    batch = Batch(connection)
+    batch = StatementBatch(connection)
     _write(batch, changes, numbered)
     ledger.add(connection, batch, changes.accounts, states.keys() | {j.id for j in changes.jobs})
     _move_on(batch, now, then, keep_keys)
@@ -182,7 +182,7 @@ def commit(
     return numbered
 
 
-def _move_on(batch: Batch, now: Head, then: Head, keep_keys: int) -> None:
+def _move_on(batch: StatementBatch, now: StoreHead, then: StoreHead, keep_keys: int) -> None:
     if then != now:
         batch.put(_PUT_HEAD, [_head(then)])
     if then.granted > now.granted:
@@ -200,7 +200,7 @@ def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
     }
 
 
-def _write(batch: Batch, changes: Changes, numbered: Seq[Event]) -> None:
+def _write(batch: StatementBatch, changes: Changes, numbered: Seq[Event]) -> None:
     """Jobs first, for the others refer to them. Of forgotten ones, all that belongs to them, then
     they; the keys of their submissions stay a while. Raises: Unrecordable."""
     rows = _Rows()
@@ -259,7 +259,7 @@ class _Rows:
             raise Unrecordable(self.wrong)
 
 
-def _prune(batch: Batch, oldest: int, added: int) -> None:
+def _prune(batch: StatementBatch, oldest: int, added: int) -> None:
     """Forget the oldest events in small steps, so that no commit waits long."""
     if oldest > 0:
         batch.run(_PRUNE, {"oldest": oldest, "most": max(PRUNE_ROWS, 2 * added)})
@@ -308,12 +308,12 @@ def _queues(tree: QueueTree) -> dict[str, Any]:
     return dict(id=1, record=record, crc=crc)
 
 
-def _use(row: Use) -> dict[str, Any]:
+def _use(row: QueueUsage) -> dict[str, Any]:
     record, crc = row_codec.USE.write(row)
     return dict(queue=row.queue, user=row.user, record=record, crc=crc)
 
 
-def _spent(row: Spent) -> dict[str, Any]:
+def _spent(row: BudgetSpent) -> dict[str, Any]:
     record, crc = row_codec.SPENT.write(row)
     return dict(queue=row.queue, record=record, crc=crc)
 
@@ -328,15 +328,15 @@ def _reservation(row: Reservation) -> dict[str, Any]:
     return dict(job=row.job, open=int(not row.ended), record=record, crc=crc)
 
 
-def tell(connection: Connection, rows: Seq[Told], void: Seq[JobId]) -> None:
+def tell(connection: Connection, rows: Seq[StartForecastTold], void: Seq[JobId]) -> None:
     known = _states(connection, {row.job for row in rows})
-    batch = Batch(connection)
+    batch = StatementBatch(connection)
     batch.put(_PUT_TOLD, [_told(row) for row in rows if row.job in known])
     if void:
         batch.run(_DROP_TOLD, {"ids": row_codec.text_of(void)})
     batch.send()
 
 
-def _told(row: Told) -> dict[str, Any]:
+def _told(row: StartForecastTold) -> dict[str, Any]:
     record, crc = row_codec.TOLD.write(row)
     return dict(job=row.job, at=row.at, record=record, crc=crc)

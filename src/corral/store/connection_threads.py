@@ -21,7 +21,7 @@ GROUP: Final = 1_000  # most members of one transaction
 
 
 @dataclass(slots=True)
-class Member:
+class BatchedWork:
     """One caller's work, and where its answer goes."""
 
     work: Work
@@ -40,7 +40,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Counts:
+class WriterCounters:
     """How the writer has worked so far."""
 
     transactions: int = 0
@@ -48,13 +48,13 @@ class Counts:
     checkpoints: int = 0
 
 
-class Reader:
+class ReaderThread:
     """A thread that answers one question after the other, each on a snapshot."""
 
     def __init__(self, database: Database, *, name: str) -> None:
         self._database = database
         self._name = name
-        self._waiting: SimpleQueue[Member | None] = SimpleQueue()
+        self._waiting: SimpleQueue[BatchedWork | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -69,7 +69,7 @@ class Reader:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         loop = asyncio.get_running_loop()
-        member = Member(work, loop, loop.create_future())
+        member = BatchedWork(work, loop, loop.create_future())
         self._waiting.put(member)
         return cast(T, await member.future)
 
@@ -102,15 +102,15 @@ class Reader:
     def _connect(self) -> Connection:
         return self._database.connect(write=False)
 
-    def _batches(self) -> Iterator[list[Member]]:
+    def _batches(self) -> Iterator[list[BatchedWork]]:
         while (first := self._waiting.get()) is not None:
             yield [first]
 
-    def _serve(self, connection: Connection, members: list[Member]) -> None:
+    def _serve(self, connection: Connection, members: list[BatchedWork]) -> None:
         with transaction(self._database, connection, write=False):
             members[0].answer = members[0].work(connection)
 
-    def _fail(self, members: Iterable[Member], error: Exception) -> None:
+    def _fail(self, members: Iterable[BatchedWork], error: Exception) -> None:
         for member in members:
             member.error = self._translated(error)
 
@@ -127,7 +127,7 @@ class Reader:
         """What is done before the connection goes."""
 
 
-class Writer(Reader):
+class Writer(ReaderThread):
     """The one thread that writes. All that waits is one transaction, so one fsync.
 
     Each member has a savepoint of its own: one that fails takes nothing of its neighbours with it.
@@ -137,13 +137,13 @@ class Writer(Reader):
         self, database: Database, *, name: str, options: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(database, name=name)
-        self.counts = Counts()
+        self.counts = WriterCounters()
         self._options = options or {}
 
     def _connect(self) -> Connection:
         return self._database.connect(write=True).execution_options(**self._options)
 
-    def _batches(self) -> Iterator[list[Member]]:
+    def _batches(self) -> Iterator[list[BatchedWork]]:
         open_ = True
         while open_ and (first := self._waiting.get()) is not None:
             members = [first]
@@ -154,7 +154,7 @@ class Writer(Reader):
                     members += [following] if following is not None else []
             yield members
 
-    def _serve(self, connection: Connection, members: list[Member]) -> None:
+    def _serve(self, connection: Connection, members: list[BatchedWork]) -> None:
         try:
             self._together(connection, members)
         except Exception as error:
@@ -170,7 +170,7 @@ class Writer(Reader):
         everybody = self._database.is_lost(connection) or self._database.is_busy(_inner(error))
         return self._is_of_driver(error) and not everybody
 
-    def _alone(self, connection: Connection, member: Member) -> None:
+    def _alone(self, connection: Connection, member: BatchedWork) -> None:
         member.answer, member.error = None, None
         try:
             self._together(connection, [member])
@@ -179,7 +179,7 @@ class Writer(Reader):
                 raise
             self._fail([member], error)
 
-    def _together(self, connection: Connection, members: list[Member]) -> None:
+    def _together(self, connection: Connection, members: list[BatchedWork]) -> None:
         with transaction(self._database, connection, write=True):
             if len(members) == 1:  # whatever fails, the whole is undone
                 members[0].answer = members[0].work(connection)
@@ -188,7 +188,7 @@ class Writer(Reader):
         self.counts.transactions += 1
         self.counts.members += len(members)
 
-    def _one(self, connection: Connection, member: Member) -> None:
+    def _one(self, connection: Connection, member: BatchedWork) -> None:
         raw = driver(connection)
         raw.execute("SAVEPOINT member")
         try:
@@ -220,7 +220,7 @@ def _let_go(connection: Connection) -> None:
         connection.close()
 
 
-def _settle(members: list[Member]) -> None:
+def _settle(members: list[BatchedWork]) -> None:
     """Wake every caller in its own loop, one wake-up a loop."""
     for loop in {member.loop for member in members}:
         mine = [member for member in members if member.loop is loop]
@@ -228,6 +228,6 @@ def _settle(members: list[Member]) -> None:
             loop.call_soon_threadsafe(_settle_here, mine)
 
 
-def _settle_here(members: list[Member]) -> None:
+def _settle_here(members: list[BatchedWork]) -> None:
     for member in members:
         member.settle()

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from corral.domain.errors import CorralError
 
 
-class Driver(Protocol):
+class DatabaseDriver(Protocol):
     """The driver's own connection, in which each statement stands alone until BEGIN."""
 
     def execute(self, statement: str, /) -> Any: ...
@@ -65,8 +65,8 @@ class Database(Protocol):
         ...
 
 
-def driver(connection: Connection) -> Driver:
-    return cast(Driver, connection.connection.driver_connection)
+def driver(connection: Connection) -> DatabaseDriver:
+    return cast(DatabaseDriver, connection.connection.driver_connection)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from corral.domain.users import AuditEntry
 from corral.store.audit import add_entry
 from corral.store.schema import agreed, head, heads
 from corral.store.schema import leader as table
-from corral.store.sql_dialects import Batch, Put, put
+from corral.store.sql_dialects import Put, StatementBatch, put
 
 _PUT: Final = Put(table, ("id",))
 _PUT_HEAD: Final = Put(heads, ("name",))
@@ -37,7 +37,7 @@ def keep(connection: Connection, term: int, name: str, url: str) -> None:
     now = leader(connection)
     if now.term != term:
         raise TermLost(f"term {now.term} leads now, not term {term}")
-    batch = Batch(connection)
+    batch = StatementBatch(connection)
     batch.put(_PUT, [_row(Leader(term=term, name=name, url=url, beats=now.beats + 1))])
     batch.put(_PUT_HEAD, [_beat(connection, name, url)])
     batch.send()

@@ -7,10 +7,10 @@ from sqlalchemy import Connection, Table, bindparam, select
 
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import JobId
-from corral.domain.ledger import Account, summed
+from corral.domain.ledger import UsageRecord, summed
 from corral.store import row_codec
 from corral.store.schema import account_days, accounts
-from corral.store.sql_dialects import Batch, Put, texts_of
+from corral.store.sql_dialects import Put, StatementBatch, texts_of
 
 READ_AT_ONCE: Final = 500
 _PUT: Final = {table: Put(table, ("key",)) for table in (accounts, account_days)}
@@ -21,7 +21,7 @@ _KNOWN: Final = {
 }
 
 
-def check(rows: Iterable[Account]) -> Iterator[tuple[object, str]]:
+def check(rows: Iterable[UsageRecord]) -> Iterator[tuple[object, str]]:
     """Yield the rows that no record can hold, each with the reason."""
     for row in rows:
         try:
@@ -30,14 +30,18 @@ def check(rows: Iterable[Account]) -> Iterator[tuple[object, str]]:
             yield row, error.message
 
 
-def add(connection: Connection, batch: Batch, rows: Iterable[Account], known: Set[JobId]) -> None:
+def add(
+    connection: Connection, batch: StatementBatch, rows: Iterable[UsageRecord], known: Set[JobId]
+) -> None:
     """To the days, and to the jobs, of those that are `known`."""
     rows = list(rows)
     _add(connection, batch, accounts, (row for row in rows if row.job in known))
     _add(connection, batch, account_days, (row.of_day for row in rows))
 
 
-def _add(connection: Connection, batch: Batch, table: Table, rows: Iterable[Account]) -> None:
+def _add(
+    connection: Connection, batch: StatementBatch, table: Table, rows: Iterable[UsageRecord]
+) -> None:
     new = {row_codec.text_of(key): row for key, row in summed(rows).items()}
     if not new:
         return
@@ -49,18 +53,18 @@ def _add(connection: Connection, batch: Batch, table: Table, rows: Iterable[Acco
     batch.put(_PUT[table], [_row(text, row) for text, row in new.items()])
 
 
-def _row(key: str, account: Account) -> dict[str, Any]:
+def _row(key: str, account: UsageRecord) -> dict[str, Any]:
     record, crc = row_codec.ACCOUNT.write(account)
     row = dict(key=key, day=account.day, record=record, crc=crc)
     return row if account.job is None else row | {"job": account.job}
 
 
-def of_jobs(connection: Connection, first: int, last: int, job: JobId | None) -> list[Account]:
+def of_jobs(connection: Connection, first: int, last: int, job: JobId | None) -> list[UsageRecord]:
     query = _between(accounts, first, last)
     return _read(connection, query if job is None else query.where(accounts.c.job == job))
 
 
-def days(connection: Connection, first: int, last: int) -> list[Account]:
+def days(connection: Connection, first: int, last: int) -> list[UsageRecord]:
     return _read(connection, _between(account_days, first, last))
 
 
@@ -69,7 +73,7 @@ def _between(table: Table, first: int, last: int) -> Any:
     return query.where(table.c.day.between(first, last)).order_by(table.c.key)
 
 
-def _read(connection: Connection, query: Any) -> list[Account]:
+def _read(connection: Connection, query: Any) -> list[UsageRecord]:
     """Some at a time: while the driver's rows are fetched, no other thread of the head goes on."""
     parts = connection.execute(query).partitions(READ_AT_ONCE)
     return [row_codec.ACCOUNT.read(record, crc) for part in parts for record, crc in part]

@@ -22,13 +22,13 @@ from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob, listed
 from corral.domain.leader_election import HeadSeen, Leader
-from corral.domain.ledger import Account
+from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.relocation import of_last_day
 from corral.domain.requests import Asked, Wish
-from corral.domain.run_history import Ran, Told, ran_of
-from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.run_history import Ran, StartForecastTold, ran_of
+from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import AllocationKey, Changes, Event, World
 from corral.ports.store import ALL, Which
@@ -51,11 +51,11 @@ AccountKey = tuple[str | int, ...]
 ReceiptKey = tuple[AttemptNumber, str]  # attempt, kind
 
 
-def _add(rows: dict[AccountKey, Account], row: Account) -> None:
+def _add(rows: dict[AccountKey, UsageRecord], row: UsageRecord) -> None:
     rows[row.key] = rows[row.key].plus(row) if row.key in rows else row
 
 
-def _key(row: Account) -> str:
+def _key(row: UsageRecord) -> str:
     return text_of(row.key)
 
 
@@ -87,13 +87,13 @@ class MemoryStore(MemoryUses):
         self._nodes: dict[NodeId, Node] = {}
         self._events: dict[int, Event] = {}
         self._queues = QueueTree()
-        self._uses: dict[tuple[QueueName, UserName], Use] = {}
-        self._spent: dict[QueueName, Spent] = {}
+        self._uses: dict[tuple[QueueName, UserName], QueueUsage] = {}
+        self._spent: dict[QueueName, BudgetSpent] = {}
         self._debts: dict[QueueName, Debt] = {}
         self._reservations: dict[JobId, Reservation] = {}
-        self._told: dict[JobId, Told] = {}
-        self._accounts: dict[JobId, dict[AccountKey, Account]] = {}
-        self._days: dict[AccountKey, Account] = {}
+        self._told: dict[JobId, StartForecastTold] = {}
+        self._accounts: dict[JobId, dict[AccountKey, UsageRecord]] = {}
+        self._days: dict[AccountKey, UsageRecord] = {}
         self._imported: dict[str, Imported] = {}
         self._heads: dict[str, HeadSeen] = {}
         self._agreed: dict[str, str] = {}
@@ -305,12 +305,14 @@ class MemoryStore(MemoryUses):
     async def receipts(self, job: JobId) -> Seq[Receipt]:
         return list(self._receipts.get(job, {}).values())
 
-    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
+    async def accounts(
+        self, *, first: int, last: int, job: JobId | None = None
+    ) -> list[UsageRecord]:
         of_jobs = self._accounts.values() if job is None else [self._accounts.get(job, {})]
         rows = (row for rows in of_jobs for row in rows.values())
         return sorted((one for one in rows if first <= one.day <= last), key=_key)
 
-    async def days(self, *, first: int, last: int) -> list[Account]:
+    async def days(self, *, first: int, last: int) -> list[UsageRecord]:
         rows = (row for row in self._days.values() if first <= row.day <= last)
         return sorted(rows, key=_key)
 
@@ -365,12 +367,12 @@ class MemoryStore(MemoryUses):
             rows = rows[last + 1 :]
         return rows[: max(0, limit)]
 
-    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+    async def tell(self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()) -> None:
         self._told.update((row.job, row) for row in rows if row.job in self._jobs)
         for job in void:
             self._told.pop(job, None)
 
-    async def told(self, *, limit: int) -> Seq[Told]:
+    async def told(self, *, limit: int) -> Seq[StartForecastTold]:
         rows = sorted(self._told.values(), key=lambda row: (row.at, row.job))
         return rows[max(0, len(rows) - max(0, limit)) :]
 

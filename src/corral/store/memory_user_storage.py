@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import Job
-from corral.domain.quota import Holdings
+from corral.domain.quota import UserHoldings
 from corral.domain.spec_content import content_of, is_large
 from corral.domain.users import AuditEntry
 from corral.store.memory_users import MemoryPeople
@@ -20,12 +20,12 @@ class MemoryUses(MemoryPeople):
         super().__init__()
         self._uploads: dict[str, tuple[int, UserName]] = {}
 
-    async def holdings(self, owner: UserName) -> Holdings:
+    async def holdings(self, owner: UserName) -> UserHoldings:
         own = (job for job in self._jobs.values() if job.owner == owner)
         contents = {(job.submitted, content_of(job.spec)) for job in own if is_large(job.spec)}
         sealed = [kept.sealed for kept in self._secrets.values() if kept.by == owner]
         sizes = [size for size, by in self._uploads.values() if by == owner]
-        return Holdings(
+        return UserHoldings(
             spec_bytes=sum(len(CONTENT.write(one)[0].encode()) for _, one in contents),
             upload_bytes=sum(sizes),
             secrets=len(sealed),

@@ -26,7 +26,7 @@ from corral.domain.job_states import JobState
 from corral.domain.job_summary import ListedJob
 from corral.domain.relocation import RELOCATION, of_last_day
 from corral.domain.requests import Wish
-from corral.domain.run_history import Ran, Told, ran_of
+from corral.domain.run_history import Ran, StartForecastTold, ran_of
 from corral.domain.world import Event, World
 from corral.ports.store import Which
 from corral.store import row_codec, spec_rows
@@ -77,7 +77,7 @@ _WISH_OF_KEY: Final = _WISHES.where(
 )
 
 
-class Head(NamedTuple):
+class StoreHead(NamedTuple):
     """The one row that says where the cluster stands."""
 
     cluster: ClusterId
@@ -98,17 +98,17 @@ _HEAD_AND_TAIL: Final = _HEAD.add_columns(_tail.c.number, _tail.c.link).select_f
 )
 
 
-def read_head(connection: Connection) -> Head:
+def read_head(connection: Connection) -> StoreHead:
     *columns, crc = connection.execute(_HEAD).one()
-    found = Head(*columns)
+    found = StoreHead(*columns)
     row_codec.check("head", row_codec.text_of(found), crc)
     return found
 
 
-def read_head_and_tail(connection: Connection) -> tuple[Head, Tail]:
+def read_head_and_tail(connection: Connection) -> tuple[StoreHead, Tail]:
     """The head's row, and the newest entry of the audit log, by one question."""
     *columns, crc, number, link = connection.execute(_HEAD_AND_TAIL).one()
-    found = Head(*columns)
+    found = StoreHead(*columns)
     row_codec.check("head", row_codec.text_of(found), crc)
     return found, Tail(number or 0, link)
 
@@ -315,7 +315,7 @@ def runs(connection: Connection, limit: int) -> list[Ran]:
     return [one for one in each if one is not None]
 
 
-def newest_told(connection: Connection, limit: int) -> list[Told]:
+def newest_told(connection: Connection, limit: int) -> list[StartForecastTold]:
     query = select(told.c.record, told.c.crc).order_by(told.c.at.desc(), told.c.job.desc())
     return _rows(connection, query.limit(max(0, limit)), row_codec.TOLD)[::-1]
 

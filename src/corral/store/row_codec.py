@@ -12,7 +12,7 @@ from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob
-from corral.domain.ledger import Account
+from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.requests import (
@@ -30,9 +30,9 @@ from corral.domain.requests import (
     Submit,
     Suspend,
 )
-from corral.domain.run_history import Told
+from corral.domain.run_history import StartForecastTold
 from corral.domain.spec_content import SpecContent
-from corral.domain.usage import Debt, Reservation, Spent, Use
+from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.world import Event
 from corral.store.submissions import Submission
 
@@ -100,12 +100,12 @@ SAVE: Final = Codec("save", Save)
 RECEIPT: Final = Codec("receipt", Receipt)
 EVENT: Final = Codec("event", Event)
 QUEUES: Final = Codec("queue tree", QueueTree)
-USE: Final = Codec("use", Use)
-SPENT: Final = Codec("budget", Spent)
-ACCOUNT: Final = Codec("account", Account)
+USE: Final = Codec("use", QueueUsage)
+SPENT: Final = Codec("budget", BudgetSpent)
+ACCOUNT: Final = Codec("account", UsageRecord)
 DEBT: Final = Codec("debt", Debt)
 RESERVATION: Final = Codec("reservation", Reservation)
-TOLD: Final = Codec("forecast", Told)
+TOLD: Final = Codec("forecast", StartForecastTold)
 IMPORTED: Final = Codec("imported job", Imported)
 CONTENT: Final = Codec("spec", SpecContent)
 

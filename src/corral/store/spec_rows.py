@@ -14,7 +14,7 @@ from corral.domain.requests import Submit
 from corral.domain.spec_content import SpecContent, with_content, without_content
 from corral.store import row_codec
 from corral.store.schema import INTEGER, head, jobs, specs
-from corral.store.sql_dialects import Batch, Put, texts_of
+from corral.store.sql_dialects import Put, StatementBatch, texts_of
 from corral.store.submissions import Submission, unfolded
 
 Contents = dict[tuple[int, int], SpecContent]  # by submission and number
@@ -31,7 +31,9 @@ _FORGET_UNMADE: Final = delete(specs).where(
 )
 
 
-def add(batch: Batch, sequence: Sequence, owner: UserName, contents: Seq[SpecContent]) -> None:
+def add(
+    batch: StatementBatch, sequence: Sequence, owner: UserName, contents: Seq[SpecContent]
+) -> None:
     """Write the large fields of a submission."""
     rows = []
     for number, content in enumerate(contents):
@@ -41,7 +43,7 @@ def add(batch: Batch, sequence: Sequence, owner: UserName, contents: Seq[SpecCon
     batch.put(_ADD, rows)
 
 
-def forget(batch: Batch, forgotten: Iterable[JobId]) -> None:
+def forget(batch: StatementBatch, forgotten: Iterable[JobId]) -> None:
     """Remove the large fields of submissions of which no job is left."""
     submitted = {sequence_of(job) for job in forgotten}
     batch.run(_FORGET, {"submitted": row_codec.text_of(submitted)})

@@ -111,7 +111,7 @@ def _psycopg() -> Dialect:
     return spoken
 
 
-class Batch:
+class StatementBatch:
     """Statements of whose answers nothing depends: to a server they go together, at `send`. Each
     answer that is waited for costs a way to the server and back, and a turn of a busy head."""
 

@@ -11,17 +11,17 @@ from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob
 from corral.domain.leader_election import HeadSeen, Leader
-from corral.domain.ledger import Account
-from corral.domain.quota import Holdings
+from corral.domain.ledger import UsageRecord
+from corral.domain.quota import UserHoldings
 from corral.domain.requests import Asked, Wish
-from corral.domain.run_history import Ran, Told
+from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
 from corral.ports.store import ALL, Which
 from corral.store import commits, imports, leader_election, queries, secret_rows, user_storage
 from corral.store import ledger as accounts
 from corral.store.audit import SEAL_OPTION, Seal
-from corral.store.connection_threads import Counts, Reader, Writer
+from corral.store.connection_threads import ReaderThread, Writer, WriterCounters
 from corral.store.database import Database
 from corral.store.event_sizes import EventSizes
 from corral.store.tables_users import TablePeople
@@ -41,11 +41,11 @@ class TableStore(TablePeople):
         self._keep_keys = keep_keys
         self._event_sizes = EventSizes()
         self._writer = Writer(database, name="store-writer", options={SEAL_OPTION: seal})
-        self._quick = Reader(database, name="store-quick")
-        self._listing = Reader(database, name="store-listing")
+        self._quick = ReaderThread(database, name="store-quick")
+        self._listing = ReaderThread(database, name="store-listing")
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> WriterCounters:
         """How many transactions the writer made, for how many callers."""
         return self._writer.counts
 
@@ -126,10 +126,12 @@ class TableStore(TablePeople):
     async def receipts(self, job: JobId) -> Seq[Receipt]:
         return await self._quick.ask(lambda db: queries.receipts_of(db, job))
 
-    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
+    async def accounts(
+        self, *, first: int, last: int, job: JobId | None = None
+    ) -> list[UsageRecord]:
         return await self._listing.ask(lambda db: accounts.of_jobs(db, first, last, job))
 
-    async def days(self, *, first: int, last: int) -> list[Account]:
+    async def days(self, *, first: int, last: int) -> list[UsageRecord]:
         return await self._listing.ask(lambda db: accounts.days(db, first, last))
 
     async def saves(self, job: JobId) -> Seq[Save]:
@@ -160,13 +162,13 @@ class TableStore(TablePeople):
     async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
         return await self._listing.ask(lambda db: imports.newest(db, limit, before))
 
-    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+    async def tell(self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()) -> None:
         await self._writer.ask(lambda db: commits.tell(db, rows, void))
 
-    async def told(self, *, limit: int) -> Seq[Told]:
+    async def told(self, *, limit: int) -> Seq[StartForecastTold]:
         return await self._listing.ask(lambda db: queries.newest_told(db, limit))
 
-    async def holdings(self, owner: UserName) -> Holdings:
+    async def holdings(self, owner: UserName) -> UserHoldings:
         return await self._quick.ask(lambda db: user_storage.holdings(db, owner))
 
     async def add_upload(

@@ -8,15 +8,15 @@ from corral.domain.users import AuditEntry, ProviderIdentity, Removed, Role, Tok
 from corral.ports.user_store import Identity
 from corral.store import audit
 from corral.store import users as people
-from corral.store.connection_threads import Reader, Writer
+from corral.store.connection_threads import ReaderThread, Writer
 
 
 class TablePeople:
     """Keeps ports.People's contract on the lanes of the store."""
 
     _writer: Writer
-    _quick: Reader
-    _listing: Reader
+    _quick: ReaderThread
+    _listing: ReaderThread
 
     async def add_user(self, user: User, *, entry: AuditEntry) -> bool:
         return await self._writer.ask(lambda db: people.add_user(db, user, entry))

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import BindParameter, Connection, bindparam, delete, func, select
 
 from corral.domain.ids import UserName
-from corral.domain.quota import Holdings
+from corral.domain.quota import UserHoldings
 from corral.domain.users import AuditEntry
 from corral.store import row_codec
 from corral.store.audit import add_entry
@@ -31,11 +31,11 @@ _digests: Final = texts_of(bindparam("digests")).table_valued("value")
 _DROP: Final = delete(uploads).where(uploads.c.sha256.in_(select(_digests.c.value)))
 
 
-def holdings(connection: Connection, owner: UserName) -> Holdings:
+def holdings(connection: Connection, owner: UserName) -> UserHoldings:
     """Return what is stored for this user."""
     row = connection.execute(_HOLDINGS, {"user": owner}).one()
     names = ("spec_bytes", "upload_bytes", "secrets", "secret_bytes")
-    return Holdings(**{name: int(value) for name, value in zip(names, row, strict=True)})
+    return UserHoldings(**{name: int(value) for name, value in zip(names, row, strict=True)})
 
 
 def add_upload(

@@ -15,7 +15,7 @@ MOST_TOLD: Final = 10  # faults of a log that is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class PastJobs:
     """`left_out`: those that never ran, or are not over. `faults`: what could not be read, each
     with where it stands."""
 
@@ -43,7 +43,7 @@ class _Reading:
         return self
 
 
-def read_past(source: str, path: Path) -> Past:
+def read_past(source: str, path: Path) -> PastJobs:
     """The jobs of what `sacct -P` or `kubectl get workloads -o json` has printed.
 
     Raises: SpecInvalid when it is nothing of the kind, or holds no job that ran.
@@ -56,7 +56,7 @@ def read_past(source: str, path: Path) -> Past:
     if not reading.jobs:
         why = f": {reading.faults[0]}" if reading.faults else ""
         raise SpecInvalid(f"{path} has no job that ran and is over{why}", hint=HINTS[source])
-    return Past(
+    return PastJobs(
         jobs=tuple(reading.jobs.values()),
         left_out=reading.left_out,
         faults=tuple(reading.faults),

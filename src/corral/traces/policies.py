@@ -9,7 +9,7 @@ from typing import Any
 
 from corral.domain.errors import NotFound, Refusal, SpecInvalid, Unsupported
 from corral.domain.queue import Policy as QueuePolicy
-from corral.schedule.columns.order import DEFAULT, POLICIES, Named, Policy
+from corral.schedule.columns.order import DEFAULT, POLICIES, ColumnPolicy, Named
 
 
 def chosen(names: Sequence[str], config: Path | None, restart_seconds: float) -> dict[str, Named]:
@@ -64,7 +64,7 @@ def _policy(table: Mapping[str, Any]) -> Named:
     base = POLICIES[like]
     numbers = {key: value for key, value in table.items() if key != "like"}
     for key, value in numbers.items():
-        if key not in Policy._fields or key in ("rule", "predicts"):
+        if key not in ColumnPolicy._fields or key in ("rule", "predicts"):
             raise ValueError(f"a policy has no number {key!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{key} is {value!r}, not a number")

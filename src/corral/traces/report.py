@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from corral.plan.page import page as page_of
-from corral.plan.report import Column, Figure, Report, Series, Table
-from corral.replay.array_replay import Event
+from corral.plan.report import Figure, FigureSeries, PlannerReport, ReportTable, TableColumn
+from corral.replay.array_replay import ReplayEvent
 
 POINTS: Final = 100
 LONGEST: Final = 1e8  # seconds; longer waits are drawn at the edge
@@ -18,7 +18,7 @@ KINDS: Final = ("start", "preempted", "end", "promise", "failed")
 Results = Mapping[str, Mapping[str, Any]]
 
 
-def event_row(policy: str, event: Event, jobs: Sequence[str]) -> dict[str, Any]:
+def event_row(policy: str, event: ReplayEvent, jobs: Sequence[str]) -> dict[str, Any]:
     """A line of the events' file: `node` and `gpus` of a start, one line a node of the gang. The
     job by its name in the log and its row in order of submission, the node by its place in the
     list of nodes; both from 0."""
@@ -40,11 +40,11 @@ def page(answer: Mapping[str, Any]) -> str:
     return page_of(report(answer))
 
 
-def report(answer: Mapping[str, Any]) -> Report:
+def report(answer: Mapping[str, Any]) -> PlannerReport:
     policies: Results = answer["policies"]
     skipped = answer["skipped"] + answer["too_large"]
     left_out = f"{skipped} rows of the log were not replayed." if skipped else ""
-    return Report(
+    return PlannerReport(
         title=f"{answer['trace']} on {answer['nodes']} nodes, {answer['gpus']} GPUs",
         verdict="",
         warnings=(left_out,) if left_out else (),
@@ -58,7 +58,7 @@ def report(answer: Mapping[str, Any]) -> Report:
     )
 
 
-def _numbers(policies: Results) -> Table:
+def _numbers(policies: Results) -> ReportTable:
     first = next(iter(policies.values()))
     keys = [key for key, value in first.items() if isinstance(value, int | float)]
     rows = {_words(key): [one[key] for one in policies.values()] for key in keys}
@@ -71,7 +71,7 @@ def _words(key: str) -> str:
     return f"{words} (s)" if key.endswith("_s") else words
 
 
-def _parts(policies: Results, kind: str) -> Table:
+def _parts(policies: Results, kind: str) -> ReportTable:
     first = next(iter(policies.values()))
     rows = {
         f"{label} ({part['jobs']} jobs)": [
@@ -85,10 +85,10 @@ def _parts(policies: Results, kind: str) -> Table:
 
 def _table(
     title: str, policies: Results, corner: str, rows: Mapping[str, Sequence[float]]
-) -> Table:
-    return Table(
+) -> ReportTable:
+    return ReportTable(
         title=title,
-        columns=tuple(Column(name=name) for name in (corner, *policies)),
+        columns=tuple(TableColumn(name=name) for name in (corner, *policies)),
         rows=tuple((label, *values) for label, values in rows.items()),
     )
 
@@ -98,10 +98,10 @@ def _waits(policies: Results) -> Figure:
     most = min(LONGEST, max(10.0, longest))
     return Figure(
         title="Share of jobs that waited at most so long",
-        x=Column(name="wait"),
-        y=Column(name="share of jobs", unit="%"),
+        x=TableColumn(name="wait"),
+        y=TableColumn(name="share of jobs", unit="%"),
         series=tuple(
-            Series(
+            FigureSeries(
                 name=name,
                 points=tuple(
                     (min(most, max(1.0, wait)), 100.0 * point / POINTS)
@@ -118,10 +118,10 @@ def _waits(policies: Results) -> Figure:
 def _used(policies: Results) -> Figure:
     return Figure(
         title="Share of GPUs held, from the first submission to the last",
-        x=Column(name="submission"),
-        y=Column(name="share of GPUs", unit="%"),
+        x=TableColumn(name="submission"),
+        y=TableColumn(name="share of GPUs", unit="%"),
         series=tuple(
-            Series(
+            FigureSeries(
                 name=name,
                 points=tuple(
                     ((at + 0.5) / len(numbers["used"]), 100.0 * share)

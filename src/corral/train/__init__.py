@@ -23,17 +23,17 @@ if find_spec("torch") is None:
 if TYPE_CHECKING:
     from corral.train.run import Run, start
     from corral.train.sampler import Sampler
-    from corral.train.storage import Reader
-    from corral.train.training_state import State
+    from corral.train.storage import SaveReader
+    from corral.train.training_state import TrainingState
 
-__all__ = ["Reader", "Run", "Sampler", "State", "start"]
+__all__ = ["SaveReader", "Run", "Sampler", "TrainingState", "start"]
 
 # Loaded when first used: the file-handling half of this room runs without paying for torch.
 _HOMES: Final = {
-    "Reader": "corral.train.storage",
+    "SaveReader": "corral.train.storage",
     "Run": "corral.train.run",
     "Sampler": "corral.train.sampler",
-    "State": "corral.train.training_state",
+    "TrainingState": "corral.train.training_state",
     "start": "corral.train.run",
 }
 

@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> None:
         case ["products", seconds, kinds, *devices]:
             products([torch.device(one) for one in devices], float(seconds), kinds.split(","))
         case ["all-reduce", rank, world, address, port, backend, seconds, device]:
-            place = Place(int(rank), int(world), address, int(port))
+            place = CheckPlace(int(rank), int(world), address, int(port))
             all_reduce(place, backend, float(seconds), torch.device(device))
         case _:
             sys.exit(f"{' '.join(words)}: see the module's words")
@@ -191,14 +191,14 @@ def _now(device: torch.device) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckPlace:
     rank: int
     world: int
     address: str
     port: int
 
 
-def all_reduce(place: Place, backend: str, seconds: float, device: torch.device) -> None:
+def all_reduce(place: CheckPlace, backend: str, seconds: float, device: torch.device) -> None:
     """Says the bus bandwidth by the slowest rank: 2 (n - 1) / n of the bytes that each has."""
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -56,7 +56,7 @@ def _is_loopback(address: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
+class ProcessGroup:
     """A gloo group of its own for one thread's talk; none is needed for a world of one."""
 
     rank: int
@@ -68,11 +68,11 @@ class Gang:
         return self.rank == 0
 
     @staticmethod
-    def gather_around(timeout: timedelta = QUIET_TIMEOUT) -> "Gang":
+    def gather_around(timeout: timedelta = QUIET_TIMEOUT) -> "ProcessGroup":
         """A new group of all ranks. Every rank must call this, in the same order."""
         rank, world_size = dist.get_rank(), dist.get_world_size()
         group = dist.new_group(backend="gloo", timeout=timeout) if world_size > 1 else None
-        return Gang(rank=rank, world_size=world_size, group=group)
+        return ProcessGroup(rank=rank, world_size=world_size, group=group)
 
     def gather(self, value: Any) -> list[Any]:
         """Everybody's value, by rank, on rank 0; elsewhere nothing."""
@@ -109,7 +109,7 @@ class Gang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Largest:
-    """The answer of `Gang.largest`, on its way."""
+    """The answer of `ProcessGroup.largest`, on its way."""
 
     tensor: torch.Tensor
     work: Any

@@ -10,11 +10,11 @@ from corral.domain.errors import Refusal
 from corral.train.checkpoint_dir import Shelf, put_aside
 from corral.train.checkpoint_manifest import Broken
 from corral.train.checkpoint_verify import verify
-from corral.train.process_group import Gang
+from corral.train.process_group import ProcessGroup
 from corral.train.rank_settings import Settings
 from corral.train.saver import say
-from corral.train.storage import Reader, fill
-from corral.train.training_state import Holder
+from corral.train.storage import SaveReader, fill
+from corral.train.training_state import StateHolder
 
 
 class DoesNotFit(Refusal):
@@ -36,7 +36,7 @@ class NotTrusted(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class RestoreCandidate:
     """A save that might be resumed from. `manifest_sha256` None: no head has recorded it.
     `origin`: the other job that wrote it, from which this one starts."""
 
@@ -47,7 +47,7 @@ class Candidate:
     origin: str = ""
 
 
-def candidates(settings: Settings, shelf: Shelf) -> list[Candidate]:
+def candidates(settings: Settings, shelf: Shelf) -> list[RestoreCandidate]:
     """The saves that count, the best first.
 
     With a head these are the ones it has recorded, after what an earlier life of this very attempt
@@ -55,12 +55,12 @@ def candidates(settings: Settings, shelf: Shelf) -> list[Candidate]:
     every complete save counts.
     """
     found = [
-        Candidate(attempt=slot.attempt, step=slot.step, path=slot.path, manifest_sha256=None)
+        RestoreCandidate(attempt=slot.attempt, step=slot.step, path=slot.path, manifest_sha256=None)
         for slot in shelf.saves()
         if settings.resume is None or slot.attempt == shelf.attempt
     ]
     recorded = [
-        Candidate(
+        RestoreCandidate(
             attempt=one.attempt,
             step=one.step,
             path=one.path,
@@ -73,10 +73,10 @@ def candidates(settings: Settings, shelf: Shelf) -> list[Candidate]:
 
 
 def choose(
-    found: Sequence[Candidate],
-    gang: Gang,
-    report: Callable[[Candidate, str], None],
-) -> Candidate | None:
+    found: Sequence[RestoreCandidate],
+    gang: ProcessGroup,
+    report: Callable[[RestoreCandidate, str], None],
+) -> RestoreCandidate | None:
     """The first candidate that verifies; those before it are quarantined by rank 0 and reported.
 
     Every rank must call this with the same candidates; each hashes its part of the files.
@@ -102,13 +102,13 @@ def choose(
     return None
 
 
-def load(candidate: Candidate, holder: Holder) -> dict[str, Any]:
+def load(candidate: RestoreCandidate, holder: StateHolder) -> dict[str, Any]:
     """Put a verified save into the holder's objects; answers with what is common to all ranks.
 
     Raises: DoesNotFit when the model or the optimizer is another; NotTrusted when the save would
     run code that other accounts may have put there.
     """
-    reader = Reader(candidate.path)
+    reader = SaveReader(candidate.path)
     try:
         metadata = reader.read_metadata()
         template = holder.template(metadata)
@@ -127,7 +127,7 @@ def load(candidate: Candidate, holder: Holder) -> dict[str, Any]:
         ) from error
 
 
-def _trouble(candidate: Candidate, gang: Gang) -> str:
+def _trouble(candidate: RestoreCandidate, gang: ProcessGroup) -> str:
     try:
         verify(
             candidate.path,
@@ -142,7 +142,7 @@ def _trouble(candidate: Candidate, gang: Gang) -> str:
     return ""
 
 
-def _quarantine(candidate: Candidate, why: str) -> None:
+def _quarantine(candidate: RestoreCandidate, why: str) -> None:
     say(f"THE SAVE OF STEP {candidate.step} DOES NOT VERIFY: {why} ({candidate.path})")
     try:
         aside = put_aside(candidate.path, why)

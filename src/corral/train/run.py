@@ -13,15 +13,15 @@ from torch import nn
 
 from corral.domain.errors import Trouble
 from corral.train.checkpoint_dir import Shelf, attempts, claim
-from corral.train.process_group import Gang, choose_device, join_gang
+from corral.train.process_group import ProcessGroup, choose_device, join_gang
 from corral.train.rank_settings import Settings, read_settings
-from corral.train.restore import Candidate, candidates, choose, load
-from corral.train.save_schedule import Pace
+from corral.train.restore import RestoreCandidate, candidates, choose, load
+from corral.train.save_schedule import SaveSchedule
 from corral.train.saver import Saved, Saver, say
 from corral.train.shim_channel import Channel, StopWish
 from corral.train.step_timer import Meter
-from corral.train.stop_agreement import Agreement, Wishes
-from corral.train.training_state import Holder, State, Stateful, check_stateful
+from corral.train.stop_agreement import Agreement, StopRequests
+from corral.train.training_state import Stateful, StateHolder, TrainingState, check_stateful
 from corral.train.wait_time import Waits
 
 STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
@@ -54,13 +54,13 @@ class Run:
     def __init__(self, settings: Settings, device: torch.device) -> None:
         self.device = device
         self._settings = settings
-        self._talk = Gang.gather_around()
-        self._quiet = Gang.gather_around()
+        self._talk = ProcessGroup.gather_around()
+        self._quiet = ProcessGroup.gather_around()
         self.rank = self._talk.rank
         self.world_size = self._talk.world_size
         self.local_rank = settings.local_rank
-        self._state = State()
-        self._holder: Holder | None = None
+        self._state = TrainingState()
+        self._holder: StateHolder | None = None
         self._saver: Saver | None = None
         self._sampler: Any = None
         self._committed = {
@@ -72,7 +72,7 @@ class Run:
         self._agreement = Agreement(self._talk)
         self._waits = Waits(None, device)
         self._meter = Meter(first_step=0, until=0, world_size=self.world_size)
-        self._pace = Pace(
+        self._pace = SaveSchedule(
             fixed_seconds=settings.interval_seconds,
             node_mtbf_seconds=settings.node_mtbf_seconds,
             nodes=settings.nodes,
@@ -88,7 +88,7 @@ class Run:
         scheduler: Stateful | None = None,
         data: Stateful | None = None,
         **others: Stateful,
-    ) -> State:
+    ) -> TrainingState:
         """Put the newest save that verifies into these objects, and save them from now on.
 
         Restores also the random generators of this rank. `others` are more objects with
@@ -99,7 +99,7 @@ class Run:
         for name, value in named.items():
             check_stateful(name, value)
         single = isinstance(optimizer, torch.optim.Optimizer)
-        self._holder = Holder(
+        self._holder = StateHolder(
             model=model,
             optimizers=(optimizer,) if single else tuple(optimizer),  # type: ignore[arg-type]
             scheduler=scheduler,
@@ -127,7 +127,7 @@ class Run:
         chosen = choose(found, self._talk, self._on_quarantined)
         if chosen is not None:
             common = load(chosen, self._holder)
-            self._state = State(
+            self._state = TrainingState(
                 step=common["step"],
                 path=chosen.path,
                 observed_seconds=common["observed_seconds"],
@@ -226,13 +226,13 @@ class Run:
                 self._beat(step)
             self._meter.step_begins()
         self._agreement.collect()
-        self._state = State(step=step, path=self._state.path)
+        self._state = TrainingState(step=step, path=self._state.path)
         if self._saver is not None and step > first:
             self._save_last(self._saver, step)
             atexit.register(self._saver.close)  # else Python's end may meet its thread within torch
         self._beat(step)
 
-    def _wishes(self, now: float) -> Wishes:
+    def _wishes(self, now: float) -> StopRequests:
         saver = self._saver
         save = False
         if saver is not None and self.rank == 0 and not saver.busy:
@@ -240,8 +240,8 @@ class Run:
             save = self._pace.due(now) or self._save_is_asked()
         stop = (self._channel.stop if self._channel else None) or self._term
         if stop is None:
-            return Wishes(save=save)
-        return Wishes(
+            return StopRequests(save=save)
+        return StopRequests(
             save=save,
             stop=True,
             stop_without_save=not stop.save,
@@ -255,7 +255,7 @@ class Run:
             self._channel.save_is_asked = False
         return asked
 
-    def _obey(self, agreed: Wishes, step: int) -> None:
+    def _obey(self, agreed: StopRequests, step: int) -> None:
         if agreed.stop:
             self._stop(agreed, step)
         if agreed.save and self._saver is not None:
@@ -273,7 +273,7 @@ class Run:
             self._save(saver, step)
         saver.wait()
 
-    def _stop(self, agreed: Wishes, step: int) -> None:
+    def _stop(self, agreed: StopRequests, step: int) -> None:
         """Save if that was asked for, within the grace, and leave.
 
         Raises: SystemExit with code 75, always.
@@ -346,7 +346,7 @@ class Run:
                 "untouched, the next save is tried when it is due"
             )
 
-    def _on_quarantined(self, candidate: Candidate, why: str) -> None:
+    def _on_quarantined(self, candidate: RestoreCandidate, why: str) -> None:
         if self._channel is not None:
             self._channel.save(
                 {

@@ -13,7 +13,7 @@ QUIET_STEPS: Final = 64  # what a step takes while nothing is written
 
 
 @dataclass(slots=True, kw_only=True)
-class Pace:
+class SaveSchedule:
     """Rank 0's measurements of saving. All times in seconds of a clock that never goes back.
 
     `fixed_seconds` None: the interval is chosen from what is measured. `before_seconds` is how long

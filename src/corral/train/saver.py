@@ -19,10 +19,10 @@ import torch
 from corral.domain.errors import Trouble
 from corral.train.checkpoint_dir import Shelf, sync_directory
 from corral.train.checkpoint_manifest import MANIFEST, Manifest, digest, encode
-from corral.train.process_group import Gang
+from corral.train.process_group import ProcessGroup
 from corral.train.storage import (
     Later,
-    Part,
+    ShardPlan,
     Staged,
     Staging,
     Written,
@@ -78,8 +78,8 @@ class Saver:
         shelf: Shelf,
         *,
         keep: int,
-        talk: Gang,
-        quiet: Gang,
+        talk: ProcessGroup,
+        quiet: ProcessGroup,
         done: Callable[[Saved], None],
         failed: Callable[[int, str], None],
     ) -> None:
@@ -91,7 +91,7 @@ class Saver:
         self._quiet = quiet
         self._done = done
         self._failed = failed
-        self._part: Part | None = None
+        self._part: ShardPlan | None = None
         self._staging = Staging()
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._idle = threading.Event()

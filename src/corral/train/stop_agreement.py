@@ -8,14 +8,14 @@ depends on wishes alone, so training itself is the same whenever it is asked to 
 from dataclasses import dataclass
 from typing import Final
 
-from corral.train.process_group import Gang, Largest
+from corral.train.process_group import Largest, ProcessGroup
 
 ROUND_SECONDS: Final = 0.05  # wishes need no faster way; steps may be much shorter
 LONGEST_ROUND_STEPS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class StopRequests:
     """What one rank wants, or what all together have agreed on."""
 
     save: bool = False
@@ -27,7 +27,7 @@ class Wishes:
 class Agreement:
     """Rounds of wishes. Every rank goes through the same rounds at the same steps."""
 
-    def __init__(self, gang: Gang) -> None:
+    def __init__(self, gang: ProcessGroup) -> None:
         self._gang = gang
         self._round: Largest | None = None
         self._gap_steps = 1
@@ -37,20 +37,20 @@ class Agreement:
         """Whether a round ends after this step; all ranks know alike."""
         return step >= self._next_step
 
-    def collect(self) -> Wishes:
+    def collect(self) -> StopRequests:
         """What was agreed in the round that ends here."""
         if self._round is None:
-            return Wishes()
+            return StopRequests()
         save, stop, without, grace, self._gap_steps = self._round.wait()
         self._round = None
-        return Wishes(
+        return StopRequests(
             save=bool(save),
             stop=bool(stop),
             stop_without_save=bool(without),
             grace_seconds=grace / 1000,
         )
 
-    def begin(self, step: int, wishes: Wishes, step_seconds: float) -> None:
+    def begin(self, step: int, wishes: StopRequests, step_seconds: float) -> None:
         """Begin the next round; it says also how many steps the one after it takes."""
         self._round = self._gang.largest(_numbers(wishes, _gap(step_seconds)))
         self._next_step = step + self._gap_steps
@@ -63,6 +63,6 @@ def _gap(step_seconds: float) -> int:
     return max(1, min(LONGEST_ROUND_STEPS, int(ROUND_SECONDS / step_seconds)))
 
 
-def _numbers(wishes: Wishes, gap: int) -> list[int]:
+def _numbers(wishes: StopRequests, gap: int) -> list[int]:
     grace = int(wishes.grace_seconds * 1000)
     return [wishes.save, wishes.stop, wishes.stop_without_save, grace, gap]

@@ -31,7 +31,7 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from corral.train.checkpoint_manifest import FileEntry, digest
-from corral.train.process_group import Gang
+from corral.train.process_group import ProcessGroup
 from corral.train.safe_unpickle import WeightsOnlyPlanner, index_of, may_be_changed_by_others
 
 INDEX: Final = "index.pickle"
@@ -42,7 +42,7 @@ READ_THREADS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TensorPlace:
     """Where an item lies. `dtype` None: plain bytes; else a tensor of that shape, contiguous."""
 
     file: str
@@ -84,11 +84,11 @@ class Written:
     """What one rank has made durable."""
 
     files: tuple[FileEntry, ...]
-    places: dict[MetadataIndex, Place]
+    places: dict[MetadataIndex, TensorPlace]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ShardPlan:
     """This rank's share of every save of one shape. `metadata` is with rank 0 only."""
 
     shape: tuple[Any, ...]
@@ -104,7 +104,7 @@ def shape_of(state: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def plan_part(state: dict[str, Any], gang: Gang) -> Part:
+def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
     """Agree with the other ranks on who writes what. Every rank must call this together.
 
     Raises: ValueError on every rank when the ranks' states do not fit together.
@@ -122,7 +122,7 @@ def plan_part(state: dict[str, Any], gang: Gang) -> Part:
     own = gang.hand_out(answers)
     if isinstance(own, str):
         raise ValueError(own)
-    return Part(shape=shape_of(state), items=own.items, metadata=metadata)
+    return ShardPlan(shape=shape_of(state), items=own.items, metadata=metadata)
 
 
 class Staging:
@@ -176,14 +176,14 @@ def write_part(directory: Path, rank: int, staged: Iterable[Staged]) -> Written:
 
     Raises: OSError, with the files left as they are.
     """
-    places: dict[MetadataIndex, Place] = {}
+    places: dict[MetadataIndex, TensorPlace] = {}
     entries: list[FileEntry] = []
     file: _HashedFile | None = None
     try:
         for item in staged:
             if file is None:
                 file = _HashedFile(directory / f"rank-{rank:05d}-{len(entries):03d}.bin")
-            places[item.index] = Place(
+            places[item.index] = TensorPlace(
                 file=file.path.name,
                 offset=file.append(item.data),
                 length=len(item.data),
@@ -220,12 +220,12 @@ def write_index(directory: Path, metadata: Metadata, parts: Iterable[Written]) -
     return write_whole(directory / INDEX, pickle.dumps(metadata))
 
 
-class Reader(StorageReader):
+class SaveReader(StorageReader):
     """Reads a save that has been verified; also `torch.distributed.checkpoint.load` takes it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._places: dict[MetadataIndex, Place] = {}
+        self._places: dict[MetadataIndex, TensorPlace] = {}
 
     @property
     def path(self) -> Path:
@@ -292,7 +292,7 @@ class Reader(StorageReader):
         return (Path(checkpoint_id) / INDEX).is_file()
 
 
-def fill(template: dict[str, Any], reader: Reader, metadata: Metadata) -> None:
+def fill(template: dict[str, Any], reader: SaveReader, metadata: Metadata) -> None:
     """Read into the template all that it asks for, this rank's shards only.
 
     Raises: RuntimeError or ValueError when the save does not have it, or in another shape;
@@ -361,7 +361,7 @@ def _mapped(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
 
-def _tensor_at(whole: mmap.mmap, place: Place) -> torch.Tensor:
+def _tensor_at(whole: mmap.mmap, place: TensorPlace) -> torch.Tensor:
     assert place.dtype is not None
     if place.length == 0:
         return torch.empty(place.shape, dtype=place.dtype)

@@ -63,7 +63,7 @@ class WorldChanged(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class TrainingState:
     """Where training stands: `step` steps are done. `path` is the save it came from, if any."""
 
     step: int = 0
@@ -76,7 +76,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class StateHolder:
     """The objects that a run's state lives in. `others` are more objects, by name."""
 
     model: nn.Module

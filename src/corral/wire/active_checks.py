@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from corral.domain.active_checks import CheckKind, CheckUp, Measure
-from corral.wire.job_parts import Answer
+from corral.domain.active_checks import CheckKind, CheckMeasure, CheckUp
+from corral.wire.job_parts import ForecastView
 
 Kind = Literal["matmul", "memory", "all-reduce", "link", "disk", "clock", "data"]
 
@@ -26,7 +26,7 @@ class CheckAsked(BaseModel):
     patience_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 60.0
 
 
-class CheckResult(Answer):
+class CheckResult(ForecastView):
     """What one check of a device has shown last. `result`: passed, failed, measured (there is
     nothing to hold it against yet) or not run. `value` is in `unit`, `expected` the least of it
     that passes; `past`: earlier values, the newest last."""
@@ -44,11 +44,11 @@ class CheckResult(Answer):
     checkup: str
 
     @classmethod
-    def of(cls, one: Measure) -> Self:
+    def of(cls, one: CheckMeasure) -> Self:
         return cls(**{name: getattr(one, name) for name in cls.model_fields})
 
 
-class CheckWaiting(Answer):
+class CheckWaiting(ForecastView):
     """A round of checks that a node has before it, or, with `begun_at`, is at."""
 
     id: str
@@ -64,7 +64,7 @@ class CheckWaiting(Answer):
         return cls(**{name: getattr(one, name) for name in cls.model_fields})
 
 
-class CheckedNode(Answer):
+class CheckedNode(ForecastView):
     """How far a node is. `state`: waiting, running, over. `jobs`: what keeps it busy."""
 
     node: str
@@ -74,7 +74,7 @@ class CheckedNode(Answer):
     results: list[CheckResult]
 
 
-class Checkup(Answer):
+class Checkup(ForecastView):
     """`unable`: nodes that no agent stays on, so that they cannot be checked."""
 
     id: str
@@ -86,7 +86,7 @@ class Checkup(Answer):
         return all(one.state == "over" for one in self.nodes)
 
 
-def results_of(measures: Sequence[Measure]) -> list[CheckResult]:
+def results_of(measures: Sequence[CheckMeasure]) -> list[CheckResult]:
     """In an order that stays: by what, and where."""
     ordered = sorted(measures, key=lambda one: (list(CheckKind).index(one.kind), one.where))
     return [CheckResult.of(one) for one in ordered]

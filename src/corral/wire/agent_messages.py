@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.desired_state import Version, Wanted
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import Seen
@@ -67,7 +67,7 @@ class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
 
 
 class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
-    wanted: Wanted
+    wanted: DesiredState
 
 
 class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from corral.insight.alerts import Alert, AlertRules, Kind, Severity
+from corral.insight.alerts import Alert, AlertKind, AlertRules, Severity
 from corral.insight.notifications import Quiet, Taste
 from corral.wire import field_readers
-from corral.wire.field_readers import Wrong, reader, shown
-from corral.wire.job_parts import Answer
+from corral.wire.field_readers import WrongValue, reader, shown
+from corral.wire.job_parts import ForecastView
 from corral.wire.spec_reader import Problem, refusal
 from corral.wire.yaml_document import Document, Where
 
@@ -23,13 +23,13 @@ MOST_RECEIVERS: Final = 20
 
 def _address(value: Any, *, field: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", value):
-        raise Wrong(f"{shown(value)} is no web address", f"write: {field}: https://...")
+        raise WrongValue(f"{shown(value)} is no web address", f"write: {field}: https://...")
     return value
 
 
 def _mail(value: Any) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-        raise Wrong(f"{shown(value)} is no e-mail address", "write: to: [ops@example.org]")
+        raise WrongValue(f"{shown(value)} is no e-mail address", "write: to: [ops@example.org]")
     return value
 
 
@@ -37,7 +37,7 @@ def _clock(value: Any) -> float:
     """Seconds of the day in "22:00"."""
     match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise Wrong(f"{shown(value)} is no time of the day", 'write: from: "22:00"')
+        raise WrongValue(f"{shown(value)} is no time of the day", 'write: from: "22:00"')
     return int(match[1]) * 3600.0 + int(match[2]) * 60.0
 
 
@@ -45,7 +45,7 @@ def _zone(value: Any) -> str:
     try:
         ZoneInfo(str(value))
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} is no time zone of this machine", "write: zone: Europe/Berlin, or UTC"
         ) from None
     return str(value)
@@ -59,7 +59,7 @@ def _share(value: Any, *, field: str) -> float | None:
     if isinstance(value, str) and re.fullmatch(r"\d{1,2}(\.\d+)?\s*%", value):
         number = float(value.rstrip("% ")) / 100
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1:
-        raise Wrong(f"{shown(value)} is no part of the whole", f"write: {field}: 10%, or off")
+        raise WrongValue(f"{shown(value)} is no part of the whole", f"write: {field}: 10%, or off")
     return float(number)
 
 
@@ -73,7 +73,7 @@ def _after(value: Any, *, field: str) -> float | None:
 def _switch(value: Any, *, field: str) -> bool:
     if isinstance(value, bool) or value in ("on", "off"):
         return value in (True, "on")
-    raise Wrong(f"{shown(value)} is neither on nor off", f"write: {field}: off")
+    raise WrongValue(f"{shown(value)} is neither on nor off", f"write: {field}: off")
 
 
 class _Part(BaseModel):
@@ -98,7 +98,7 @@ class Mail(_Part):
     password_file: str | None = None
 
 
-class Receiver(_Part):
+class ReceiverBody(_Part):
     """One of webhook, slack and email, and what it wants to hear."""
 
     name: str = Field(min_length=1, max_length=60)
@@ -107,7 +107,7 @@ class Receiver(_Part):
     email: Mail | None = None
     secret_file: str | None = None  # signs what a webhook gets
     least: Literal["info", "warning", "critical"] = "info"
-    of: list[Annotated[Kind, Field(strict=False)]] = []
+    of: list[Annotated[AlertKind, Field(strict=False)]] = []
     repeat: Annotated[
         float, BeforeValidator(reader(field_readers.seconds, field="repeat", low=60.0))
     ] = 4 * 3600.0
@@ -158,7 +158,7 @@ class Rules(_Part):
 
 class AlertFile(_Part):
     kind: Literal["alerts"] = "alerts"
-    to: list[Receiver] = Field(min_length=1, max_length=MOST_RECEIVERS)
+    to: list[ReceiverBody] = Field(min_length=1, max_length=MOST_RECEIVERS)
     rules: Rules = Rules()
 
 
@@ -198,7 +198,7 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         return Problem(where=where, text="is missing", hint=f"add: {example}")
     if len(where) > 1 and where[-2] == "of":
         text = f"{shown(error.get('input'))} is nothing that is told"
-        return Problem(where=where, text=text, hint=f"write some of: {', '.join(Kind)}")
+        return Problem(where=where, text=text, hint=f"write some of: {', '.join(AlertKind)}")
     text = f"{shown(error.get('input'))} is not what belongs here"
     return Problem(where=where, text=text, hint=f"write: to: [{_EXAMPLE}]")
 
@@ -207,11 +207,11 @@ def _known(where: Where) -> str:
     """The fields of the part that the unknown one is in."""
     parts: dict[str, type[BaseModel]] = {"rules": Rules, "quiet": QuietHours, "email": Mail}
     inside = str(where[-2]) if len(where) > 1 else ""
-    part = parts.get(inside, AlertFile if len(where) == 1 else Receiver)
+    part = parts.get(inside, AlertFile if len(where) == 1 else ReceiverBody)
     return ", ".join(field.alias or name for name, field in part.model_fields.items())
 
 
-class AlertRow(Answer):
+class AlertRow(ForecastView):
     """An alert that stands (`corral alert ls`)."""
 
     key: str
@@ -233,14 +233,14 @@ class AlertRow(Answer):
         )
 
 
-class ReceiverRow(Answer):
+class ReceiverRow(ForecastView):
     """One who is told; `trouble`: why the last message did not reach them."""
 
     name: str
     trouble: str
 
 
-class Alerts(Answer):
+class Alerts(ForecastView):
     """`trouble`: why alerts.yaml cannot be read."""
 
     alerts: list[AlertRow]
@@ -248,7 +248,7 @@ class Alerts(Answer):
     trouble: str
 
 
-class AlertsSent(Answer):
+class AlertsSent(ForecastView):
     """Whom a message for trying it out was handed to, and whom it did not reach."""
 
     sent: list[str]

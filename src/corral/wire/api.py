@@ -22,70 +22,77 @@ from corral.wire.active_checks import (
     CheckWaiting,
     results_of,
 )
-from corral.wire.cluster_answers import Cluster, Gpus, Head, OneHead, Separation, Status
+from corral.wire.cluster_answers import (
+    ClusterView,
+    Gpus,
+    HeadView,
+    OneHead,
+    Status,
+    UserIsolationView,
+)
 from corral.wire.job_changes import ChangedJob, ChangeRefused, JobsChange, JobsChanged
 from corral.wire.job_parts import (
-    Answer,
-    Attempt,
-    Bottleneck,
-    Checkpoint,
-    Ending,
-    Forecast,
+    AttemptView,
+    BottleneckView,
+    ChangeSuggestionView,
+    CheckpointView,
+    ExpectedEndView,
+    ForecastView,
     Form,
-    Instead,
-    Place,
-    Progress,
-    Receipt,
-    Seat,
-    Shape,
+    PlaceView,
+    ProgressView,
+    ReceiptView,
+    SeatView,
+    ShapeView,
+    StartForecastView,
     Warned,
     Why,
 )
 from corral.wire.node_answers import (
-    Node,
     NodeAilment,
     NodeDetail,
     NodeGpu,
     NodeGpus,
     Nodes,
+    NodeView,
 )
 from corral.wire.signals import To
 
 __all__ = [
-    "Answer",
-    "Asked",
-    "Attempt",
+    "ForecastView",
+    "RequestBody",
+    "AttemptView",
     "ChangeRefused",
     "ChangedJob",
     "CheckAsked",
     "CheckResult",
     "CheckWaiting",
     "CheckedNode",
-    "Checkpoint",
+    "CheckpointView",
     "Checkpoints",
     "Checkup",
-    "Cluster",
-    "Ending",
+    "ClusterView",
+    "ExpectedEndView",
     "Error",
     "ErrorBody",
-    "Event",
+    "EventView",
     "Events",
-    "Forecast",
+    "StartForecastView",
     "Form",
     "Gpus",
-    "Head",
+    "HeadView",
     "HeadDown",
-    "Instead",
-    "Job",
+    "ChangeSuggestionView",
+    "JobView",
     "JobDetail",
     "JobSignal",
     "JobSubmit",
-    "Jobs",
+    "JobsView",
     "JobsChange",
     "JobsChanged",
-    "Kept",
+    "KeptSnapshot",
     "LogLines",
-    "Node",
+    "NodeView",
     "NodeAilment",
     "NodeDetail",
     "NodeGpu",
@@ -93,17 +100,17 @@ __all__ = [
     "NodeLabels",
     "Nodes",
     "OneHead",
-    "Place",
+    "PlaceView",
     "Plan",
     "PlannedJob",
-    "Progress",
-    "Receipt",
-    "Seat",
-    "Separation",
+    "ProgressView",
+    "ReceiptView",
+    "SeatView",
+    "UserIsolationView",
     "Secret",
     "SecretValue",
     "Secrets",
-    "Shape",
+    "ShapeView",
     "Status",
     "Warned",
     "Why",
@@ -112,13 +119,13 @@ __all__ = [
 ]
 
 
-class Asked(BaseModel):
+class RequestBody(BaseModel):
     """A request's body: nothing is taken for something else, nothing is left unread."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class JobSubmit(Asked):
+class JobSubmit(RequestBody):
     """Specs as in docs/reference/schema/spec.json; `workdir` is the digest of a snapshot that is
     here.
 
@@ -131,7 +138,7 @@ class JobSubmit(Asked):
     held: bool = False
 
 
-class JobChange(Asked):
+class JobChange(RequestBody):
     """Of a waiting job; null leaves what is. `name` of a job of an array is without its index."""
 
     name: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
@@ -149,7 +156,7 @@ class JobChange(Asked):
         )
 
 
-class JobSignal(Asked):
+class JobSignal(RequestBody):
     """USR1, SIGUSR1 or 10. `to`: the ranks with all that they have started (of a batch script, its
     steps), the shell that each was started by alone (`batch`), or both (`all`). None: both of a
     batch script, else the ranks."""
@@ -158,7 +165,7 @@ class JobSignal(Asked):
     to: To | None = None
 
 
-class SecretValue(Asked):
+class SecretValue(RequestBody):
     """A secret's value. `for_everybody`: it serves the jobs of all users, not of its owner alone;
     null leaves that as it is."""
 
@@ -166,17 +173,17 @@ class SecretValue(Asked):
     for_everybody: bool | None = None
 
 
-class NodeLabels(Asked):
+class NodeLabels(RequestBody):
     """Labels and their values; null takes one away."""
 
     labels: Annotated[dict[str, str | None], Field(min_length=1, max_length=100)]
 
 
-class HeadDown(Asked):
+class HeadDown(RequestBody):
     jobs: Literal["leave", "stop"] = "leave"
 
 
-class ErrorBody(Answer):
+class ErrorBody(ForecastView):
     """`code` never changes once released; `hint` is the next thing to do."""
 
     code: str
@@ -184,11 +191,11 @@ class ErrorBody(Answer):
     hint: str = ""
 
 
-class Error(Answer):
+class Error(ForecastView):
     error: ErrorBody
 
 
-class Job(Answer):
+class JobView(ForecastView):
     """A job in a listing. `nodes` are those of its newest attempt, while it is on them, and
     `held_gpus` what it holds there; null while it is on none."""
 
@@ -200,7 +207,7 @@ class Job(Answer):
     owner: str
     queue: str
     priority: int
-    shape: Shape
+    shape: ShapeView
     nodes: list[str]
     attempt: int
     exit_code: int | None
@@ -213,7 +220,7 @@ class Job(Answer):
     array_index: int | None
     array: str | None
     max_duration_seconds: float | None = None
-    progress: Progress | None
+    progress: ProgressView | None
     held_gpus: float | None = None
     ran_seconds: float | None = None  # of its attempts that are over
     running_since: float | None = None  # its newest attempt, while it runs
@@ -238,7 +245,7 @@ class Job(Answer):
             owner=job.owner,
             queue=job.spec.queue,
             priority=job.spec.priority,
-            shape=Shape.of(job.spec.nodes, job.spec.resources),
+            shape=ShapeView.of(job.spec.nodes, job.spec.resources),
             nodes=list(nodes),
             attempt=job.attempt,
             exit_code=job.exit_code,
@@ -251,7 +258,7 @@ class Job(Answer):
             array_index=job.spec.array_index,
             array=job.array,
             max_duration_seconds=job.spec.max_duration_seconds,
-            progress=Progress.of(progress) if progress else None,
+            progress=ProgressView.of(progress) if progress else None,
             ran_seconds=job.ran_seconds,
             **more,
         )
@@ -261,17 +268,17 @@ class Job(Answer):
         return self.state in ("DONE", "FAILED", "CANCELLED")
 
 
-class JobDetail(Job):
+class JobDetail(JobView):
     """One job whole (`corral show`). `nodes` are those of its newest attempt, also afterwards."""
 
     run: str | None  # None, as workdir: it is another's, and not to be seen
     per: str
     workdir: str | None
     image: str | None = None
-    bottleneck: Bottleneck | None = None
+    bottleneck: BottleneckView | None = None
     begins_at: float | None  # not before; null: at once
     starts_by: float | None  # it ends when it has not run by then
-    place: Place
+    place: PlaceView
     preemptible: bool
     warned: Warned | None = None
     whose: str = ""  # that it is another's, where a name was asked for
@@ -279,16 +286,16 @@ class JobDetail(Job):
     origin: str = ""  # the save of another job that it starts from: j35@400
     next: str = ""  # how to start a new job from its newest save, once it is over
     forms: list[Form] = []  # all that would do, in the order in which they are tried
-    attempts: list[Attempt]
-    receipts: list[Receipt]
-    checkpoints: list[Checkpoint]
+    attempts: list[AttemptView]
+    receipts: list[ReceiptView]
+    checkpoints: list[CheckpointView]
 
 
-class Jobs(Answer):
-    jobs: list[Job]
+class JobsView(ForecastView):
+    jobs: list[JobView]
 
 
-class Event(Answer):
+class EventView(ForecastView):
     """Something that happened. Numbers rise; they are the place to go on from."""
 
     number: int
@@ -304,15 +311,15 @@ class Event(Answer):
         return cls(**{name: getattr(event, name) for name in cls.model_fields})
 
 
-class Events(Answer):
-    events: list[Event]
+class Events(ForecastView):
+    events: list[EventView]
 
 
-class Checkpoints(Answer):
-    checkpoints: list[Checkpoint]
+class Checkpoints(ForecastView):
+    checkpoints: list[CheckpointView]
 
 
-class LogLines(Answer):
+class LogLines(ForecastView):
     """A piece of one rank's log, or at the end the state that the job ended in. `times`, where
     asked for: when each line reached the head; the first is of the piece's first byte."""
 
@@ -323,7 +330,7 @@ class LogLines(Answer):
     times: list[float | None] = []
 
 
-class PlannedJob(Answer):
+class PlannedJob(ForecastView):
     """Where a job would start now, or why it would wait. `environment` is that of its first rank,
     as far as it is known before the start; `forecast` that of the first job that would wait;
     `stops` whom it would stop. `forms`: all that would do, in the order in which they are tried;
@@ -333,20 +340,20 @@ class PlannedJob(Answer):
 
     name: str
     starts_now: bool
-    shape: Shape
-    seats: list[Seat]
+    shape: ShapeView
+    seats: list[SeatView]
     ranks: int
     environment: dict[str, str]
     reason: str
     code: str
     suggestions: list[str]
-    forecast: Forecast | None = None
+    forecast: StartForecastView | None = None
     stops: list[str] = []
     forms: list[Form] = []
     queue: str = ""
     priority: int = 0
     max_duration_seconds: float | None = None
-    place: Place | None = None
+    place: PlaceView | None = None
     preemptible: bool = False
     warned: Warned | None = None
     kind: str = "job"
@@ -355,11 +362,11 @@ class PlannedJob(Answer):
     origin: str = ""
 
 
-class Plan(Answer):
+class Plan(ForecastView):
     plan: list[PlannedJob]
 
 
-class Secret(Answer):
+class Secret(ForecastView):
     """A secret by name; its value is never answered."""
 
     name: str
@@ -368,11 +375,11 @@ class Secret(Answer):
     for_everybody: bool = False
 
 
-class Secrets(Answer):
+class Secrets(ForecastView):
     secrets: list[Secret]
 
 
-class Kept(Answer):
+class KeptSnapshot(ForecastView):
     """A snapshot that the head keeps."""
 
     sha256: str

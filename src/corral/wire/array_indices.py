@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from corral.domain.errors import SpecInvalid
-from corral.wire.field_readers import Wrong, shown
+from corral.wire.field_readers import WrongValue, shown
 
 MOST: Final = 10_000
 MOST_NAMED: Final = 10 * MOST  # indices, the same one over and over included
@@ -31,12 +31,12 @@ def read_array(value: Any) -> Array:
         return value
     if not isinstance(value, str):
         meant = isinstance(value, int) and not isinstance(value, bool) and 1 < value <= MOST
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} is no range of indices",
             f"write: array: 0-{value - 1 if meant else 9}",
         )
     if len(value) > MOST_CHARACTERS:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} has {len(value):,} characters; {MOST_CHARACTERS:,} are taken",
             "write ranges: array: 0-99",
         )
@@ -47,12 +47,12 @@ def read_array(value: Any) -> Array:
     for part in ranges.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise Wrong(f"{shown(value)} is no range of indices", "write: array: 0-99%10")
+            raise WrongValue(f"{shown(value)} is no range of indices", "write: array: 0-99%10")
         first, last, step = (int(group) if group else None for group in match.groups())
         indices = _indices(value, first or 0, first or 0 if last is None else last, step)
         named += len(indices)
         if named > MOST_NAMED:
-            raise Wrong(f"{shown(value)} names indices over and over", "write each index once")
+            raise WrongValue(f"{shown(value)} names indices over and over", "write each index once")
         found.update(indices)
         _bounded(value, len(found))
     return Array(indices=tuple(sorted(found)), limit=limit)
@@ -72,9 +72,9 @@ def check_count(jobs: int, source: str) -> None:
 
 def _indices(value: str, first: int, last: int, step: int | None) -> range:
     if last < first or step == 0:
-        raise Wrong(f"{shown(value)} counts backwards or on the spot", "write: array: 0-99")
+        raise WrongValue(f"{shown(value)} counts backwards or on the spot", "write: array: 0-99")
     if last > MAX_INDEX:
-        raise Wrong(f"{shown(value)}: an index is at most {MAX_INDEX:,}", "write: array: 0-99")
+        raise WrongValue(f"{shown(value)}: an index is at most {MAX_INDEX:,}", "write: array: 0-99")
     steps = range(first, last + 1, step or 1)
     _bounded(value, len(steps))
     return steps
@@ -82,7 +82,7 @@ def _indices(value: str, first: int, last: int, step: int | None) -> range:
 
 def _bounded(value: str, count: int) -> None:
     if count > MOST:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} is {count:,} jobs; one array has at most {MOST:,}",
             f"write: array: 0-{MOST - 1}, or several specs",
         )
@@ -90,7 +90,7 @@ def _bounded(value: str, count: int) -> None:
 
 def _limit(value: str, most: str) -> int:
     if not re.fullmatch(r"\d{1,9}", most, re.ASCII) or int(most) < 1:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)}: after % comes how many may run at once", "write: array: 0-99%10"
         )
     return int(most)

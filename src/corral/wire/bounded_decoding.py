@@ -108,14 +108,14 @@ class Dropped(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class BoundedMessage:
     """A message within bounds, and what of it was left out."""
 
     message: Hello | Beat | LogChunk
     dropped: tuple[Dropped, ...] = ()
 
 
-def read_frame(frame: bytes) -> Read:
+def read_frame(frame: bytes) -> BoundedMessage:
     """Read one frame of an agent.
 
     Raises: ValueError, TypeError, RecursionError, OverflowError for what is no message at all, and
@@ -130,7 +130,7 @@ def read_frame(frame: bytes) -> Read:
         _check_inventory(message.inventory)
     elif isinstance(message, Beat) and not _is_consistent(within):
         return _second_look(frame)
-    return Read(message)
+    return BoundedMessage(message)
 
 
 def _is_consistent(within: Any) -> bool:
@@ -228,7 +228,7 @@ class _Sieve:
         return tuple(kept)
 
 
-def _second_look(frame: bytes) -> Read:
+def _second_look(frame: bytes) -> BoundedMessage:
     """Read a heartbeat part by part. Raises: as `read_frame`."""
     loose = _loose_beat(frame)
     sieve = _Sieve([])
@@ -241,7 +241,7 @@ def _second_look(frame: bytes) -> Read:
         sample=sieve.take(NodeSample, loose.sample, "sample"),
         signals=sieve.several(Signal, loose.signals, "signal", MOST_SIGNALS),
     )
-    return Read(beat, tuple(sieve.dropped))
+    return BoundedMessage(beat, tuple(sieve.dropped))
 
 
 def _seen(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:

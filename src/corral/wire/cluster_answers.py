@@ -3,18 +3,18 @@
 from typing import Self
 
 from corral.domain import user_isolation as separation
-from corral.wire.job_parts import Answer
-from corral.wire.node_answers import Node
+from corral.wire.job_parts import ForecastView
+from corral.wire.node_answers import NodeView
 
 
-class Head(Answer):
+class HeadView(ForecastView):
     pid: int
     url: str
     version: str
     started_at: float
 
 
-class OneHead(Answer):
+class OneHead(ForecastView):
     """One of several heads. It says each second that it lives."""
 
     name: str
@@ -23,13 +23,13 @@ class OneHead(Answer):
     silent_seconds: float
 
 
-class Cluster(Answer):
+class ClusterView(ForecastView):
     id: str
     engine: str
     term: int
 
 
-class Gpus(Answer):
+class Gpus(ForecastView):
     """GPUs of the cluster. `free` are those that a job could have now, on nodes that take work."""
 
     total: int
@@ -40,7 +40,7 @@ class Gpus(Answer):
     pretend: int = 0  # of all, those that are pretend GPUs
 
 
-class Separation(Answer):
+class UserIsolationView(ForecastView):
     """How users are kept apart on these nodes.
 
     `means`: own_accounts, pods, one_account or privileged_pods. `account`: the one account of all
@@ -55,7 +55,7 @@ class Separation(Answer):
     text: str
 
     @classmethod
-    def of(cls, found: separation.Separation, nodes: list[str]) -> Self:
+    def of(cls, found: separation.UserIsolation, nodes: list[str]) -> Self:
         return cls(
             nodes=nodes,
             means=found.means,
@@ -65,15 +65,15 @@ class Separation(Answer):
         )
 
 
-class Status(Answer):
+class Status(ForecastView):
     """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but one.
     `separation`: how users are kept apart on the nodes that are alive."""
 
-    head: Head
-    cluster: Cluster
-    nodes: list[Node]
+    head: HeadView
+    cluster: ClusterView
+    nodes: list[NodeView]
     gpus: Gpus
     jobs: dict[str, int]
     warnings: list[str]
     heads: list[OneHead] = []
-    separation: list[Separation] = []
+    separation: list[UserIsolationView] = []

@@ -1,9 +1,9 @@
 """Jobs that failed lately, and the classes of their failures, as they are answered."""
 
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 
-class FailedJob(Answer):
+class FailedJob(ForecastView):
     """A job that is FAILED. `failure`: the class of the cause, "" where none is known yet."""
 
     id: str
@@ -15,7 +15,7 @@ class FailedJob(Answer):
     reason: str
 
 
-class FailureClass(Answer):
+class FailureClass(ForecastView):
     """Jobs that failed of causes of one class."""
 
     failure: str
@@ -23,7 +23,7 @@ class FailureClass(Answer):
     jobs: int
 
 
-class FailedJobs(Answer):
+class FailedJobs(ForecastView):
     """The newest jobs that ended FAILED since a moment, and the classes of all that are counted.
     `more`: there are more than are counted."""
 

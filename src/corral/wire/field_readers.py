@@ -40,7 +40,7 @@ _AT_LEAST: Final = re.compile(r"(.+?)\s*(?:\+|\.\.(?:[^.]*))", re.ASCII)
 _GPU: Final = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})(?:\s*:\s*([^:]+))?", re.ASCII)
 
 
-class Wrong(ValueError):
+class WrongValue(ValueError):
     """A value that cannot be meant. `hint` is how to write it."""
 
     def __init__(self, text: str, hint: str) -> None:
@@ -64,16 +64,18 @@ def shown(value: object) -> str:
 def text(value: Any, *, noun: str, example: str, most: int = 4096) -> str:
     """Non-empty text without NUL, at most so many characters."""
     if not isinstance(value, str):
-        raise Wrong(f"{shown(value)} is no {noun}", f"write text: {example}")
+        raise WrongValue(f"{shown(value)} is no {noun}", f"write text: {example}")
     if not value.strip():
-        raise Wrong(f"the {noun} is empty", f"write: {example}")
+        raise WrongValue(f"the {noun} is empty", f"write: {example}")
     if len(value) > most:
-        raise Wrong(
+        raise WrongValue(
             f"the {noun} has {len(value):,} characters; {most:,} are taken",
             "put it into a file of the workdir",
         )
     if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise Wrong(f"{shown(value)} holds a character that no {noun} has", f"write: {example}")
+        raise WrongValue(
+            f"{shown(value)} holds a character that no {noun} has", f"write: {example}"
+        )
     return value
 
 
@@ -89,14 +91,14 @@ def choice(value: Any, *, field: str, among: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in among:
         return value
     near = get_close_matches(shown(value).lower(), among, n=1) or among
-    raise Wrong(f"{shown(value)} is none of: {', '.join(among)}", f"write: {field}: {near[0]}")
+    raise WrongValue(f"{shown(value)} is none of: {', '.join(among)}", f"write: {field}: {near[0]}")
 
 
 def name(value: Any, *, field: str, noun: str) -> str:
     """A name by the one rule for names."""
     if isinstance(value, str) and is_name(value):
         return value
-    raise Wrong(
+    raise WrongValue(
         f"{shown(value)} is no {noun}: it has {NAME_RULE}", f"write: {field}: {_safe(value)}"
     )
 
@@ -118,15 +120,17 @@ def _finite(value: int | float) -> bool:
 def whole(value: Any, *, field: str, low: int, high: int, noun: str) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} is not a number of {noun}", f"write: {field}: {_number_in(value, low)}"
         )
     if not _finite(value) or value != int(value):
         near = max(low, min(high, round(value))) if _finite(value) else low
-        raise Wrong(f"{shown(value)} is not a whole number of {noun}", f"write: {field}: {near}")
+        raise WrongValue(
+            f"{shown(value)} is not a whole number of {noun}", f"write: {field}: {near}"
+        )
     if not low <= value <= high:
         near = max(low, min(high, int(value)))
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} is out of bounds: {noun} can be {low:,} to {high:,}",
             f"write: {field}: {near}",
         )
@@ -150,19 +154,19 @@ def gpus(value: Any) -> tuple[str | None, int]:
         match = _GPU.fullmatch(value.strip())
         if match is None or _as_number(value) is not None:
             meant = "8" if value[:1].isalpha() else _number_in(value, 1)
-            raise Wrong(
+            raise WrongValue(
                 f"{shown(value)} is text, and no TYPE:N",
                 f'write: gpu: {meant} for any type, or gpu: "h100:{meant}"',
             )
         kind, count = match.groups()
         amount = 1.0 if count is None else _as_number(count)
         if amount is None:
-            raise Wrong(
+            raise WrongValue(
                 f"{shown(value)}: {shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"'
             )
         return kind.lower(), _gpu_millis(amount, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(f"{shown(value)} is no number of GPUs", 'write: gpu: 8, or gpu: "h100:8"')
+        raise WrongValue(f"{shown(value)} is no number of GPUs", 'write: gpu: 8, or gpu: "h100:8"')
     return None, _gpu_millis(value, value)
 
 
@@ -177,15 +181,15 @@ def _gpu_mapping(value: Mapping[Any, Any]) -> tuple[str | None, int]:
     if set(value) <= {"name", "count"} and "name" in value:
         value = {value["name"]: value.get("count", 1)}
     if len(value) != 1:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} names {len(value)} types of GPU",
             'name one here and the others under any_of: [{resources: {gpu: "a100:8"}}]',
         )
     kind, count = next(iter(value.items()))
     if not isinstance(kind, str) or not is_gpu_type(kind):
-        raise Wrong(f"{shown(kind)} is no type of GPU", 'write: gpu: "h100:8"')
+        raise WrongValue(f"{shown(kind)} is no type of GPU", 'write: gpu: "h100:8"')
     if isinstance(count, bool) or not isinstance(count, int | float):
-        raise Wrong(f"{shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"')
+        raise WrongValue(f"{shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"')
     return kind.lower(), _gpu_millis(count, count)
 
 
@@ -198,20 +202,20 @@ def _as_number(value: str) -> float | None:
 
 def _gpu_millis(amount: float, asked: object) -> int:
     if not _finite(amount) or amount < 0:
-        raise Wrong(f"{shown(asked)} is no number of GPUs", "write: gpu: 1")
+        raise WrongValue(f"{shown(asked)} is no number of GPUs", "write: gpu: 1")
     if amount > MAX_GPUS:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(asked)}: a node has at most {MAX_GPUS:,} GPUs",
             "write GPUs of one node here, and the number of nodes as: nodes: 2",
         )
     millis = round(amount * MILLIS_PER_GPU)
     if amount > 1 and millis % MILLIS_PER_GPU:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(asked)}: more than one GPU is asked for in whole GPUs",
             f"write: gpu: {math.ceil(amount)}",
         )
     if amount and not millis:
-        raise Wrong(f"{shown(asked)}: a share is at least 0.001 GPU", "write: gpu: 0.5")
+        raise WrongValue(f"{shown(asked)}: a share is at least 0.001 GPU", "write: gpu: 0.5")
     return millis
 
 
@@ -227,16 +231,18 @@ def cpu_millis(value: Any) -> int:
     if isinstance(value, str) and _least(value) != value:
         amount = _as_number(_least(value))
     if isinstance(amount, bool) or not isinstance(amount, int | float):
-        raise Wrong(f"{shown(value)} is no number of cores", f"write: cpu: {_number_in(value, 4)}")
+        raise WrongValue(
+            f"{shown(value)} is no number of cores", f"write: cpu: {_number_in(value, 4)}"
+        )
     if not _finite(amount) or not 0 <= amount <= 65_536:
-        raise Wrong(f"{shown(value)} cores: there can be 0 to 65,536", "write: cpu: 4")
+        raise WrongValue(f"{shown(value)} cores: there can be 0 to 65,536", "write: cpu: 4")
     return round(amount * MILLIS_PER_CPU)
 
 
 def memory_bytes(value: Any) -> int:
     """Bytes in "256GB", "64GiB", SkyPilot's "32+" (GB) and dstack's "16GB..64GB"."""
     if not isinstance(value, str):
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} of what?",
             f"write the unit: memory: {_number_in(shown(value), 32)}GB",
         )
@@ -244,15 +250,15 @@ def memory_bytes(value: Any) -> int:
     if least != value and _as_number(least) is not None:
         least += "GB"
     if least == value and _as_number(value) is not None:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} of what?", f"write the unit: memory: {_number_in(value, 32)}GB"
         )
     try:
         size = bytes_of(least)
     except (ValueError, OverflowError):
-        raise Wrong(f"{shown(value)} is no size", "write: memory: 256GB, or 64GiB") from None
+        raise WrongValue(f"{shown(value)} is no size", "write: memory: 256GB, or 64GiB") from None
     if not 0 < size <= 10**15:
-        raise Wrong(f"{shown(value)}: a node has 1 B to 1,000 TB", "write: memory: 256GB")
+        raise WrongValue(f"{shown(value)}: a node has 1 B to 1,000 TB", "write: memory: 256GB")
     return size
 
 
@@ -266,25 +272,25 @@ def seconds(value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECON
             slurm = " (minutes, as in Slurm)" if field == "max_duration" else ""
             said = shown(value)
             hint = f"write the unit: {field}: {said}m{slurm}, {said}h or {said}s"
-            raise Wrong(f"{said} of what?", hint)
-        raise Wrong(f"{shown(value)} is no duration", example)
+            raise WrongValue(f"{said} of what?", hint)
+        raise WrongValue(f"{shown(value)} is no duration", example)
     try:
         amount = seconds_of(value)
     except (ValueError, OverflowError):
-        raise Wrong(f"{shown(value)} is no duration", example) from None
+        raise WrongValue(f"{shown(value)} is no duration", example) from None
     if not low <= amount <= high:
-        raise Wrong(f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds", example)
+        raise WrongValue(f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds", example)
     return amount
 
 
 def amount(value: Any, *, field: str, from_zero: bool = False, example: str = "4") -> float:
     """A number above 0, or from 0 on, that ends."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(f"{shown(value)} is no number", f"write: {field}: {example}")
+        raise WrongValue(f"{shown(value)} is no number", f"write: {field}: {example}")
     if not (0 < value <= MAX_AMOUNT or (from_zero and value == 0)):
         low = "0 to" if from_zero else "above 0, at most"
         text = f"{shown(value)} is out of bounds: {low} {MAX_AMOUNT:,}"
-        raise Wrong(text, f"write: {field}: {example}")
+        raise WrongValue(text, f"write: {field}: {example}")
     return float(value)
 
 
@@ -295,7 +301,7 @@ def span(value: Any) -> tuple[int, int]:
         if low <= high and high:
             return low, high
     if isinstance(value, str):
-        raise Wrong(f"{shown(value)} is no range of replicas", "write: replicas: 1..8")
+        raise WrongValue(f"{shown(value)} is no range of replicas", "write: replicas: 1..8")
     count = whole(value, field="replicas", low=1, high=10_000, noun="replicas")
     return count, count
 
@@ -305,7 +311,7 @@ def priority(value: Any) -> int:
     if isinstance(value, str) and value in PRIORITIES:
         return PRIORITIES[value]
     if isinstance(value, str):
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} is no priority", "write: priority: low, normal, high or a number"
         )
     return whole(value, field="priority", low=-10_000, high=10_000, noun="priority")
@@ -318,7 +324,7 @@ def command(value: Any, *, field: str) -> str:
     )
     if isinstance(value, list):
         if not value:
-            raise Wrong("the list of commands is empty", f"write: {example}")
+            raise WrongValue("the list of commands is empty", f"write: {example}")
         lines = [text(one, noun="command", example=example, most=MAX_COMMAND) for one in value]
         value = lines[0] if len(lines) == 1 else "set -e\n" + "\n".join(lines)
     return text(value, noun="command", example=example, most=MAX_COMMAND)
@@ -327,11 +333,11 @@ def command(value: Any, *, field: str) -> str:
 def environment(value: Any) -> tuple[tuple[str, str], ...]:
     """Variables and their values, sorted by name."""
     if not isinstance(value, Mapping):
-        raise Wrong(f"{shown(value)} is not names and values", "write: env: {NAME: value}")
+        raise WrongValue(f"{shown(value)} is not names and values", "write: env: {NAME: value}")
     found = tuple(sorted((_variable(key), _env_value(key, one)) for key, one in value.items()))
     size = sum(len(key) + len(one.encode()) + 2 for key, one in found)  # as KEY=VALUE and a NUL
     if size > MAX_ENVIRONMENT:
-        raise Wrong(
+        raise WrongValue(
             f"{len(found):,} variables have {size:,} bytes together; {MAX_ENVIRONMENT:,} are taken",
             "put large values into a file of the workdir",
         )
@@ -340,12 +346,12 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
 
 def _variable(key: object) -> str:
     if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(key)} cannot name a variable: it has letters, digits and _",
             "write: env: {NAME: value}",
         )
     if key in SET_BY_CORRAL or key.startswith("CORRAL_"):
-        raise Wrong(f"{key} is set by Corral for each rank", f"take {key} out of env")
+        raise WrongValue(f"{key} is set by Corral for each rank", f"take {key} out of env")
     return key
 
 
@@ -353,12 +359,18 @@ def _env_value(key: str, value: object) -> str:
     huge = isinstance(value, int) and abs(value) >= 10**30
     endless = isinstance(value, float) and not _finite(value)  # JSON has no such number
     if isinstance(value, bool) or huge or endless or not isinstance(value, str | int | float):
-        raise Wrong(f"{key} is {shown(value)}: neither text nor a number", f'write: {key}: "..."')
+        raise WrongValue(
+            f"{key} is {shown(value)}: neither text nor a number", f'write: {key}: "..."'
+        )
     words = value if isinstance(value, str) else repr(value)
     if "\0" in words or any("\ud800" <= letter <= "\udfff" for letter in words):
-        raise Wrong(f"{key} holds a character that no variable can hold", f'write: {key}: "..."')
+        raise WrongValue(
+            f"{key} holds a character that no variable can hold", f'write: {key}: "..."'
+        )
     if len(words) > MAX_COMMAND:
-        raise Wrong(f"{key} has {len(words):,} characters; {MAX_COMMAND:,} are taken", "use a file")
+        raise WrongValue(
+            f"{key} has {len(words):,} characters; {MAX_COMMAND:,} are taken", "use a file"
+        )
     return words
 
 
@@ -371,15 +383,15 @@ def secrets(value: Any) -> tuple[str, ...]:
     """Names of secrets; the values stay in the head."""
     if isinstance(value, Mapping):
         some = next(iter(value), "HF_TOKEN")
-        raise Wrong(
+        raise WrongValue(
             "a spec names secrets and holds no values",
             f"run: corral secret set {_safe(some)} and write: secrets: [{_safe(some)}]",
         )
     if not isinstance(value, list):
-        raise Wrong(f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]")
+        raise WrongValue(f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]")
     for one in value:
         if not isinstance(one, str) or not is_secret_name(one) or one in SET_BY_CORRAL:
-            raise Wrong(
+            raise WrongValue(
                 f"{shown(one)} cannot name a secret: letters, digits and _ between them",
                 "write: secrets: [HF_TOKEN]",
             )

@@ -1,9 +1,9 @@
 """Every GPU as its sensors said last, as it is answered: a list for each column, to stay small."""
 
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 
-class GpusOfNode(Answer):
+class GpusOfNode(ForecastView):
     """GPUs of a node, in the order of its inventory; each list has a value for each of them, and
     null where nobody knows. `at`: when the head heard its sensors last, by the node's clock; null:
     not yet. Shares are from 0 to 1. `holders`: ids of the jobs that hold it, joined by commas;
@@ -23,7 +23,7 @@ class GpusOfNode(Answer):
     pretend: bool = False
 
 
-class GpusNow(Answer):
+class GpusNow(ForecastView):
     """All GPUs, by node. `cost_per_hour`: of what is held now, by the cluster's own prices in its
     `currency`; `list_cost_per_hour`: of what has none, by what clouds ask, in USD. They are not to
     be added. `unpriced_gpus` are held at no known price, and count for nothing there."""

@@ -10,7 +10,7 @@ from corral.domain.ids import QueueName, UserName
 from corral.domain.imported import SOURCES, Imported
 from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_GPU
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 MOST_ROWS = 5_000  # of one request
 LATEST = 1e11  # in seconds since 1970: later moments are a fault of the log
@@ -88,14 +88,14 @@ class ImportBody(BaseModel):
     jobs: Annotated[list[ImportedJob], Field(min_length=1, max_length=MOST_ROWS)]
 
 
-class ImportDone(Answer):
+class ImportDone(ForecastView):
     """How many were new, or would be, and how many known already."""
 
     new: int
     known: int
 
 
-class ImportedJobs(Answer):
+class ImportedJobs(ForecastView):
     """The last to end first."""
 
     jobs: list[ImportedJob]

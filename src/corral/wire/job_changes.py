@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from corral.domain.requests import JobChange
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 
 class JobsChange(BaseModel):
@@ -21,7 +21,7 @@ class JobsChange(BaseModel):
     to: JobChange
 
 
-class ChangeRefused(Answer):
+class ChangeRefused(ForecastView):
     """Jobs that a change of several left as they are.
 
     `asked`: the name that was sent. `jobs`: ids that it means and that were refused with this
@@ -36,7 +36,7 @@ class ChangeRefused(Answer):
     hint: str = ""
 
 
-class ChangedJob(Answer):
+class ChangedJob(ForecastView):
     """A job that a change was granted for, and its state after it."""
 
     id: str
@@ -46,6 +46,6 @@ class ChangedJob(Answer):
     array_index: int | None
 
 
-class JobsChanged(Answer):
+class JobsChanged(ForecastView):
     jobs: list[ChangedJob]
     refused: list[ChangeRefused]

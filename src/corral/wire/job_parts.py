@@ -13,17 +13,17 @@ from corral.domain.failure_class import FAILURES, next_step
 from corral.domain.job import CheckpointRule, JobSpec
 from corral.domain.kept_checkpoints import kept_saves
 from corral.domain.observed_state import Progress as Beat
-from corral.domain.time_point import Warn
+from corral.domain.time_point import EndWarning
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.insight.bottleneck import Bottleneck as Found
 from corral.wire.signals import name_of
 
 
-class Answer(BaseModel):
+class ForecastView(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Seat(Answer):
+class SeatView(ForecastView):
     """A place on one node: GPU indices, how much of them, and which parts of one that is cut."""
 
     node: str
@@ -47,7 +47,7 @@ class Seat(Answer):
         )
 
 
-class Shape(Answer):
+class ShapeView(ForecastView):
     """So many nodes, each giving this. `gpu_type` null: any."""
 
     nodes: int
@@ -67,7 +67,7 @@ class Shape(Answer):
         )
 
 
-class Form(Shape):
+class Form(ShapeView):
     """A form that would do: the shape on so many nodes, or on fewer, down to `least_nodes`."""
 
     least_nodes: int
@@ -77,14 +77,14 @@ class Form(Shape):
         """In the order in which they are tried."""
         return [
             cls(
-                **Shape.of(form[0].nodes, form[0].resources).model_dump(),
+                **ShapeView.of(form[0].nodes, form[0].resources).model_dump(),
                 least_nodes=form[-1].nodes,
             )
             for form in needs.forms_of(list(shapes))
         ]
 
 
-class Place(Answer):
+class PlaceView(ForecastView):
     """Which nodes will do, beside what they must give. `constraints` as zone=a or node!=n3,n4;
     `topology` as prefer, spread or require:rack."""
 
@@ -104,7 +104,7 @@ class Place(Answer):
         )
 
 
-class Warned(Answer):
+class Warned(ForecastView):
     """What a job is told before its limit ends it, where it says so itself: a signal by its name,
     so many seconds before."""
 
@@ -114,14 +114,14 @@ class Warned(Answer):
     @classmethod
     def of(cls, spec: JobSpec) -> Self | None:
         limit = spec.max_duration_seconds
-        if limit is None or spec.warn == Warn():
+        if limit is None or spec.warn == EndWarning():
             return None
         number = spec.warn.signal
         name = None if number is None else name_of(number)
         return cls(signal=name, before_seconds=spec.warn.before(limit))
 
 
-class Progress(Answer):
+class ProgressView(ForecastView):
     """The newest beat of the training loop."""
 
     step: int
@@ -141,7 +141,7 @@ class Progress(Answer):
         return cls(**{name: getattr(beat, name) for name in cls.model_fields})
 
 
-class Bottleneck(Answer):
+class BottleneckView(ForecastView):
     """What bounds a running job. `bound`: data, saves, communication, straggler, small-batch,
     compute or idle; `text` has the number that shows it, `advice` what to try."""
 
@@ -154,14 +154,14 @@ class Bottleneck(Answer):
         return None if one is None else cls(bound=one.bound, text=one.text, advice=one.advice)
 
 
-class Attempt(Answer):
+class AttemptView(ForecastView):
     """One try. `cause` says whose budget paid: none, user, infra or wish; `failure` what it failed
     of, `next` what to do about it, and `quote` the line of its log that shows it, for those who may
     read the log. `failed_at`: file and line of the program that raised the error."""
 
     number: int
     nodes: list[str]
-    seats: list[Seat]
+    seats: list[SeatView]
     master_port: int
     placed_at: float
     running_at: float | None
@@ -183,7 +183,7 @@ class Attempt(Answer):
     @classmethod
     def of(cls, one: attempts.Attempt, *, whole: bool = True) -> Self:
         own: dict[str, Any] = {"nodes": list(one.nodes), "next": "", "images": list(one.images)}
-        own |= {"seats": [Seat.of(seat) for seat in one.seats]}
+        own |= {"seats": [SeatView.of(seat) for seat in one.seats]}
         own |= {"quote": one.quote if whole else ""}
         own |= {"failed_at": one.failed_at if whole else ""}
         if one.failure is not None:
@@ -193,7 +193,7 @@ class Attempt(Answer):
         return cls.model_validate(own | rest)
 
 
-class Checkpoint(Answer):
+class CheckpointView(ForecastView):
     """A recorded save. `quarantined` says why it does not verify, else it is empty. `pruned`:
     newer ones have taken its place, and its files are removed."""
 
@@ -222,7 +222,7 @@ class Checkpoint(Answer):
         ]
 
 
-class Receipt(Answer):
+class ReceiptView(ForecastView):
     """What an interruption cost. `others`: of a preemption, the jobs on the other side; `text`: all
     of it on one line."""
 
@@ -245,7 +245,7 @@ class Receipt(Answer):
         return cls(**{**fields, "others": list(receipt.others)})
 
 
-class Span(Answer):
+class TimeSpanView(ForecastView):
     """Seconds from now; `high_seconds` null: later than anybody has looked ahead. `text` is it for
     people: in 12 to 40 min."""
 
@@ -254,16 +254,16 @@ class Span(Answer):
     text: str
 
     @classmethod
-    def of(cls, span: forecasts.Span) -> Self:
+    def of(cls, span: forecasts.TimeSpan) -> Self:
         return cls(low_seconds=span.low_seconds, high_seconds=span.high_seconds, text=str(span))
 
 
-class Ending(Answer):
+class ExpectedEndView(ForecastView):
     """When a running job ends: `ends` by its rate of steps (`step` of `until`), else as `kin` jobs
     like it did, `percent` times of 100 (null: too few to say), and by its limit at `ends_by` (null:
     it has none). `text` is "" where nothing tells."""
 
-    ends: Span | None
+    ends: TimeSpanView | None
     percent: int | None
     kin: int
     ends_by: float | None
@@ -272,9 +272,9 @@ class Ending(Answer):
     until: int | None = None
 
     @classmethod
-    def of(cls, found: forecasts.Ending) -> Self:
+    def of(cls, found: forecasts.ExpectedEnd) -> Self:
         return cls(
-            ends=None if found.ends is None else Span.of(found.ends),
+            ends=None if found.ends is None else TimeSpanView.of(found.ends),
             percent=found.percent,
             kin=found.kin,
             ends_by=found.ends_by,
@@ -284,16 +284,16 @@ class Ending(Answer):
         )
 
 
-class Instead(Answer):
+class ChangeSuggestionView(ForecastView):
     """A change with which the job would start sooner: with 1 node instead of 2. `stops`: whom it
     is likely to stop then; "" nobody."""
 
     change: str
-    starts: Span
+    starts: TimeSpanView
     stops: str = ""
 
 
-class Forecast(Answer):
+class StartForecastView(ForecastView):
     """When a waiting job starts and ends, as an interval that is to hold `percent` times of 100.
 
     `runs`: so often the present was played forward. `known_percent` of the jobs in it have kin that
@@ -303,23 +303,23 @@ class Forecast(Answer):
     `is_too_late`: it is likely to be given up before it starts.
     """
 
-    starts: Span
-    ends: Span
+    starts: TimeSpanView
+    ends: TimeSpanView
     percent: int
     runs: int
     known_percent: float
     told: int
     held_percent: float | None
     text: str
-    instead: list[Instead]
+    instead: list[ChangeSuggestionView]
     gives_up_at: float | None = None
     is_too_late: bool = False
 
     @classmethod
-    def of(cls, found: forecasts.Forecast) -> Self:
+    def of(cls, found: forecasts.StartForecast) -> Self:
         return cls(
-            starts=Span.of(found.starts),
-            ends=Span.of(found.ends),
+            starts=TimeSpanView.of(found.starts),
+            ends=TimeSpanView.of(found.ends),
             percent=forecasts.PERCENT,
             runs=found.runs,
             known_percent=100 * found.known,
@@ -327,7 +327,9 @@ class Forecast(Answer):
             held_percent=found.held,
             text=str(found),
             instead=[
-                Instead(change=one.change, starts=Span.of(one.starts), stops=one.stops)
+                ChangeSuggestionView(
+                    change=one.change, starts=TimeSpanView.of(one.starts), stops=one.stops
+                )
                 for one in found.instead
             ],
             gives_up_at=found.starts_by if found.may_be_given_up else None,
@@ -335,7 +337,7 @@ class Forecast(Answer):
         )
 
 
-class Failed(Answer):
+class Failed(ForecastView):
     """What an attempt failed of: the class, who is to blame, what shows it, and what to do next.
     `quote`: the line of its log, for those who may read the log; `failed_at`: file and line of the
     program that raised the error, for them too."""
@@ -368,7 +370,7 @@ class Failed(Answer):
         )
 
 
-class Why(Answer):
+class Why(ForecastView):
     """Why a job is where it is, and what would change it. `receipts` are those of its newest
     preemptions, on either side; `forecast` is null for one that does not wait for a place, and
     `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
@@ -383,9 +385,9 @@ class Why(Answer):
     reason: str
     code: str
     suggestions: list[str]
-    receipts: list[Receipt]
-    forecast: Forecast | None = None
-    ending: Ending | None = None
+    receipts: list[ReceiptView]
+    forecast: StartForecastView | None = None
+    ending: ExpectedEndView | None = None
     assumed: str = ""
     whose: str = ""
     holders: str = ""

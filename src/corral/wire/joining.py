@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 __all__ = [
     "JoinNeeds",
@@ -33,7 +33,7 @@ class JoinTokenCreate(BaseModel):
     expires_seconds: Annotated[float, Field(ge=1.0, le=LONGEST_SECONDS)] = SECONDS
 
 
-class JoinTokenMade(Answer):
+class JoinTokenMade(ForecastView):
     """The one answer that holds the secret. `fingerprint` is that of the certificate that the head
     shows at `url`: sha256: and 64 hexadecimal digits; empty where it speaks without TLS."""
 
@@ -51,7 +51,7 @@ class JoinTokenMade(Answer):
         return f"corral join {self.url} --token {self.token}{pinned}"
 
 
-class JoinNeeds(Answer):
+class JoinNeeds(ForecastView):
     """What a machine needs to have, told before its token is spent. `ray` and `python`: the
     versions that all nodes of a cluster on Ray have; empty on another engine."""
 
@@ -60,7 +60,7 @@ class JoinNeeds(Answer):
     python: str = ""
 
 
-class RayInvitation(Answer):
+class RayInvitation(ForecastView):
     """How a machine becomes a node of the Ray cluster at `address`, whose nodes all show `token`
     ("" where it has none). `folder`: what the node's own will be, on that machine."""
 
@@ -87,7 +87,7 @@ class TokenRenew(BaseModel):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class TokenRenewed(Answer):
+class TokenRenewed(ForecastView):
     """The token counts from now on; the one that was shown still counts until `earlier_until`.
     `expires_at`: null for one that lasts as long as its attempt."""
 
@@ -95,7 +95,7 @@ class TokenRenewed(Answer):
     earlier_until: float
 
 
-class NodeJoined(Answer):
+class NodeJoined(ForecastView):
     """`trusted`: the certificate that vouches for the head, as PEM; empty without TLS. `ray`: where
     nodes are those of a Ray cluster."""
 

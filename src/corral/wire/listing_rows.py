@@ -10,9 +10,9 @@ from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob
 from corral.domain.observed_state import Progress as Beat
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
-from corral.wire.job_parts import Progress
+from corral.wire.job_parts import ProgressView
 
-_BEAT: Final = tuple(Progress.model_fields)
+_BEAT: Final = tuple(ProgressView.model_fields)
 _values_of: Final = attrgetter(*_BEAT)
 
 

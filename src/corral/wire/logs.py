@@ -1,9 +1,9 @@
 """Parts of a kept log, and lines found in it, as they are answered."""
 
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 
-class LogRange(Answer):
+class LogRange(ForecastView):
     """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound what is kept.
     `times`, where asked for: when each line reached the head, None where that is not known."""
 
@@ -17,7 +17,7 @@ class LogRange(Answer):
     times: list[float | None] = []
 
 
-class LogMatch(Answer):
+class LogMatch(ForecastView):
     """One line that holds the text. `place`: the position of its first byte in the log."""
 
     rank: int
@@ -25,7 +25,7 @@ class LogMatch(Answer):
     line: str
 
 
-class LogMatches(Answer):
+class LogMatches(ForecastView):
     """Lines that hold a text, by rank and place. `next`: from where to go on, "" at the end."""
 
     attempt: int

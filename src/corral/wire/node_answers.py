@@ -8,10 +8,10 @@ from corral.domain.node_fault import Ailment
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.wire.active_checks import CheckResult, CheckWaiting
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 
-class NodeGpu(Answer):
+class NodeGpu(ForecastView):
     """A GPU and the jobs that hold it."""
 
     index: int
@@ -25,7 +25,7 @@ class NodeGpu(Answer):
     jobs: list[str]
 
 
-class NodeGpus(Answer):
+class NodeGpus(ForecastView):
     total: int
     free: float
     types: list[str]
@@ -37,7 +37,7 @@ class NodeGpus(Answer):
     pretend: bool = False  # they are pretend GPUs, and so are their readings
 
 
-class NodeAilment(Answer):
+class NodeAilment(ForecastView):
     """What is wrong with a node. `remedy`: what mends it; `bar`: how far it keeps the node from
     work. Moments are in seconds since 1970; `mended_at`: since when it is no more. `to_mend`:
     the line that an operator types to mend it; "" where no command does. `uuid`: of the GPU, where
@@ -64,7 +64,7 @@ class NodeAilment(Answer):
         return cls(**{name: getattr(one, name) for name in known}, to_mend=to_mend)
 
 
-class Node(Answer):
+class NodeView(ForecastView):
     """A node in a listing. `heard`: by this head; else it is as the last one knew it.
     `held_whole_by`: the exclusive job that has it; none of its GPUs is free then. `cpus` and
     `memory_bytes` are what it has, `taken_*` what others than Corral hold of that. `closed`: why
@@ -149,7 +149,7 @@ def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
     return [said.get(gpu.index) for gpu in node.inventory.gpus]
 
 
-class NodeDetail(Node):
+class NodeDetail(NodeView):
     """One node whole (`corral node show`). `sample`: what its sensors said last; None when they
     have said nothing since the head was started. `checks`: what active checks have shown last;
     `checkups`: which are before it; `checked_at`: when it was last checked as a whole.
@@ -171,5 +171,5 @@ class NodeDetail(Node):
     sample: NodeSample | None = None
 
 
-class Nodes(Answer):
-    nodes: list[Node]
+class Nodes(ForecastView):
+    nodes: list[NodeView]

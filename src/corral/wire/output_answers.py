@@ -1,10 +1,10 @@
 """Shapes of outputs: files that an attempt wrote into its work folders. Times since 1970."""
 
-from corral.domain.outputs import Listing
-from corral.wire.job_parts import Answer
+from corral.domain.outputs import OutputListing
+from corral.wire.job_parts import ForecastView
 
 
-class OutputFile(Answer):
+class OutputFileView(ForecastView):
     """One file; `path` is below the work folder."""
 
     path: str
@@ -12,14 +12,14 @@ class OutputFile(Answer):
     modified_at: float
 
 
-class NodeOutputs(Answer):
+class NodeOutputs(ForecastView):
     """What one node has. `files`: at most 1,000; `count` and `bytes` are of all. `is_whole`: no
     file was left uncounted. `is_kept` False: nothing was written, or it was removed since.
     `trouble`: why nothing is known; "" otherwise."""
 
     node: str
     ranks: list[int]
-    files: list[OutputFile] = []
+    files: list[OutputFileView] = []
     count: int = 0
     bytes: int = 0
     is_whole: bool = True
@@ -27,8 +27,8 @@ class NodeOutputs(Answer):
     trouble: str = ""
 
     @classmethod
-    def of(cls, node: str, ranks: range, listing: Listing) -> "NodeOutputs":
-        files = [OutputFile(**one._asdict()) for one in listing.files]
+    def of(cls, node: str, ranks: range, listing: OutputListing) -> "NodeOutputs":
+        files = [OutputFileView(**one._asdict()) for one in listing.files]
         return cls(
             node=node,
             ranks=list(ranks),
@@ -39,7 +39,7 @@ class NodeOutputs(Answer):
         )
 
 
-class Outputs(Answer):
+class Outputs(ForecastView):
     """`kept_until`: when the files are removed at the latest; None while the attempt runs."""
 
     job: str

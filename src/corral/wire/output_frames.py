@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from corral.domain.outputs import Listing
+from corral.domain.outputs import OutputListing
 
 DATA: Final = b"d"
 END: Final = b"e"
@@ -23,13 +23,13 @@ class OutputsEnd(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def encode_listing(listing: Listing) -> bytes:
+def encode_listing(listing: OutputListing) -> bytes:
     return msgspec.json.encode(listing)
 
 
-def decode_listing(text: bytes) -> Listing:
+def decode_listing(text: bytes) -> OutputListing:
     """Raises: ValueError."""
-    return msgspec.json.decode(text, type=Listing)
+    return msgspec.json.decode(text, type=OutputListing)
 
 
 def encode_end(outcome: Outcome, why: str = "") -> bytes:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
 
 from corral.plan import report as plan
 from corral.plan.form_choices import names_of
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 MOST_LETTERS = 100_000  # of a text: a model's config.json fits
 
@@ -60,19 +60,19 @@ def _filled(field: DataclassField[Any], says: str) -> Any:
     return Field(default_factory=field.default_factory, **more)
 
 
-class PlanColumn(Answer):
+class PlanColumn(ForecastView):
     name: str
     unit: str
 
 
-class PlanTable(Answer):
+class PlanTable(ForecastView):
     title: str
     columns: list[PlanColumn]
     rows: list[list[plan.Cell]]
     note: str
 
 
-class PlanAnswer(Answer):
+class PlanAnswer(ForecastView):
     """`band`: the relative error either way that such numbers were measured to have. `low`, `high`:
     what it may be instead, in its unit, where that is not as far either way."""
 
@@ -85,7 +85,7 @@ class PlanAnswer(Answer):
     high: float | None
 
 
-class PlanReport(Answer):
+class PlanReport(ForecastView):
     """What a plan says; `data` has all that was computed."""
 
     title: str
@@ -98,6 +98,6 @@ class PlanReport(Answer):
     data: dict[str, Any]
 
     @classmethod
-    def of(cls, report: plan.Report) -> Self:
+    def of(cls, report: plan.PlannerReport) -> Self:
         told: Mapping[str, Any] = report.as_data()
         return cls.model_validate({name: told[name] for name in cls.model_fields})

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 
-class BudgetRow(Answer):
+class BudgetRow(ForecastView):
     """`runs_out_at`: when it will be spent if what is held is held on; null: not in its time."""
 
     unit: str
@@ -21,7 +21,7 @@ class BudgetRow(Answer):
     effect: str
 
 
-class QueueRow(Answer):
+class QueueRow(ForecastView):
     """A queue in a listing. `share` is its dominant part of the cluster, past and present, over its
     weight; `due` the part that its weight gives it when all want as much as they can get. `owes`:
     GPUs that it has lately held beyond its own, on average, and pays back: below a queue that goes
@@ -43,7 +43,7 @@ class QueueRow(Answer):
     form: dict[str, Any]
 
 
-class UserRow(Answer):
+class UserRow(ForecastView):
     """What one user holds in a queue, and has used of it and given back. `jobs`: the user's
     unfinished jobs in all queues, and `max_jobs` the limit; null to who may not see the user."""
 
@@ -54,7 +54,7 @@ class UserRow(Answer):
     max_jobs: int | None = None
 
 
-class KeptRow(Answer):
+class KeptRow(ForecastView):
     """GPUs that are being taken back for a waiting job of the queue, and who is stopped for it."""
 
     job: str
@@ -69,7 +69,7 @@ class QueueDetail(QueueRow):
     kept: list[KeptRow]
 
 
-class RelocationRow(Answer):
+class RelocationRow(ForecastView):
     """What relocations may cost in any 24 hours, and have cost in the last; GPU-hours."""
 
     gpu_hours: float
@@ -77,7 +77,7 @@ class RelocationRow(Answer):
     pause_seconds: float
 
 
-class Queues(Answer):
+class Queues(ForecastView):
     """`relocation` null: no job is moved to make room. `rack_patience_seconds` and
     `pod_patience_seconds`: so long a gang waits for one rack, and for one pod. `currency`: of
     budgets, rates and the prices of nodes."""
@@ -91,7 +91,7 @@ class Queues(Answer):
     currency: str = "USD"
 
 
-class QueueChanges(Answer):
+class QueueChanges(ForecastView):
     """What has changed, or would: one line each. `warnings`: what it comes to as the cluster is."""
 
     changes: list[str]

@@ -15,7 +15,7 @@ from corral.domain.relocation import PAUSE_SECONDS, RelocationRule
 from corral.domain.requests import SetQueues
 from corral.domain.units import DAY_SECONDS, MILLIS_PER_GPU
 from corral.wire import field_readers
-from corral.wire.field_readers import Wrong, reader, shown
+from corral.wire.field_readers import WrongValue, reader, shown
 from corral.wire.spec_fields import QUEUES
 from corral.wire.spec_reader import Problem, refusal
 from corral.wire.yaml_document import Document, Where
@@ -43,9 +43,11 @@ _EXAMPLES: Final = {
 def _millis(value: Any, *, field: str) -> int:
     """Thousandths of a GPU in 8 and 0.5."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(f"{shown(value)} is no number of GPUs", f"write: {field}: 8")
+        raise WrongValue(f"{shown(value)} is no number of GPUs", f"write: {field}: 8")
     if not 0 <= value <= MOST_GPUS:
-        raise Wrong(f"{shown(value)} is out of bounds: 0 to {MOST_GPUS:,}", f"write: {field}: 8")
+        raise WrongValue(
+            f"{shown(value)} is out of bounds: 0 to {MOST_GPUS:,}", f"write: {field}: 8"
+        )
     return round(value * MILLIS_PER_GPU)
 
 
@@ -54,8 +56,8 @@ def _gpus(value: Any) -> domain.Gpus:
     if isinstance(value, str):
         try:
             kind, millis = field_readers.gpus(value)
-        except Wrong as wrong:
-            raise Wrong(wrong.text, "write: gpus: 8, or gpus: {h100: 8, any: 4}") from None
+        except WrongValue as wrong:
+            raise WrongValue(wrong.text, "write: gpus: 8, or gpus: {h100: 8, any: 4}") from None
         return ((kind or domain.ANY_TYPE, millis),)
     if not isinstance(value, Mapping):
         value = {domain.ANY_TYPE: value}
@@ -79,14 +81,14 @@ def _type(kind: object) -> str:
     """Of GPUs, in lower case."""
     if not field_readers.is_gpu_type(str(kind)):
         hint = "write: h100, or any for the GPUs of whatever type"
-        raise Wrong(f"{shown(kind)} is no type of GPU", hint)
+        raise WrongValue(f"{shown(kind)} is no type of GPU", hint)
     return str(kind).lower()
 
 
 def _priorities(value: Any) -> tuple[int, int]:
     """The lowest and the highest in [low, normal]."""
     if not isinstance(value, list) or len(value) != 2:
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} is not the lowest and the highest", "write: priorities: [low, normal]"
         )
     low, high = (_priority(one, "priorities: [low, normal]") for one in value)
@@ -97,11 +99,11 @@ def _allow(value: Any) -> Allowed:
     """Who may submit, in [alice, bob, "@operator"] and alice."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise Wrong(f"{shown(value)} is no list of users", "write: allow: [alice, bob]")
+        raise WrongValue(f"{shown(value)} is no list of users", "write: allow: [alice, bob]")
     odd = next((one for one in names if not is_allowable(one)), None)
     if odd is not None:
         text = f"{shown(odd)} is neither a user's name nor one of {', '.join(ROLES)}"
-        raise Wrong(text, "write: allow: [alice, bob]")
+        raise WrongValue(text, "write: allow: [alice, bob]")
     return tuple(sorted(set(names)))
 
 
@@ -109,15 +111,15 @@ def _operators(value: Any) -> tuple[str, ...]:
     """Users in [alice, bob] and alice."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise Wrong(f"{shown(value)} is not a list of users", "write: operators: [alice]")
+        raise WrongValue(f"{shown(value)} is not a list of users", "write: operators: [alice]")
     return tuple(sorted(set(names)))
 
 
 def _priority(value: Any, example: str) -> int:
     try:
         return field_readers.priority(value)
-    except Wrong as wrong:
-        raise Wrong(wrong.text, f"write: {example}") from None
+    except WrongValue as wrong:
+        raise WrongValue(wrong.text, f"write: {example}") from None
 
 
 def _until(value: Any) -> float:
@@ -125,16 +127,16 @@ def _until(value: Any) -> float:
     try:
         moment = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
-        raise Wrong(f"{shown(value)} is no date", "write: until: 2026-12-31") from None
+        raise WrongValue(f"{shown(value)} is no date", "write: until: 2026-12-31") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _weight(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(f"{shown(value)} is no number", "write: weight: 2")
+        raise WrongValue(f"{shown(value)} is no number", "write: weight: 2")
     if not 0 < value <= domain.MOST_WEIGHT:
         text = f"{shown(value)} is out of bounds: {domain.WEIGHT_RULE}"
-        raise Wrong(text, "write: weight: 2")
+        raise WrongValue(text, "write: weight: 2")
     return float(value)
 
 
@@ -142,14 +144,14 @@ def _idle(value: Any) -> IdleRule:
     """A rule in {warn: 15m, reclaim: 1h}, or one of them."""
     example = "write: idle: {warn: 15m, reclaim: 1h}"
     if not isinstance(value, Mapping) or not value or value.keys() - {"warn", "reclaim"}:
-        raise Wrong(f"{shown(value)} does not say after how long", example)
+        raise WrongValue(f"{shown(value)} does not say after how long", example)
     spans = {
         word: field_readers.seconds(span, field=word, low=60.0) for word, span in value.items()
     }
     try:
         return IdleRule(warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim"))
     except ValueError:
-        raise Wrong("it would be suspended before it is warned", example) from None
+        raise WrongValue("it would be suspended before it is warned", example) from None
 
 
 def _then(value: Any) -> int | None:
@@ -182,7 +184,7 @@ def _amount(field: str, example: str) -> Any:
     return BeforeValidator(read_it, _Amount)
 
 
-class Budget(_Part):
+class BudgetBody(_Part):
     """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once spent."""
 
     gpu_hours: Annotated[float | None, _amount("gpu_hours", "1000")] = None
@@ -193,7 +195,7 @@ class Budget(_Part):
     then: Annotated[int | None, BeforeValidator(reader(_then), str | int)] = None
 
 
-class Queue(_Part):
+class QueueSpec(_Part):
     """One queue. GPUs of its own, limits in GPUs (absent: none), and queues below it."""
 
     name: Annotated[
@@ -217,11 +219,11 @@ class Queue(_Part):
     idle: Annotated[IdleRule | None, BeforeValidator(reader(_idle), dict[str, str])] = None
     policy: domain.Policy = domain.Policy.DEFAULT
     preempt: domain.Preempt = domain.Preempt.SAVING
-    budget: Budget | None = None
-    queues: "tuple[Queue, ...]" = ()
+    budget: BudgetBody | None = None
+    queues: "tuple[QueueSpec, ...]" = ()
 
 
-class Relocation(_Part):
+class RelocationBody(_Part):
     """Jobs that save may be moved, so that a waiting one fits: GPU-hours of work and restarts that
     may be lost by it in any 24 hours, and how long a job is left alone after it."""
 
@@ -229,7 +231,7 @@ class Relocation(_Part):
     pause: Annotated[float, _seconds("pause", 0.0)] = PAUSE_SECONDS
 
 
-class Patience(_Part):
+class LocalityDelayBody(_Part):
     """How long a gang of several nodes waits for one rack, and for one pod, that holds it whole."""
 
     rack: Annotated[float, _seconds("rack", 0.0)] = 0.0
@@ -242,12 +244,12 @@ class QueueFile(_Part):
     kind: Literal["queues"] = "queues"
     half_life: Annotated[float, _seconds("half_life")] = domain.HALF_LIFE_SECONDS
     guard: Annotated[float, _seconds("guard", 0.0)] = domain.GUARD_SECONDS
-    relocation: Relocation | None = None
-    patience: Patience = Patience()
+    relocation: RelocationBody | None = None
+    patience: LocalityDelayBody = LocalityDelayBody()
     currency: Annotated[str, Field(pattern=f"^{domain.CURRENCY.pattern}$")] = (
         domain.DEFAULT_CURRENCY
     )
-    queues: tuple[Queue, ...]
+    queues: tuple[QueueSpec, ...]
 
 
 def is_queue_file(document: Document) -> bool:
@@ -317,7 +319,7 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
     )
 
 
-def _relocation(found: Relocation | None) -> RelocationRule | None:
+def _relocation(found: RelocationBody | None) -> RelocationRule | None:
     if found is None:
         return None
     return RelocationRule(gpu_hours=found.gpu_hours, pause_seconds=found.pause)
@@ -338,11 +340,11 @@ def _problem(error: dict[str, Any]) -> Problem:
         return Problem(where=where, text=wrong.text, hint=wrong.hint)
     if error["type"] == "extra_forbidden":
         parts: dict[str, type[_Part]] = {
-            "budget": Budget,
-            "relocation": Relocation,
-            "patience": Patience,
+            "budget": BudgetBody,
+            "relocation": RelocationBody,
+            "patience": LocalityDelayBody,
         }
-        known = parts.get(str(where[-2]), Queue) if len(where) > 1 else QueueFile
+        known = parts.get(str(where[-2]), QueueSpec) if len(where) > 1 else QueueFile
         known_here = ", ".join(known.model_fields)
         return Problem(where=where, text="there is no such field", hint=f"known: {known_here}")
     if error["type"] == "missing":
@@ -358,7 +360,7 @@ def _problem(error: dict[str, Any]) -> Problem:
 
 
 def _flat(
-    queues: Sequence[Queue], parent: str | None, way: Where
+    queues: Sequence[QueueSpec], parent: str | None, way: Where
 ) -> Iterator[tuple[domain.Queue, Where]]:
     """Those that are written below another have it as their parent."""
     for place, one in enumerate(queues):
@@ -366,7 +368,7 @@ def _flat(
         yield from _flat(one.queues, one.name, (*way, place, "queues"))
 
 
-def _to_domain(one: Queue, parent: str | None) -> domain.Queue:
+def _to_domain(one: QueueSpec, parent: str | None) -> domain.Queue:
     low, high = one.priorities or (None, None)
     return domain.Queue(
         name=QueueName(one.name),
@@ -389,7 +391,7 @@ def _to_domain(one: Queue, parent: str | None) -> domain.Queue:
     )
 
 
-def _budget(budget: Budget) -> domain.Budget:
+def _budget(budget: BudgetBody) -> domain.Budget:
     return domain.Budget(
         gpu_hours=budget.gpu_hours,
         money=budget.money,

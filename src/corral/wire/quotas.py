@@ -3,10 +3,10 @@
 from typing import Literal, Self
 
 from corral.domain.quota import RULES, Quota, Quotas, RateUse
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 
-class RateRow(Answer):
+class RateRow(ForecastView):
     """One rate: what is used of it and not yet back, the limit of that, and how much comes back
     each second."""
 
@@ -28,7 +28,7 @@ class RateRow(Answer):
         )
 
 
-class QuotaRow(Answer):
+class QuotaRow(ForecastView):
     """One quota: what is used of it (null where it bounds one request), and the limit. `set_by`:
     who has set the limit."""
 

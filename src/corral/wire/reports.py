@@ -7,15 +7,15 @@ import msgspec
 
 from corral.domain.units import DAY_SECONDS
 from corral.insight.reports import OWN_MONEY
-from corral.insight.reports import Report as Found
-from corral.wire.job_parts import Answer
+from corral.insight.reports import UsageReport as Found
+from corral.wire.job_parts import ForecastView
 
 Kind = Literal["usage", "waste", "cost", "goodput"]
 By = Literal["job", "user", "queue", "gpu-type"]
 MOST_ROWS: Final = 10_000
 
 
-class ReportColumn(Answer):
+class ReportColumn(ForecastView):
     """`unit` "share" is from 0 to 1. Money by the cluster's own prices is in its currency, list
     prices of clouds are in USD; the two are never added."""
 
@@ -23,7 +23,7 @@ class ReportColumn(Answer):
     unit: str
 
 
-class ReportRow(Answer):
+class ReportRow(ForecastView):
     """A value for each column; None: nothing is known. `more`: the name of a job."""
 
     name: str
@@ -31,14 +31,14 @@ class ReportRow(Answer):
     values: list[float | None]
 
 
-class ReportDay(Answer):
+class ReportDay(ForecastView):
     """All rows together on one day (UTC)."""
 
     day: date
     values: list[float | None]
 
 
-class Report(Answer):
+class ReportView(ForecastView):
     """Rows by GPU-hours allocated, the most first. `rest`: rows that are left out. `pretend`: there
     are pretend GPUs in the cluster, which are held, and neither measured nor priced."""
 

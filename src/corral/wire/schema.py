@@ -12,19 +12,19 @@ from corral.wire.spec_fields import SECTIONS, SPELLINGS, Spec
 _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "status": api.Status,
     "show": api.JobDetail,
-    "ps": api.Jobs,
+    "ps": api.JobsView,
     "why": api.Why,
     "events": api.Events,
-    "event": api.Event,  # a line of events -f
-    "job": api.Job,  # of run -d and apply; several come as in ps
+    "event": api.EventView,  # a line of events -f
+    "job": api.JobView,  # of run -d and apply; several come as in ps
     "checkpoints": api.Checkpoints,
     "nodes": api.Nodes,
     "node": api.NodeDetail,
     "plan": api.Plan,
     "secrets": api.Secrets,
-    "users": users.Users,
-    "user": users.User,
-    "tokens": users.Tokens,
+    "users": users.UsersView,
+    "user": users.UserView,
+    "tokens": users.TokensView,
     "token": users.TokenMade,  # of token create
     "audit": users.Audit,
     "logs": api.LogLines,
@@ -64,8 +64,11 @@ def spec_schema() -> dict[str, Any]:
     schema["properties"]["after"] = {
         "anyOf": [
             {"type": "string"},
-            {"$ref": "#/$defs/After"},
-            {"type": "array", "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/After"}]}},
+            {"$ref": "#/$defs/AfterSpec"},
+            {
+                "type": "array",
+                "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/AfterSpec"}]},
+            },
             {"type": "null"},
         ],
         "description": "jobs that must be done, failed, ended or started first",

@@ -72,7 +72,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, str) and value in known:
         return known[value]
     if value == QUEUES:
-        raise field_readers.Wrong(
+        raise field_readers.WrongValue(
             "queues are no job, and alone in their file", "write them there: corral apply -f FILE"
         )
     return field_readers.choice(value, field="kind", among=("job", RAY, QUEUES))
@@ -132,7 +132,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Resources(_Section):
+class ResourcesSpec(_Section):
     """What one node gives."""
 
     gpu: Gpu = Field(default=(None, 0), description="8, 0.5 (a share), or TYPE:N")
@@ -140,14 +140,14 @@ class Resources(_Section):
     memory: Memory = Field(default=0, description="for example 256GB")
 
 
-class Shape(_Section):
+class ShapeSpec(_Section):
     """Another form of the job that would do."""
 
     nodes: Nodes | None = None
-    resources: Resources = Resources()
+    resources: ResourcesSpec = ResourcesSpec()
 
 
-class Checkpoint(_Section):
+class CheckpointSpec(_Section):
     """Where saves go, and the save of an ended job to start from."""
 
     path: Annotated[str | None, *_text("path", "path: ./ckpt")] = None
@@ -168,17 +168,17 @@ class Checkpoint(_Section):
     keep: Annotated[int, *_whole("keep", 1, 10_000, "checkpoints")] = 3
 
 
-class Retry(_Section):
+class RetrySpec(_Section):
     infra: Annotated[int, *_whole("infra", 0, 10_000, "retries")] = 20
     user: Annotated[int, *_whole("user", 0, 10_000, "retries")] = 0
 
 
-class Elastic(_Section):
+class ElasticSpec(_Section):
     min_nodes: Annotated[int, *_whole("min_nodes", 1, field_readers.MAX_NODES, "nodes")]
     max_nodes: Annotated[int, *_whole("max_nodes", 1, field_readers.MAX_NODES, "nodes")]
 
 
-class After(_Section):
+class AfterSpec(_Section):
     """What another job must have done. Of an array all jobs count; of those to fail one is enough,
     once all have ended."""
 
@@ -186,7 +186,7 @@ class After(_Section):
     on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
 
 
-class Warn(_Section):
+class WarnSpec(_Section):
     """What the job is told before its max_duration is over."""
 
     signal: Annotated[
@@ -199,14 +199,14 @@ class Warn(_Section):
     before: Annotated[float | None, *_seconds("before")] = None
 
 
-class Topology(_Section):
+class TopologySpec(_Section):
     """How its nodes lie to each other. `within` without a mode is required."""
 
     mode: Annotated[str | None, *_word("mode", "prefer", "require", "spread")] = None
     within: Annotated[str | None, *_word("within", "nvlink", "rack", "pod")] = None
 
 
-class Scale(_Section):
+class ScaleSpec(_Section):
     metric: Annotated[str, *_word("metric", "queue", "requests", "tokens")] = "queue"
     target: Annotated[
         float,
@@ -216,7 +216,7 @@ class Scale(_Section):
     ] = 4.0
 
 
-class Service(_Section):
+class ServiceSpec(_Section):
     port: Annotated[int, *_whole("port", 1, 65_535, "port")]
     replicas: Annotated[
         tuple[int, int],
@@ -228,7 +228,7 @@ class Service(_Section):
             },
         ),
     ] = (1, 1)
-    scale: Scale = Scale()
+    scale: ScaleSpec = ScaleSpec()
 
 
 def _after(value: Any) -> Any:
@@ -260,8 +260,8 @@ class Spec(_Section):
     name: Annotated[str, *_name("name", "name of a job")]
     run: Annotated[str, *_as(reader(field_readers.command, field="run"), _COMMAND)]
     nodes: Nodes = 1
-    resources: Resources = Resources()
-    any_of: tuple[Shape, ...] = Field(default=(), max_length=100)
+    resources: ResourcesSpec = ResourcesSpec()
+    any_of: tuple[ShapeSpec, ...] = Field(default=(), max_length=100)
     queue: Annotated[str, *_name("queue", "name of a queue")] = "default"
     priority: Annotated[
         int,
@@ -278,7 +278,7 @@ class Spec(_Section):
     begin: Annotated[Moment | None, *_moment("begin")] = None
     start_by: Annotated[Moment | None, *_moment("start_by")] = None
     max_duration: Annotated[float | None, *_seconds("max_duration")] = None
-    warn: Annotated[Warn, BeforeValidator(time_and_place.warn)] = Warn()
+    warn: Annotated[WarnSpec, BeforeValidator(time_and_place.warn)] = WarnSpec()
     constraints: Annotated[
         tuple[Constraint, ...],
         *_as(
@@ -300,7 +300,7 @@ class Spec(_Section):
             },
         ),
     ] = ()
-    topology: Annotated[Topology, BeforeValidator(time_and_place.topology)] = Topology()
+    topology: Annotated[TopologySpec, BeforeValidator(time_and_place.topology)] = TopologySpec()
     exclusive: Annotated[bool, *_truth("exclusive")] = False
     apart_from: Annotated[
         tuple[str, ...], *_as(reader(time_and_place.names, field="apart_from"), _NAMES)
@@ -323,15 +323,15 @@ class Spec(_Section):
     )
     per: Annotated[Literal["node", "gpu"], *_word("per", "node", "gpu")] = "node"
     image: Annotated[str | None, *_image()] = None
-    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_checkpoint)] = None
-    retry: Retry = Retry()
+    checkpoint: Annotated[CheckpointSpec | None, BeforeValidator(_checkpoint)] = None
+    retry: RetrySpec = RetrySpec()
     disconnect: Annotated[
         Literal["replace", "wait"] | None, *_word("disconnect", "replace", "wait")
     ] = None
     self_stop: Annotated[float | None, *_seconds("self_stop")] = None
     grace: Annotated[float, *_seconds("grace", 0.0, 86_400.0)] = 30.0
-    elastic: Elastic | None = None
-    after: Annotated[tuple[After, ...], BeforeValidator(_after)] = Field(
+    elastic: ElasticSpec | None = None
+    after: Annotated[tuple[AfterSpec, ...], BeforeValidator(_after)] = Field(
         default=(), max_length=1000
     )
     array: Annotated[
@@ -344,20 +344,20 @@ class Spec(_Section):
             {"enum": ["job", RAY, "service", "task"]},
         ),
     ] = "job"
-    service: Service | None = None
+    service: ServiceSpec | None = None
 
 
 SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
     (): Spec,
-    ("resources",): Resources,
-    ("any_of",): Shape,
-    ("any_of", "resources"): Resources,
-    ("checkpoint",): Checkpoint,
-    ("retry",): Retry,
-    ("elastic",): Elastic,
-    ("after",): After,
-    ("warn",): Warn,
-    ("topology",): Topology,
-    ("service",): Service,
-    ("service", "scale"): Scale,
+    ("resources",): ResourcesSpec,
+    ("any_of",): ShapeSpec,
+    ("any_of", "resources"): ResourcesSpec,
+    ("checkpoint",): CheckpointSpec,
+    ("retry",): RetrySpec,
+    ("elastic",): ElasticSpec,
+    ("after",): AfterSpec,
+    ("warn",): WarnSpec,
+    ("topology",): TopologySpec,
+    ("service",): ServiceSpec,
+    ("service", "scale"): ScaleSpec,
 }

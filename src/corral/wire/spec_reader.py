@@ -13,7 +13,7 @@ from corral.domain.errors import SpecInvalid
 from corral.wire.array_indices import check_count
 from corral.wire.field_readers import shown
 from corral.wire.foreign_fields import meant_by
-from corral.wire.spec_fields import RAY, SECTIONS, SPELLINGS, Resources, Spec
+from corral.wire.spec_fields import RAY, SECTIONS, SPELLINGS, ResourcesSpec, Spec
 from corral.wire.yaml_document import TEXT_BYTES, Document, Where, documents_of
 
 
@@ -267,7 +267,7 @@ def _unknown(own: Where, written: Where) -> Problem:
     own_word = SPELLINGS[("resources",)].get(word, word)
     if kind == () and word in ("job", "jobs"):
         hint = "a TOML file holds one job; several are YAML documents with a line of --- between"
-    elif kind == () and own_word in Resources.model_fields:
+    elif kind == () and own_word in ResourcesSpec.model_fields:
         hint = f"it belongs under resources: {{{own_word}: ...}}"
     elif kind in _WITH_WORDS and meant_by(word):
         hint = meant_by(word)

@@ -26,7 +26,7 @@ from corral.domain.job import (
 from corral.domain.placement_constraints import Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.domain.spec_content import size_of
-from corral.domain.time_point import Warn
+from corral.domain.time_point import EndWarning
 from corral.wire import spec_fields as shapes
 from corral.wire.array_indices import check_count
 from corral.wire.field_readers import OWN_TOKEN
@@ -205,7 +205,7 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         begin=spec.begin,
         start_by=spec.start_by,
         max_duration_seconds=spec.max_duration,
-        warn=Warn(signal=spec.warn.signal, before_seconds=spec.warn.before),
+        warn=EndWarning(signal=spec.warn.signal, before_seconds=spec.warn.before),
         env=spec.env,
         secrets=_secrets(spec),
         token=TokenScope(spec.token or TokenScope.OWN),
@@ -246,7 +246,7 @@ def _place(spec: Spec) -> PlaceRule:
     )
 
 
-def _checkpoint(rule: shapes.Checkpoint | None) -> CheckpointRule | None:
+def _checkpoint(rule: shapes.CheckpointSpec | None) -> CheckpointRule | None:
     if rule is None:
         return None
     return CheckpointRule(
@@ -257,13 +257,13 @@ def _checkpoint(rule: shapes.Checkpoint | None) -> CheckpointRule | None:
     )
 
 
-def _elastic(elastic: shapes.Elastic | None) -> Elastic | None:
+def _elastic(elastic: shapes.ElasticSpec | None) -> Elastic | None:
     if elastic is None:
         return None
     return Elastic(min_nodes=elastic.min_nodes, max_nodes=elastic.max_nodes)
 
 
-def _service(service: shapes.Service | None) -> Service | None:
+def _service(service: shapes.ServiceSpec | None) -> Service | None:
     if service is None:
         return None
     low, high = service.replicas
@@ -276,7 +276,7 @@ def _service(service: shapes.Service | None) -> Service | None:
     )
 
 
-def _resources(resources: shapes.Resources) -> Resources:
+def _resources(resources: shapes.ResourcesSpec) -> Resources:
     gpu_type, gpu_millis = resources.gpu
     return Resources(
         gpu_millis=gpu_millis,

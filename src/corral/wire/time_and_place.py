@@ -10,7 +10,7 @@ from corral.domain.ids import is_name
 from corral.domain.placement_constraints import Constraint
 from corral.domain.time_point import Moment
 from corral.wire import field_readers, signals
-from corral.wire.field_readers import Wrong, shown
+from corral.wire.field_readers import WrongValue, shown
 
 MAX_CONSTRAINTS: Final = 32
 MAX_VALUES: Final = 256
@@ -24,24 +24,24 @@ def moment(value: Any, *, field: str) -> Moment:
     """A moment with its zone, "2026-11-22T08:00Z", or so long after the submission: "30m"."""
     example = f"write: {field}: 30m, or a moment with its zone: 2026-11-22T08:00Z"
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6:
-        raise Wrong(f"{value} of what?", f"write the unit: {field}: {value}m")
+        raise WrongValue(f"{value} of what?", f"write the unit: {field}: {value}m")
     if not isinstance(value, str):
-        raise Wrong(f"{shown(value)} is no moment", example)
+        raise WrongValue(f"{shown(value)} is no moment", example)
     if match := _DELAY.fullmatch(value.strip().lower()):
         return Moment(after_seconds=field_readers.seconds(match.group(1), field=field))
     try:
         when = datetime.fromisoformat(value.strip())
     except ValueError:
-        raise Wrong(f"{shown(value)} is no moment", example) from None
+        raise WrongValue(f"{shown(value)} is no moment", example) from None
     if when.tzinfo is None:
         plain = when.isoformat(timespec="seconds") if _DAY.match(value.strip()) else ""
-        raise Wrong(
+        raise WrongValue(
             f"{shown(value)} does not say in which time zone",
             f"write: {field}: {plain}Z, or with +02:00 instead of Z",
         )
     at = when.timestamp()
     if at < 0:
-        raise Wrong(f"{shown(value)} is before 1970", example)
+        raise WrongValue(f"{shown(value)} is before 1970", example)
     return Moment(at=at)
 
 
@@ -50,7 +50,7 @@ def signal_number(value: Any) -> int:
     number = signals.number_of(value) if isinstance(value, str) else value
     if type(number) is int and number in map(signals.number_of, SIGNALS):
         return number
-    raise Wrong(f"{shown(value)} is none of: {', '.join(SIGNALS)}", "write: signal: USR1")
+    raise WrongValue(f"{shown(value)} is none of: {', '.join(SIGNALS)}", "write: signal: USR1")
 
 
 def warn(value: Any) -> Any:
@@ -77,24 +77,28 @@ def constraints(value: Any) -> tuple[Constraint, ...]:
     """`{zone: a, tier: [gold, silver], node: {not: n3}}`, sorted by label."""
     example = "write: constraints: {zone: a, node: {not: [n3]}}"
     if not isinstance(value, Mapping):
-        raise Wrong(f"{shown(value)} is not labels and values", example)
+        raise WrongValue(f"{shown(value)} is not labels and values", example)
     if len(value) > MAX_CONSTRAINTS:
-        raise Wrong(f"has {len(value)} labels; {MAX_CONSTRAINTS} are taken", "name fewer")
+        raise WrongValue(f"has {len(value)} labels; {MAX_CONSTRAINTS} are taken", "name fewer")
     found = [_constraint(label, one, example) for label, one in value.items()]
     return tuple(sorted(found, key=lambda one: one.label))
 
 
 def _constraint(label: Any, value: Any, example: str) -> Constraint:
     if not isinstance(label, str) or LABEL.fullmatch(label) is None:
-        raise Wrong(f"{shown(label)} is no label: letters, digits, . _ - and / between", example)
+        raise WrongValue(
+            f"{shown(label)} is no label: letters, digits, . _ - and / between", example
+        )
     negated = isinstance(value, Mapping)
     if isinstance(value, Mapping):
         if list(value) != ["not"]:
-            raise Wrong(f"{label}: {shown(value)} is neither values nor not", example)
+            raise WrongValue(f"{label}: {shown(value)} is neither values nor not", example)
         value = value["not"]
     values = value if isinstance(value, list) else [value]
     if not values or len(values) > MAX_VALUES:
-        raise Wrong(f"{label} names {len(values)} values: 1 to {MAX_VALUES} are taken", example)
+        raise WrongValue(
+            f"{label} names {len(values)} values: 1 to {MAX_VALUES} are taken", example
+        )
     return Constraint(
         label=label,
         values=tuple(dict.fromkeys(_label_value(label, one) for one in values)),
@@ -107,14 +111,16 @@ def _label_value(label: str, value: Any) -> str:
     if value is True:
         return "true"
     if value is False:
-        raise Wrong(
+        raise WrongValue(
             f"{label}: false is no value of a label",
             f"write: constraints: {{{label}: {{not: true}}}}",
         )
     text = value if isinstance(value, str) else shown(value)
     endless = isinstance(value, float) and not isfinite(value)  # JSON has no such number
     if endless or not isinstance(value, str | int | float) or LABEL.fullmatch(text) is None:
-        raise Wrong(f"{label}: {shown(value)} is no value of a label", f"write: {{{label}: a}}")
+        raise WrongValue(
+            f"{label}: {shown(value)} is no value of a label", f"write: {{{label}: a}}"
+        )
     return text
 
 
@@ -122,15 +128,15 @@ def names(value: Any, *, field: str) -> tuple[str, ...]:
     """One name of a job, or several."""
     entries = value if isinstance(value, list) else [value]
     if len(entries) > MAX_VALUES:
-        raise Wrong(f"has more than {MAX_VALUES} names", "name fewer")
+        raise WrongValue(f"has more than {MAX_VALUES} names", "name fewer")
     for one in entries:
         if not isinstance(one, str) or not is_name(one):
-            raise Wrong(f"{shown(one)} is no name of a job", f"write: {field}: [train]")
+            raise WrongValue(f"{shown(one)} is no name of a job", f"write: {field}: [train]")
     return tuple(sorted(set(entries)))
 
 
 def truth(value: Any, *, field: str) -> bool:
     """true or false."""
     if not isinstance(value, bool):
-        raise Wrong(f"{shown(value)} is neither true nor false", f"write: {field}: true")
+        raise WrongValue(f"{shown(value)} is neither true nor false", f"write: {field}: true")
     return value

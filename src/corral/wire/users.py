@@ -5,33 +5,33 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from corral.domain import users as people
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 from corral.wire.quotas import QuotaRow, RateRow
 
 __all__ = [
     "Audit",
-    "AuditEntry",
+    "AuditEntryView",
     "IdentityLink",
     "KeyRotated",
     "LinkMade",
-    "PendingLogIn",
-    "PendingLogIns",
+    "PendingLogInView",
+    "PendingLogInsView",
     "RoleName",
-    "Session",
+    "SessionView",
     "SessionOpened",
     "TerminalBegun",
     "TerminalFetch",
     "TerminalToken",
-    "Token",
+    "TokenView",
     "TokenCreate",
     "TokenMade",
-    "Tokens",
-    "User",
+    "TokensView",
+    "UserView",
     "UserAdd",
     "UserDetail",
     "UserRemoved",
     "UserSet",
-    "Users",
+    "UsersView",
 ]
 
 RoleName = Literal["viewer", "user", "operator", "admin"]
@@ -96,7 +96,7 @@ class TokenCreate(BaseModel):
         return self
 
 
-class User(Answer):
+class UserView(ForecastView):
     """Somebody who owns jobs."""
 
     name: str
@@ -118,7 +118,7 @@ class User(Answer):
         )
 
 
-class UserDetail(User):
+class UserDetail(UserView):
     """One user, with what they use and may use."""
 
     quotas: list[QuotaRow]
@@ -129,15 +129,15 @@ class UserDetail(User):
     def with_quotas(
         cls, user: people.User, quotas: list[QuotaRow], rates: list[RateRow], dropped: int
     ) -> Self:
-        known = User.of(user).model_dump()
+        known = UserView.of(user).model_dump()
         return cls(**known, quotas=quotas, rates=rates, log_bytes_dropped=dropped)
 
 
-class Users(Answer):
-    users: list[User]
+class UsersView(ForecastView):
+    users: list[UserView]
 
 
-class UserRemoved(Answer):
+class UserRemoved(ForecastView):
     """A removed user, and what became of theirs. Kept secrets serve everybody's jobs, and belong to
     whoever removed the user."""
 
@@ -147,7 +147,7 @@ class UserRemoved(Answer):
     tokens_revoked: int
 
 
-class PendingLogIn(Answer):
+class PendingLogInView(ForecastView):
     """A log-in that waits to be linked. `name` is the user that the provider proposes."""
 
     id: str
@@ -157,11 +157,11 @@ class PendingLogIn(Answer):
     at: float
 
 
-class PendingLogIns(Answer):
-    pending: list[PendingLogIn]
+class PendingLogInsView(ForecastView):
+    pending: list[PendingLogInView]
 
 
-class Token(Answer):
+class TokenView(ForecastView):
     """A token, but for the secret. `node` is set for a node's own; `state` is its state now."""
 
     id: str
@@ -197,7 +197,7 @@ def _state(token: people.Token, now: float) -> TokenState:
     return "used" if token.uses_left == 0 else "valid"
 
 
-class TokenMade(Answer):
+class TokenMade(ForecastView):
     """The one answer that holds the secret: `token`. The cluster keeps only its hash."""
 
     token: str
@@ -207,7 +207,7 @@ class TokenMade(Answer):
     expires_at: float | None
 
 
-class KeyRotated(Answer):
+class KeyRotated(ForecastView):
     """The key that seals now, by its id. `sealed`: values sealed anew; `unreadable`: values that no
     key opens; `earlier_until`: until then tokens of jobs that run now are taken."""
 
@@ -217,11 +217,11 @@ class KeyRotated(Answer):
     earlier_until: float
 
 
-class Tokens(Answer):
-    tokens: list[Token]
+class TokensView(ForecastView):
+    tokens: list[TokenView]
 
 
-class AuditEntry(Answer):
+class AuditEntryView(ForecastView):
     """One request, its caller and its result. Numbers rise.
 
     `kind` is user, node, join, job, head or nobody; "" in entries from before it was recorded, as
@@ -247,13 +247,13 @@ class AuditEntry(Answer):
         return cls(**{name: getattr(entry, name) for name in cls.model_fields})
 
 
-class Audit(Answer):
+class Audit(ForecastView):
     """Newest first."""
 
-    entries: list[AuditEntry]
+    entries: list[AuditEntryView]
 
 
-class Session(Answer):
+class SessionView(ForecastView):
     """Whose session a browser has, and with which cluster. `operates`: queues whose operator the
     user is, being no operator of the cluster."""
 
@@ -266,27 +266,27 @@ class Session(Answer):
     version: str
 
 
-class SessionOpened(Session):
+class SessionOpened(SessionView):
     """The one answer that holds `page_secret`. Pages send it in the header Corral-Page, beside the
     cookie: without it the cookie lets in nobody."""
 
     page_secret: str
 
 
-class LinkMade(Answer):
+class LinkMade(ForecastView):
     """An address that logs a browser in, once. It is a secret until then."""
 
     url: str
     expires_at: float
 
 
-class SignOn(Answer):
+class SignOnView(ForecastView):
     """Who else than a token lets somebody in: a provider by its name, or nobody."""
 
     provider: str | None
 
 
-class TerminalBegun(Answer):
+class TerminalBegun(ForecastView):
     """Log-in of a terminal that has begun. `secret` fetches its token; the person types `code` in
     the browser, at the head's `/v1/oidc/terminal?id=ID`."""
 
@@ -304,7 +304,7 @@ class TerminalFetch(BaseModel):
     secret: Annotated[str, Field(min_length=16, max_length=200)]
 
 
-class TerminalToken(Answer):
+class TerminalToken(ForecastView):
     """Token of the user who has confirmed the log-in; null while nobody has."""
 
     token: str | None = None

@@ -8,14 +8,14 @@ from corral.domain.placement_constraints import AccountConstraint, Constraint, P
 from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, written_duration
 from corral.wire.field_readers import OWN_TOKEN
-from corral.wire.job_parts import Answer
+from corral.wire.job_parts import ForecastView
 
 SIZES: Final = (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6), ("KiB", 2**10))
 DEFAULT: Final = JobSpec(name="default", run="true")
 Document = dict[str, Any]
 
 
-class WrittenSpec(Answer):
+class WrittenSpec(ForecastView):
     """A job's spec as a document. `has_workdir`: it ran in a folder that is not part of it."""
 
     spec: dict[str, Any]

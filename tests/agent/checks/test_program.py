@@ -21,7 +21,7 @@ from corral.agent.checks.data import check_data, listed
 from corral.agent.checks.disk import check_disk
 from corral.agent.checks.gpus import check_gpus
 from corral.agent.checks.link import check_link
-from corral.agent.checks.messages import Ask, Found
+from corral.agent.checks.messages import CheckFinding, CheckRequest
 from corral.domain.active_checks import CheckKind, CheckUp
 from corral.domain.ids import NodeId
 from corral.domain.matmul_checksums import KNOWN, WIDE, answer
@@ -34,9 +34,9 @@ ALONE = (CheckKind.MATMUL, CheckKind.MEMORY, CheckKind.ALL_REDUCE)
 GPUS = tuple(Gpu(index=at, uuid=f"GPU-{at}", type="h100", memory_bytes=80) for at in range(2))
 
 
-def ask(*kinds: CheckKind, on: tuple[Gpu, ...] = ()) -> Ask:
+def ask(*kinds: CheckKind, on: tuple[Gpu, ...] = ()) -> CheckRequest:
     checkup = CheckUp(id="1", kinds=kinds or ALONE, by="ada", at=0.0, until=1.0, seconds=0.05)
-    return Ask(checkup=checkup, node="n1", gpus=on)
+    return CheckRequest(checkup=checkup, node="n1", gpus=on)
 
 
 def test_the_known_hash_is_that_of_the_product_in_plain_python() -> None:
@@ -264,11 +264,11 @@ def test_the_clock_is_told_or_that_it_is_not_known() -> None:
 # -- links ---------------------------------------------------------------------------------------
 
 
-def linked(seconds: float = 0.1, *, on: Sequence[Gpu] = ()) -> list[Found]:
+def linked(seconds: float = 0.1, *, on: Sequence[Gpu] = ()) -> list[CheckFinding]:
     """What both ends find, each with these GPUs."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    found: list[Found] = []
+    found: list[CheckFinding] = []
 
     def end(name: str, other: str, leads: bool) -> None:
         checkup = CheckUp(

@@ -10,7 +10,7 @@ from corral.agent.image import tools
 from corral.agent.image.image_cache import KEPT, USED, Images, digest_in_use
 from corral.agent.image.root import ImageRoot
 from corral.agent.image.tools import ImageTrouble, apptainer_words
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.domain.node_policy import NodePolicy
 from tests.agent.image.archives import docker_archive
 
@@ -53,7 +53,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ready(
-    images: Images, name: str, key: str, node_dir: Path, account: Account | None = None
+    images: Images, name: str, key: str, node_dir: Path, account: JobAccount | None = None
 ) -> ImageRoot:
     user = node_dir / "attempts" / key / USED
     return images.ready(
@@ -171,7 +171,7 @@ def test_the_policy_of_the_node_says_which_registries(tmp_path: Path, log: Path)
     assert ready(images, "nvcr.io/nvidia/torch", "j1.1", tmp_path / "n1").root
 
 
-OTHER = Account(name="corral-nobody", uid=65534, groups=(65534,), home="/", shell="/bin/sh")
+OTHER = JobAccount(name="corral-nobody", uid=65534, groups=(65534,), home="/", shell="/bin/sh")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs for other accounts")
 
 

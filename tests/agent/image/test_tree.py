@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.bounded_tar import BadArchive, Bounds, BoundsExceeded, unpack_members
+from corral.agent.bounded_tar import BadArchive, BoundsExceeded, UnpackLimits, unpack_members
 from corral.agent.image.layers import image_in, opened, unpack_layers
 from corral.agent.image.tree import ImageTree
 from tests.agent.image.archives import Members, docker_archive, member, oci_layout, tar_of
 
-BOUNDS = Bounds(members=100, bytes=10_000, seconds=10)
+BOUNDS = UnpackLimits(members=100, bytes=10_000, seconds=10)
 LINK, HARD, FOLDER = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
 
 
@@ -35,7 +35,7 @@ def outside(tmp_path: Path) -> Iterator[None]:
         assert {one.name for one in tmp_path.iterdir()} <= {"evil", "root", "x.tar", "layout"}
 
 
-def flat(root: Path, *members: tuple[tarfile.TarInfo, bytes], bounds: Bounds = BOUNDS) -> int:
+def flat(root: Path, *members: tuple[tarfile.TarInfo, bytes], bounds: UnpackLimits = BOUNDS) -> int:
     """Unpack a flat image; how many members were left out."""
     folder = os.open(root, os.O_RDONLY)
     tree = ImageTree(folder, bounds, layered=False)
@@ -135,11 +135,11 @@ def test_a_member_takes_the_place_of_what_came_before(root: Path, tmp_path: Path
 
 @pytest.mark.parametrize(
     "bounds",
-    [Bounds(members=2, bytes=1000, seconds=10), Bounds(members=9, bytes=10, seconds=10),
-     Bounds(members=9, bytes=1000, seconds=-1)],
+    [UnpackLimits(members=2, bytes=1000, seconds=10), UnpackLimits(members=9, bytes=10, seconds=10),
+     UnpackLimits(members=9, bytes=1000, seconds=-1)],
     ids=["members", "bytes", "seconds"],
 )  # fmt: skip
-def test_an_image_is_bounded(bounds: Bounds, root: Path) -> None:
+def test_an_image_is_bounded(bounds: UnpackLimits, root: Path) -> None:
     files = [(member(f"f{number}"), b"12345") for number in range(3)]
     with pytest.raises(BoundsExceeded):
         flat(root, *files, bounds=bounds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corral.agent.telemetry.helper import Helper
+from corral.agent.telemetry.helper import SensorHelper
 from corral.wire.node import NodeSettings
 from tests.agent.bench import settings_in
 
@@ -45,11 +45,11 @@ class Machine:
         fresh.write_text("".join(lines))
         fresh.rename(self.folder / "driver")
 
-    def helper(self, **more: Any) -> Helper:
+    def helper(self, **more: Any) -> SensorHelper:
         """A reader on this machine."""
         environment = f"LD_LIBRARY_PATH={self.library}", f"FAKE_NVML={self.folder / 'driver'}"
         reader = (sys.executable, "-m", "corral.agent.telemetry.reader")
-        return Helper(node_dir=self.folder, command=("env", *environment, *reader), **more)
+        return SensorHelper(node_dir=self.folder, command=("env", *environment, *reader), **more)
 
     def log(self, line: str) -> None:
         """The kernel says this."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from corral.agent.telemetry.machine import Machine, disk
+from corral.agent.telemetry.machine import MachineSensors, disk
 from corral.agent.telemetry.network_ports import ports
 from corral.domain.telemetry import PortSample
 
@@ -14,7 +14,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def test_cpu_is_the_share_since_the_last_look(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = MachineSensors(tmp_path)
     write(tmp_path, {"proc/stat": "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1\n"})
     assert machine.cpu.read() is None
     write(tmp_path, {"proc/stat": "cpu  130 0 120 720 130 0 0 0 0 0\n"})
@@ -24,17 +24,17 @@ def test_cpu_is_the_share_since_the_last_look(tmp_path: Path) -> None:
 
 
 def test_memory_that_could_be_given_away_is_not_used(tmp_path: Path) -> None:
-    assert Machine(tmp_path).memory() == (None, None)
+    assert MachineSensors(tmp_path).memory() == (None, None)
     text = "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 400 kB\n"
     write(tmp_path, {"proc/meminfo": text})
-    assert Machine(tmp_path).memory() == (600 * 1024, 1000 * 1024)
+    assert MachineSensors(tmp_path).memory() == (600 * 1024, 1000 * 1024)
 
 
 def test_pressure_is_the_share_in_which_some_task_waited(tmp_path: Path) -> None:
-    assert Machine(tmp_path).pressure("io") is None
+    assert MachineSensors(tmp_path).pressure("io") is None
     text = "some avg10=12.50 avg60=1 avg300=1 total=1\nfull avg10=99.0 avg60=1 avg300=1 total=1\n"
     write(tmp_path, {"proc/pressure/io": text})
-    assert Machine(tmp_path).pressure("io") == 0.125
+    assert MachineSensors(tmp_path).pressure("io") == 0.125
 
 
 def test_a_disk_says_what_is_free(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from corral.agent.telemetry.fault_rules import Memory, hear, notice
+from corral.agent.telemetry.fault_rules import RuleMemory, hear, notice
 from corral.agent.telemetry.messages import Happening
 from corral.agent.telemetry.thresholds import LIMITS
 from corral.domain.node_signal import Signal, SignalKind
@@ -49,7 +49,7 @@ def port(**more: Any) -> dict[str, Any]:
 
 def noticed(*samples: NodeSample) -> list[tuple[Signal, ...]]:
     """What each of the samples made the node tell."""
-    memory, told = Memory(), []
+    memory, told = RuleMemory(), []
     for sample in samples:
         memory, signals = notice(memory, sample)
         told.append(signals)
@@ -191,7 +191,7 @@ def test_a_port_that_never_was_up_has_no_cable() -> None:
 
 def test_one_word_of_a_driver_by_two_ways_is_one_signal() -> None:
     word = Happening(at=50.0, kind=SignalKind.XID, text="GPU 3: XID 79", code=79, gpu=3)
-    memory, first = hear(Memory(), word)
+    memory, first = hear(RuleMemory(), word)
     memory, second = hear(memory, replace_at(word, 51.0))
     memory, other = hear(memory, replace_at(word, 51.0, gpu=2))
     memory, third = hear(memory, replace_at(word, 50.0 + LIMITS.twice_seconds))
@@ -209,7 +209,7 @@ LINE = Happening(
 
 
 def test_a_line_of_the_kernels_log_is_confirmed_by_the_drivers_event() -> None:
-    memory, alone = hear(Memory(), LINE)
+    memory, alone = hear(RuleMemory(), LINE)
     memory, event = hear(memory, replace_at(LINE, 1002.0))
     _, again = hear(memory, replace_at(LINE, 1003.0))
     assert [one.confirmed for one in alone] == [False]
@@ -234,7 +234,7 @@ def test_a_line_of_the_kernels_log_is_confirmed_by_the_drivers_event() -> None:
 def test_a_line_of_the_kernels_log_is_confirmed_by_a_gpu_that_is_hurt(
     change: dict[str, Any], confirms: bool
 ) -> None:
-    memory, _ = notice(Memory(), NODE)
+    memory, _ = notice(RuleMemory(), NODE)
     memory, _ = hear(memory, LINE)
     memory, signals = notice(memory, later(NODE, **change))
     lines = [(one.kind, one.code, one.confirmed) for one in signals if one.code == LINE.code]
@@ -243,7 +243,7 @@ def test_a_line_of_the_kernels_log_is_confirmed_by_a_gpu_that_is_hurt(
 
 
 def test_a_line_that_no_driver_confirms_is_waited_for_no_longer() -> None:
-    memory, _ = notice(Memory(), NODE)
+    memory, _ = notice(RuleMemory(), NODE)
     memory, _ = hear(memory, LINE)
     memory, _ = notice(memory, later(NODE, LIMITS.confirm_seconds + 2.0))
     _, signals = notice(memory, later(NODE, LIMITS.confirm_seconds + 12.0, **gpu(lost=True)))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.agent.telemetry.helper import Helper
-from corral.agent.telemetry.messages import Ask, Happening
+from corral.agent.telemetry.helper import SensorHelper
+from corral.agent.telemetry.messages import Happening, SampleRequest
 from corral.agent.telemetry.sampler import Senses
 from corral.domain.ids import BootId
 from corral.domain.node_signal import Signal, SignalKind
@@ -31,7 +31,7 @@ def machine(tmp_path: Path, library: Path) -> Machine:
 
 
 @asynccontextmanager
-async def reading(machine: Machine) -> AsyncIterator[tuple[Helper, list[Happening]]]:
+async def reading(machine: Machine) -> AsyncIterator[tuple[SensorHelper, list[Happening]]]:
     told: list[Happening] = []
     helper = machine.helper(happened=told.append)
     try:
@@ -40,8 +40,8 @@ async def reading(machine: Machine) -> AsyncIterator[tuple[Helper, list[Happenin
         await helper.close()
 
 
-async def sample(helper: Helper) -> NodeSample:
-    found = await helper.ask(Ask())
+async def sample(helper: SensorHelper) -> NodeSample:
+    found = await helper.ask(SampleRequest())
     assert found is not None
     return found.sample
 

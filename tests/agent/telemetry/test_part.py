@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from corral.agent.telemetry.guarded_call import Part
+from corral.agent.telemetry.guarded_call import GuardedCall
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -16,7 +16,7 @@ def test_while_it_hangs_it_is_asked_nothing_more_and_its_late_answer_counts_for_
         assert gate.wait(PATIENCE_SECONDS)
         return asked[-1]
 
-    part = Part(read)
+    part = GuardedCall(read)
     part.begin()
     for _ in range(3):
         assert part.end(0.01) is None
@@ -35,7 +35,7 @@ def test_an_answer_that_came_too_late_is_not_that_of_the_next_question() -> None
         assert gate.wait(PATIENCE_SECONDS)
         return asked[-1]
 
-    part = Part(read)
+    part = GuardedCall(read)
     part.begin()
     assert part.end(0.01) is None
     gate.set()
@@ -53,7 +53,7 @@ def test_trouble_is_raised_to_whoever_asks_and_the_next_question_is_answered() -
             raise troubles.pop()
         return 5
 
-    part = Part(read)
+    part = GuardedCall(read)
     part.begin()
     with pytest.raises(OSError, match="gone"):
         part.end(PATIENCE_SECONDS)

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.agent.telemetry.messages import Held
-from corral.agent.telemetry.pretend import OWN_MEMORY_BYTES, Pretend, Work, sample_of
+from corral.agent.telemetry.messages import HeldAttempt
+from corral.agent.telemetry.pretend import OWN_MEMORY_BYTES, Pretend, ProcessWork, sample_of
 from corral.agent.telemetry.sources import PretendGpus, work_below
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.observed_state import AttemptKey
@@ -33,8 +33,8 @@ def test_one_that_nobody_holds_idles() -> None:
 
 def read(pretend: Pretend, at: float, cpu_seconds: float, *gpus: int, **more: Any) -> GpuSample:
     """The first GPU, while the attempt's processes have used this much CPU time since 1000.0."""
-    held = Held(job=KEY[0], attempt=KEY[1], gpus=gpus or (0,), since=1000.0, **more)
-    work = {KEY: Work(cpu_seconds=cpu_seconds, memory_bytes=20 * 1024**3)}
+    held = HeldAttempt(job=KEY[0], attempt=KEY[1], gpus=gpus or (0,), since=1000.0, **more)
+    work = {KEY: ProcessWork(cpu_seconds=cpu_seconds, memory_bytes=20 * 1024**3)}
     return pretend.read([held], {KEY: (7,)}, at, {}, work)[0]
 
 

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 from corral.agent.processes import lives
-from corral.agent.telemetry.helper import Helper
-from corral.agent.telemetry.messages import Ask, Held
+from corral.agent.telemetry.helper import SensorHelper
+from corral.agent.telemetry.messages import HeldAttempt, SampleRequest
 from corral.agent.telemetry.sampler import Senses
 from corral.domain.ids import AttemptNumber, BootId, JobId
 from corral.domain.node_signal import SignalKind
@@ -18,12 +18,12 @@ from tests.agent.fakehead import FakeHead
 
 async def test_the_reader_answers_each_question_and_goes_with_its_agent(tmp_path: Path) -> None:
     settings_in(tmp_path)
-    helper = Helper(node_dir=tmp_path)
-    held = Held(job=JobId("j1"), attempt=AttemptNumber(1), gpus=(1,), use=0.5)
+    helper = SensorHelper(node_dir=tmp_path)
+    held = HeldAttempt(job=JobId("j1"), attempt=AttemptNumber(1), gpus=(1,), use=0.5)
     try:
-        busy = await helper.ask(Ask(held=(held,)))
+        busy = await helper.ask(SampleRequest(held=(held,)))
         pid = helper.pid
-        idle = await helper.ask(Ask())
+        idle = await helper.ask(SampleRequest())
         assert busy is not None
         assert idle is not None
         first, second = busy.sample, idle.sample
@@ -41,18 +41,20 @@ async def test_the_reader_answers_each_question_and_goes_with_its_agent(tmp_path
 
 async def test_a_reader_that_hangs_is_killed_and_later_there_is_another(tmp_path: Path) -> None:
     settings_in(tmp_path)
-    helper = Helper(node_dir=tmp_path)
+    helper = SensorHelper(node_dir=tmp_path)
     try:
-        assert await helper.ask(Ask()) is not None
+        assert await helper.ask(SampleRequest()) is not None
         halted = helper.pid
         assert halted is not None
         os.kill(halted, signal.SIGSTOP)
         helper.answer_seconds = 0.05
-        assert await helper.ask(Ask()) is None
+        assert await helper.ask(SampleRequest()) is None
         assert not lives(halted)
-        assert await helper.ask(Ask()) is None, "there is a pause before the next is started"
+        assert await helper.ask(SampleRequest()) is None, (
+            "there is a pause before the next is started"
+        )
         helper.not_before = 0.0
-        assert await helper.ask(Ask()) is not None
+        assert await helper.ask(SampleRequest()) is not None
     finally:
         await helper.close()
 

@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from corral.cli.top import gpus, jobs, nodes
 from corral.cli.top.styled_text import (
     GAP,
-    Column,
-    Part,
+    TextColumn,
+    TextPart,
     bar,
     fitted,
     plain,
@@ -24,7 +24,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"
 
 @given(columns=st.sampled_from(TABLES), width=st.integers(1, 400), data=st.data())
 def test_columns_fit_any_width_and_what_may_not_leave_stays(
-    columns: tuple[Column, ...], width: int, data: st.DataObject
+    columns: tuple[TextColumn, ...], width: int, data: st.DataObject
 ) -> None:
     needs = data.draw(st.lists(st.integers(0, 60), min_size=len(columns), max_size=len(columns)))
     places = fitted(columns, width, needs)
@@ -47,8 +47,8 @@ def test_every_table_has_what_matters_on_80_columns() -> None:
         assert len(fitted(columns, 140)) == len(columns)
 
 
-@given(cell=st.lists(st.builds(Part, texts), max_size=4), width=st.integers(0, 60))
-def test_a_cell_is_exactly_as_wide_as_its_column(cell: list[Part], width: int) -> None:
+@given(cell=st.lists(st.builds(TextPart, texts), max_size=4), width=st.integers(0, 60))
+def test_a_cell_is_exactly_as_wide_as_its_column(cell: list[TextPart], width: int) -> None:
     for right in (False, True):
         assert sum(cell_len(part.text) for part in sized(cell, width, right=right)) == width
     whole = sum(cell_len(part.text) for part in cell)
@@ -66,14 +66,14 @@ def test_words_are_wrapped_and_what_is_left_out_is_marked(text: str, width: int,
 def test_what_is_cut_off_ends_in_an_ellipsis() -> None:
     assert wrapped("one two three four", 9, 1) == ["one two…"]
     assert wrapped("one two three four", 9, 3) == ["one two", "three", "four"]
-    assert plain(sized([Part("abcdef")], 4)) == "abc…"
+    assert plain(sized([TextPart("abcdef")], 4)) == "abc…"
 
 
 def test_the_sorted_column_is_marked_and_numbers_stand_right() -> None:
-    columns = (Column("NAME", 6), Column("GPUS", 6, right=True))
+    columns = (TextColumn("NAME", 6), TextColumn("GPUS", 6, right=True))
     places = fitted(columns, 14)
     assert plain(title_line(columns, places, "GPUS", "▼")) == "NAME     ▼GPUS"
-    assert plain(row_line(columns, ([Part("a")], [Part("16")]), places)) == "a           16"
+    assert plain(row_line(columns, ([TextPart("a")], [TextPart("16")]), places)) == "a           16"
 
 
 @given(part=st.floats(-1, 2), width=st.integers(1, 20))

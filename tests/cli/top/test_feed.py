@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.cli.top.feed import BEAT_SECONDS, SENSED_SECONDS, SHARE, Feed, Pace, Wanted
+from corral.cli.top.feed import BEAT_SECONDS, SENSED_SECONDS, SHARE, Feed, JobsQuery, PollPace
 from corral.cli.top.job_feed import JobFeed
 from corral.cli.top.jobs import ON_NODES, WAITING
 from corral.domain.errors import Forbidden
@@ -62,7 +62,7 @@ def test_what_has_happened_is_seen_in_the_next_round() -> None:
 
 @given(took=st.floats(0.0, 5.0), events=st.lists(st.booleans(), min_size=1, max_size=200))
 def test_no_question_takes_more_than_its_share_of_the_time(took: float, events: list[bool]) -> None:
-    pace, now, number, asked = Pace(), 0.0, 0, []
+    pace, now, number, asked = PollPace(), 0.0, 0, []
     for happened in events:
         number += happened
         if pace.is_due(now, number):
@@ -116,14 +116,14 @@ def test_those_on_nodes_are_listed_before_those_that_wait_and_no_more_than_wante
     assert (len(feed.known.jobs), feed.known.more) == (100, True)
     assert {one.state for one in feed.known.jobs} == {"RUNNING"}
     assert [want["states"] for want in town.wants] == [ON_NODES], "the others are not needed yet"
-    feed.want(Wanted(count=200))
+    feed.want(JobsQuery(count=200))
     rounds(feed, hours, [1.0])
     assert [one.state for one in feed.known.jobs].count("QUEUED") == 80
     assert town.wants[-1]["states"] == WAITING
-    feed.want(Wanted("waiting", "train-299"))
+    feed.want(JobsQuery("waiting", "train-299"))
     rounds(feed, hours, [1.0])
     assert ([one.id for one in feed.known.jobs], feed.known.more) == (["j299"], False)
-    feed.want(Wanted("over"))
+    feed.want(JobsQuery("over"))
     rounds(feed, hours, [1.0])
     assert feed.known.jobs == []
     assert town.wants[-1]["all"]
@@ -138,7 +138,7 @@ def test_a_wish_wakes_the_loop_at_once() -> None:
         running = asyncio.create_task(feed.run(lambda: seen.append(len(feed.known.jobs))))
         while not seen:
             await asyncio.sleep(0.001)
-        feed.want(Wanted(text="train-3"))
+        feed.want(JobsQuery(text="train-3"))
         while seen[-1] != 1:
             await asyncio.sleep(0.001)
         running.cancel()

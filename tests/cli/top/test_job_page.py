@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from corral.cli.top.job_feed import JobFeed
 from corral.cli.top.job_page import JobKnown, page
-from corral.cli.top.state import Link
+from corral.cli.top.state import HeadLink
 from corral.cli.top.styled_text import plain
 from corral.wire import api
 from tests.cli.top.town import NOW, Town
@@ -65,7 +65,7 @@ def test_why_it_failed_and_why_there_is_no_log_are_said() -> None:
     assert "next: a smaller batch" in told
     assert "no curve yet: a point is kept each 10 s" in told
     assert "LOG  another's" in told
-    gone = JobKnown(job=over, link=Link(False, NOW, "no head answers", ""))
+    gone = JobKnown(job=over, link=HeadLink(False, NOW, "no head answers", ""))
     assert "LOG  no answer: no head answers; trying again" in [
         plain(line) for line in page(gone, 80, 24, NOW)
     ]

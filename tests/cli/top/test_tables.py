@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from corral.cli.top import gpus, jobs, nodes
 from corral.cli.top.header import header, watts_text
 from corral.cli.top.row_order import Order, ordered
-from corral.cli.top.state import Known, Link
+from corral.cli.top.state import HeadLink, TopState
 from corral.cli.top.styled_text import Cell, plain
-from corral.cli.top.table import AnyListing, Listing
+from corral.cli.top.table import AnyListing, RowTable
 from corral.domain.natural_order import natural
 from corral.wire import gpus as answers
 from tests.cli.top.town import NOW, Town, job, node, sensed, status
 
 
-def known(town: Town, **more: object) -> Known:
-    plain = Known(
+def known(town: Town, **more: object) -> TopState:
+    plain = TopState(
         status=status(town.nodes, town.listed),
         gpus=answers.GpusNow(cost_per_hour=12.5, unpriced_gpus=2.0, nodes=town.sensed),
         jobs=town.listed,
@@ -58,7 +58,7 @@ def test_a_node_is_told_by_what_its_gpus_do() -> None:
     ],
 )
 def test_a_node_has_one_word_for_its_state(more: dict[str, Any], state: str) -> None:
-    (row,) = nodes.rows(Known(status=status([node("n1", **more)], [])))
+    (row,) = nodes.rows(TopState(status=status([node("n1", **more)], [])))
     assert (row.state, row.busy, row.watts, row.heat) == (state, None, None, None)
     assert text(nodes.cells(row))[1] == state
 
@@ -114,8 +114,8 @@ def test_what_is_unknown_is_last_either_way_and_equals_stay(
     assert places == sorted(places)
 
 
-def listing(count: int) -> Listing[nodes.NodeRow]:
-    made: Listing[nodes.NodeRow] = Listing(
+def listing(count: int) -> RowTable[nodes.TopNodeRow]:
+    made: RowTable[nodes.TopNodeRow] = RowTable(
         nodes.COLUMNS, nodes.cells, nodes.ORDERS, lambda row: row.words
     )
     made.take(nodes.rows(known(Town.of(count, 0))))
@@ -171,7 +171,7 @@ def test_each_order_sorts_and_has_its_own_arrow() -> None:
     for orders, rows, columns, cells in tables:
         titles = {column.title for column in columns}
         assert {order.title for order in orders.values()} <= titles
-        made: AnyListing = Listing(columns, cells, orders)
+        made: AnyListing = RowTable(columns, cells, orders)
         made.take(rows)
         seen = set()
         for _ in orders:
@@ -202,11 +202,11 @@ def test_the_header_tells_use_work_money_and_the_worst_of_the_news() -> None:
     assert "2 GPUs without a price" in lines[1]
     assert "local, http://127.0.0.1:1" in lines[2]
     assert "it is done" in plain(header(full, 120, NOW, "it is done")[2])
-    full = replace(full, link=Link(False, NOW - 65, "no head answers", "run: corral up"))
+    full = replace(full, link=HeadLink(False, NOW - 65, "no head answers", "run: corral up"))
     lost = plain(header(full, 120, NOW, "it is done")[2])
     assert lost.startswith("no answer for 1m: no head answers; shown is ")
     assert lost.endswith("; trying again; run: corral up")
-    assert plain(header(Known(), 80, NOW)[0]) == "asking the head"
+    assert plain(header(TopState(), 80, NOW)[0]) == "asking the head"
     assert (watts_text(999.4), watts_text(13_400), watts_text(2.5e6)) == (
         "999 W",
         "13.4 kW",

@@ -6,19 +6,19 @@ from typing import Any
 
 from corral.domain.errors import CorralError, NotFound, Unreachable
 from corral.wire import api, gpus
-from corral.wire.time_series import Series
+from corral.wire.time_series import SeriesView
 
 NOW = 1_000_000.0
 
 
-def node(name: str, count: int = 8, free: float = 0.0, **more: Any) -> api.Node:
+def node(name: str, count: int = 8, free: float = 0.0, **more: Any) -> api.NodeView:
     plain: dict[str, Any] = {
         "id": name, "address": "127.0.0.1", "liveness": "alive", "heard": True, "why": "",
         "since": NOW, "cordoned": False, "draining": False, "cpus": 64.0, "memory_bytes": 2**40,
         "labels": {"rack": "r1"}, "jobs": [],
         "gpus": {"total": count, "free": free, "types": ["h100"]},
     }  # fmt: skip
-    return api.Node.model_validate(plain | more)
+    return api.NodeView.model_validate(plain | more)
 
 
 def sensed(name: str, holders: Sequence[str], busy: Sequence[float | None]) -> gpus.GpusOfNode:
@@ -37,7 +37,7 @@ def sensed(name: str, holders: Sequence[str], busy: Sequence[float | None]) -> g
     )
 
 
-def job(number: int, state: str = "RUNNING", **more: Any) -> api.Job:
+def job(number: int, state: str = "RUNNING", **more: Any) -> api.JobView:
     plain: dict[str, Any] = {
         "id": f"j{number}", "name": f"train-{number}", "state": state, "reason": "",
         "reason_code": "", "owner": f"user-{number % 7}", "queue": f"team-{number % 3}",
@@ -48,10 +48,10 @@ def job(number: int, state: str = "RUNNING", **more: Any) -> api.Job:
         "ended_at": None, "infra_retries": 0, "user_retries": 0, "array_index": None,
         "array": None, "progress": None,
     }  # fmt: skip
-    return api.Job.model_validate(plain | more)
+    return api.JobView.model_validate(plain | more)
 
 
-def status(nodes: Sequence[api.Node], jobs: Sequence[api.Job], **more: Any) -> api.Status:
+def status(nodes: Sequence[api.NodeView], jobs: Sequence[api.JobView], **more: Any) -> api.Status:
     total = sum(one.gpus.total for one in nodes)
     free = sum(one.gpus.free for one in nodes)
     plain: dict[str, Any] = {
@@ -68,7 +68,7 @@ def status(nodes: Sequence[api.Node], jobs: Sequence[api.Job], **more: Any) -> a
 class Town:
     """A head of a test's own: it counts what it is asked, and goes away when it is told to."""
 
-    def __init__(self, nodes: Sequence[api.Node], jobs: Sequence[api.Job] = ()) -> None:
+    def __init__(self, nodes: Sequence[api.NodeView], jobs: Sequence[api.JobView] = ()) -> None:
         self.nodes = list(nodes)
         self.listed = list(jobs)
         self.sensed: list[gpus.GpusOfNode] = []
@@ -106,10 +106,10 @@ class Town:
         if self.trouble is not None:
             raise self.trouble
 
-    async def newest_events(self, count: int = 1) -> list[api.Event]:
+    async def newest_events(self, count: int = 1) -> list[api.EventView]:
         self._answer("events")
         plain = {"number": self.number, "at": NOW, "kind": "k", "text": "t"}
-        return [api.Event(**plain, job=None, node=None, attempt=None)]  # type: ignore[arg-type]
+        return [api.EventView(**plain, job=None, node=None, attempt=None)]  # type: ignore[arg-type]
 
     async def status(self) -> api.Status:
         self._answer("status")
@@ -127,7 +127,7 @@ class Town:
         before: str | None = None,
         states: Sequence[str] = (),
         text: str = "",
-    ) -> list[api.Job]:
+    ) -> list[api.JobView]:
         self._answer("jobs")
         self.wants.append({"limit": limit, "states": states, "text": text, "all": everything})
         found = [
@@ -183,11 +183,11 @@ class Town:
         until: float | None = None,
         fields: tuple[str, ...] = (),
         points: int = 360,
-    ) -> Series:
+    ) -> SeriesView:
         self._answer("series")
         times = [NOW - 90.0, NOW - 50.0, NOW - 10.0]
         name = "gpu0.utilisation" if key.startswith("node:") else "loss"
-        return Series(key=key, times=times, fields={name: [0.25, 0.5, 0.75]})
+        return SeriesView(key=key, times=times, fields={name: [0.25, 0.5, 0.75]})
 
     async def cancel(self, job: str) -> api.JobDetail:
         if self.refusal is not None:

@@ -73,7 +73,7 @@ class Meeting:
     node: str
     tried: frozenset[Surface]
     reached: Mapping[Surface, Sequence[str]]
-    separation: api.Separation
+    separation: api.UserIsolationView
     status: Any
     doctor: Any
 

@@ -12,7 +12,7 @@ import pytest
 
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.pilot import part_of
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from corral.wire.node import decode_settings
 from tests.contracts.engines.landlord import xid_line
 from tests.patience import own_loopback
@@ -47,7 +47,7 @@ class OnSlurm:
     def kill_agent(self, node: str, id: str) -> None:
         """The part's, whose process id is in its folder."""
         for folder in self._folders(node, id):
-            agent = Process.recorded(folder / "agent.pid")
+            agent = LocalProcess.recorded(folder / "agent.pid")
             assert agent is not None
             agent.signal(signal.SIGKILL)
 

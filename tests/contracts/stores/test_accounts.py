@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from corral.domain.ids import job_id
 from corral.domain.job_states import JobState
-from corral.domain.ledger import AMOUNTS, Amounts
+from corral.domain.ledger import AMOUNTS, UsageAmounts
 from corral.domain.world import Changes
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
@@ -61,7 +61,7 @@ def test_a_day_is_the_sum_of_its_jobs_amount_by_amount(place: Place) -> None:
 
     async def scenario(store: Store) -> None:
         world = await store.lead()
-        rows = tuple(replace(account(id), amounts=Amounts(**whole)) for id in (J1, J2))
+        rows = tuple(replace(account(id), amounts=UsageAmounts(**whole)) for id in (J1, J2))
         await store.commit(world.term, Changes(jobs=(job(1), job(2)), accounts=rows))
         (day,) = await store.days(first=3, last=3)
         assert day.amounts == rows[0].amounts.times(2.0)

@@ -11,7 +11,7 @@ import pytest
 from corral.domain.ids import JobId, Sequence, UserName, job_id
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
-from corral.domain.quota import Holdings
+from corral.domain.quota import UserHoldings
 from corral.domain.requests import SetJob, Submit, Wish
 from corral.domain.spec_content import LARGE_CHARACTERS
 from corral.domain.users import AuditEntry
@@ -135,7 +135,7 @@ def test_large_fields_go_with_the_last_job_of_their_submission(place: Place) -> 
     async def scenario(store: Store) -> None:
         loaded = await granted(store, Submit(specs=array(2), key="k"))
         assert (await store.holdings(ANN)).spec_bytes > LARGE
-        assert await store.holdings(UserName("bob")) == Holdings()
+        assert await store.holdings(UserName("bob")) == UserHoldings()
         over = tuple(replace(job, state=JobState.DONE) for job in loaded.values())
         world = await store.lead()
         await store.commit(world.term, Changes(jobs=over, forgotten=()))
@@ -171,9 +171,9 @@ def test_what_is_stored_for_a_user_is_counted(place: Place) -> None:
         await store.add_upload("cd", 5, by=ANN, at=1.0, entry=ENTRY)
         await store.add_upload("ab", 70, by=UserName("bob"), at=2.0, entry=ENTRY)
         assert len(await store.audit(limit=9)) == 2
-        expected = Holdings(upload_bytes=75, secrets=2, secret_bytes=8)
+        expected = UserHoldings(upload_bytes=75, secrets=2, secret_bytes=8)
         assert await store.holdings(ANN) == expected
-        assert await store.holdings(UserName("bob")) == Holdings()
+        assert await store.holdings(UserName("bob")) == UserHoldings()
         await store.drop_uploads(["ab", "zz"])
         assert (await store.holdings(ANN)).upload_bytes == 5
 

@@ -10,7 +10,7 @@ import yaml
 from corral.domain.errors import SpecInvalid, Trouble
 from corral.domain.ids import NodeId
 from corral.engines.kubernetes import manifests as render
-from corral.engines.kubernetes.rights import IN_CLUSTER, IN_NAMESPACE, Right
+from corral.engines.kubernetes.rights import IN_CLUSTER, IN_NAMESPACE, KubernetesRight
 from corral.engines.kubernetes.settings import AGENT_BYTES, KubernetesSettings
 from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang
 from tests.kube.cluster import require_kubectl
@@ -99,10 +99,10 @@ def test_every_setting_is_in_the_readme() -> None:
 def test_the_rights_that_are_asked_for_are_those_of_the_roles_that_are_shipped() -> None:
     manifests = list(yaml.safe_load_all((DEPLOY / "roles.yaml").read_text()))
 
-    def granted(kind: str) -> set[Right]:
+    def granted(kind: str) -> set[KubernetesRight]:
         rules = [rule for one in manifests if one["kind"] == kind for rule in one["rules"]]
         return {
-            Right(verb=verb, group=group, resource=resource)
+            KubernetesRight(verb=verb, group=group, resource=resource)
             for rule in rules
             for group in rule["apiGroups"]
             for resource in rule["resources"]

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.engines.batch.external_queue import AGAIN_SECONDS, MOST_INDEX, Asking
-from corral.engines.batch.interfaces import Look, Ticket, TicketState
+from corral.engines.batch.interfaces import BatchSnapshot, Ticket, TicketState
 from tests.worlds import gang
 
 A, B = NodeId("gpu01"), NodeId("gpu02")
@@ -15,12 +15,12 @@ KEY: AttemptKey = (JobId("j7"), AttemptNumber(1))
 WAITING, RUNNING, ENDED = TicketState.WAITING, TicketState.RUNNING, TicketState.ENDED
 
 
-def one(job: str = "j7", **more: object) -> Candidate:
-    found = Candidate(key=(JobId(job), AttemptNumber(1)), spec=gang())
+def one(job: str = "j7", **more: object) -> ExternalCandidate:
+    found = ExternalCandidate(key=(JobId(job), AttemptNumber(1)), spec=gang())
     return replace(found, **more)  # type: ignore[arg-type]
 
 
-def of_array(*indices: int, limit: int | None = None, running: int = 0) -> list[Candidate]:
+def of_array(*indices: int, limit: int | None = None, running: int = 0) -> list[ExternalCandidate]:
     return [
         one(
             f"j8_{index}",
@@ -32,23 +32,25 @@ def of_array(*indices: int, limit: int | None = None, running: int = 0) -> list[
     ]
 
 
-def said(state: TicketState, *nodes: NodeId, key: AttemptKey = KEY, **more: object) -> Look:
+def said(
+    state: TicketState, *nodes: NodeId, key: AttemptKey = KEY, **more: object
+) -> BatchSnapshot:
     ticket = Ticket(key=key, handle="41", state=state, nodes=nodes)
     ticket = replace(ticket, **more)  # type: ignore[arg-type]
-    return Look(nodes=(), tickets=(ticket,), kept=(key,))
+    return BatchSnapshot(nodes=(), tickets=(ticket,), kept=(key,))
 
 
-NOTHING = Look(nodes=(), tickets=())
+NOTHING = BatchSnapshot(nodes=(), tickets=())
 
 
-def asking(*offered: Candidate, look: Look = NOTHING) -> Asking:
+def asking(*offered: ExternalCandidate, look: BatchSnapshot = NOTHING) -> Asking:
     found = Asking()
     found.offer(offered)
     found.look(look, ())
     return found
 
 
-def jobs(groups: Sequence[Sequence[Candidate]]) -> list[list[str]]:
+def jobs(groups: Sequence[Sequence[ExternalCandidate]]) -> list[list[str]]:
     return [[str(one.key[0]) for one in group] for group in groups]
 
 
@@ -74,7 +76,7 @@ def test_who_waits_is_asked_for_once() -> None:
 
 def test_what_a_head_finds_of_the_last_one_is_not_asked_again() -> None:
     assert not asking(one(), look=said(WAITING)).due(0.0).ask
-    assert not asking(one(), look=Look(nodes=(), tickets=(), kept=(KEY,))).due(0.0).ask
+    assert not asking(one(), look=BatchSnapshot(nodes=(), tickets=(), kept=(KEY,))).due(0.0).ask
 
 
 def test_who_is_given_nodes_is_told_and_is_the_desks_from_its_begin_on() -> None:

@@ -8,8 +8,8 @@ from corral.domain.desired_state import Launch
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.observed_state import AttemptKey
-from corral.engines.batch.engine import LendingEngine, Links, Pause
-from corral.engines.batch.interfaces import Look, PartFiles
+from corral.engines.batch.engine import HeadLinks, LendingEngine, Pause
+from corral.engines.batch.interfaces import BatchSnapshot, PartFiles
 from corral.wire.node import NodeSettings
 from tests.engines.lending.test_desk import KEY, A, B, launch_of, look, settle_on, word
 from tests.patience import PATIENCE_SECONDS
@@ -25,7 +25,7 @@ class Slow:
         self.refuses = False
         self.troubles: tuple[str, ...] = ()
 
-    async def look(self) -> Look:
+    async def look(self) -> BatchSnapshot:
         self.looks += 1
         if self.refuses:
             raise StoreTrouble("no route to host")
@@ -64,8 +64,8 @@ async def until(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def links() -> Links:
-    return Links(
+def links() -> HeadLinks:
+    return HeadLinks(
         push=lambda wanted: None,
         hear=lambda facts: None,
         register=nothing,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from corral.agent.converge import LOG_SECONDS
 from corral.domain.attempt import Exit, Seat
-from corral.domain.desired_state import Launch, Stop, Version, Wanted
+from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.node_signal import Signal, SignalKind
@@ -21,7 +21,7 @@ from corral.engines.batch.attempts import (
     UNHEARD_SECONDS,
     Desk,
 )
-from corral.engines.batch.interfaces import Foreign, LentNode, Look, Ticket, TicketState
+from corral.engines.batch.interfaces import BatchSnapshot, Foreign, LentNode, Ticket, TicketState
 from corral.engines.batch.submitted_attempt import ROOM_SECONDS
 
 A, B = NodeId("gpu01"), NodeId("gpu02")
@@ -56,10 +56,10 @@ def launch_of(node: NodeId, rank: int, nodes: Sequence[NodeId] = (A, B)) -> Laun
     )
 
 
-def word(node: NodeId, counter: int, **more: object) -> Wanted:
+def word(node: NodeId, counter: int, **more: object) -> DesiredState:
     version = Version(term=1, counter=counter)
     return replace(
-        Wanted(cluster=ClusterId("c"), version=version, node=node),
+        DesiredState(cluster=ClusterId("c"), version=version, node=node),
         **more,  # type: ignore[arg-type]
     )
 
@@ -86,9 +86,9 @@ def node(id: NodeId, **more: object) -> LentNode:
     return replace(lent, **more)  # type: ignore[arg-type]
 
 
-def look(state: TicketState | None = None, kept: bool = False, **more: object) -> Look:
+def look(state: TicketState | None = None, kept: bool = False, **more: object) -> BatchSnapshot:
     ticket = () if state is None else (Ticket(key=KEY, handle="41", state=state),)
-    return Look(
+    return BatchSnapshot(
         nodes=(node(A), node(B)),
         tickets=tuple(replace(one, **more) for one in ticket),  # type: ignore[arg-type]
         kept=(KEY,) if kept else (),
@@ -220,7 +220,7 @@ def test_the_batch_systems_reason_stands_for_an_end_that_was_not_the_parts_own()
 def test_an_end_that_a_part_reports_is_passed_on_while_its_node_is_silent() -> None:
     desk = handed_over()
     assert [word.heard_at for word in desk.words(4.0)] == [4.0, 4.0]
-    desk.look(Look(nodes=(node(A, silent=True), node(B)), tickets=()), 5.0)
+    desk.look(BatchSnapshot(nodes=(node(A, silent=True), node(B)), tickets=()), 5.0)
     ended = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),))
     desk.hear(part_of(A, KEY), [ended])
     words = {word.node: word for word in desk.words(9.0)}
@@ -241,7 +241,7 @@ def test_an_end_that_a_part_reports_is_passed_on_while_the_batch_system_is_away(
 def begun(nodes: Sequence[LentNode], at: float = 0.0) -> Desk:
     """A head that has begun while the attempt ran, on nodes as they are now."""
     desk = Desk()
-    desk.look(Look(nodes=tuple(nodes), tickets=(running(),)), at)
+    desk.look(BatchSnapshot(nodes=tuple(nodes), tickets=(running(),)), at)
     run_on(desk)
     return desk
 
@@ -260,7 +260,7 @@ def test_of_a_node_that_was_silent_when_the_head_began_an_end_is_passed_on() -> 
     silent, _ = desk.words(2.0)
     assert (silent.heard_at, silent.seen) == (0.0, (ENDED,))  # as silent as since the beginning
     assert silent.inventory.closed == NEVER_ANSWERED
-    desk.look(Look(nodes=(node(A), node(B)), tickets=(running(),)), 3.0)
+    desk.look(BatchSnapshot(nodes=(node(A), node(B)), tickets=(running(),)), 3.0)
     answers, _ = desk.words(4.0)
     assert (answers.heard_at, answers.inventory.closed) == (4.0, "")
 
@@ -272,7 +272,7 @@ def test_parts_of_a_node_that_died_while_no_head_was_there_are_heard_before_that
     assert (desk.proofs(), desk.gone()) == ({}, set())
     words = {word.node: word for word in desk.words(1.0)}
     assert (words[A].heard_at, words[A].seen) == (0.0, (ENDED,))
-    desk.look(Look(nodes=(dead, node(B)), tickets=(running(),)), 100.0 + REPORT_SECONDS)
+    desk.look(BatchSnapshot(nodes=(dead, node(B)), tickets=(running(),)), 100.0 + REPORT_SECONDS)
     assert (desk.proofs(), desk.gone()) == ({A: "deleted"}, {A})
     assert [word.node for word in desk.words(9.0)] == [B]
 
@@ -280,7 +280,7 @@ def test_parts_of_a_node_that_died_while_no_head_was_there_are_heard_before_that
 def test_a_node_that_dies_later_is_dead_at_once() -> None:
     desk = begun((node(A), node(B)))
     desk.words(1.0)
-    after = Look(nodes=(node(A, down="NODE_FAIL"), node(B)), tickets=(running(),))
+    after = BatchSnapshot(nodes=(node(A, down="NODE_FAIL"), node(B)), tickets=(running(),))
     desk.look(after, REPORT_SECONDS)
     assert desk.proofs() == {A: "NODE_FAIL"}
     desk = begun((node(A, down="NODE_FAIL"), node(B)))
@@ -295,7 +295,7 @@ def test_of_a_silent_node_only_its_parts_may_say_that_anything_is_over() -> None
     up = Seen(key=KEY, phase=Phase.UP)
     desk.hear(part_of(A, KEY), [up])
     ticket = Ticket(key=KEY, handle="41", state=TicketState.ENDED)
-    desk.look(Look(nodes=(node(A, silent=True), node(B)), tickets=(ticket,)), 2.0)
+    desk.look(BatchSnapshot(nodes=(node(A, silent=True), node(B)), tickets=(ticket,)), 2.0)
     phases = {word.node: word.seen[0].phase for word in desk.words(3.0)}
     assert phases == {A: Phase.UP, B: Phase.ENDED}
 
@@ -403,7 +403,7 @@ def test_what_others_hold_is_told_beside_what_a_node_has_and_is_nothing_of_ours(
     desk = handed_over()
     foreign = Foreign(gpus=1, cpu_millis=3000, memory_bytes=40)
     nodes = (node(A, foreign=foreign), node(NodeId("gpu03"), foreign=foreign))
-    desk.look(Look(nodes=nodes, tickets=()), 1.0)
+    desk.look(BatchSnapshot(nodes=nodes, tickets=()), 1.0)
     offered = {word.node: word.inventory for word in desk.words(0.0)}
     assert [word.capacity for word in offered.values()] == [node(A).inventory] * 2
     assert offered[A].taken == (1,)  # the gang holds the last two
@@ -414,32 +414,32 @@ def test_what_others_hold_is_told_beside_what_a_node_has_and_is_nothing_of_ours(
 def test_others_hold_no_more_than_there_is() -> None:
     desk = handed_over()
     foreign = Foreign(gpus=9, cpu_millis=9000, memory_bytes=900)
-    desk.look(Look(nodes=(node(A, foreign=foreign),), tickets=()), 1.0)
+    desk.look(BatchSnapshot(nodes=(node(A, foreign=foreign),), tickets=()), 1.0)
     (word,) = (word.inventory for word in desk.words(0.0) if word.node == A)
     assert (word.taken, word.taken_cpu_millis, word.taken_memory_bytes) == ((0, 1), 8000, 100)
 
 
 def test_a_closed_node_has_what_it_has_and_says_why_it_takes_nothing() -> None:
     desk = Desk()
-    desk.look(Look(nodes=(node(A, closed="it is cordoned"),), tickets=()), 0.0)
+    desk.look(BatchSnapshot(nodes=(node(A, closed="it is cordoned"),), tickets=()), 0.0)
     (word,) = (word.inventory for word in desk.words(0.0))
     assert (word.closed, word.capacity) == ("it is cordoned", node(A).inventory)
 
 
 def test_what_was_never_handed_over_is_handed_over_by_the_next_head() -> None:
     desk = Desk()
-    desk.look(Look(nodes=(node(A), node(B)), tickets=(), unsent=(KEY,)), 0.0)
+    desk.look(BatchSnapshot(nodes=(node(A), node(B)), tickets=(), unsent=(KEY,)), 0.0)
     run_on(desk)
     assert [launch.seat.node for launch in desk.due(0.0).submit[0]] == [A, B]
     desk = Desk()
-    desk.look(Look(nodes=(node(A), node(B)), tickets=(), kept=(KEY,)), 0.0)
+    desk.look(BatchSnapshot(nodes=(node(A), node(B)), tickets=(), kept=(KEY,)), 0.0)
     run_on(desk)
     assert desk.due(0.0).submit == ()  # it may have run
 
 
 def test_what_was_never_handed_over_and_is_to_stop_is_forgotten() -> None:
     desk = Desk()
-    desk.look(Look(nodes=(node(A), node(B)), tickets=(), unsent=(KEY,)), 0.0)
+    desk.look(BatchSnapshot(nodes=(node(A), node(B)), tickets=(), unsent=(KEY,)), 0.0)
     stop_on(desk, 1.0)
     seen = seen_on(desk, A)
     assert seen is not None
@@ -451,7 +451,7 @@ def test_what_was_never_handed_over_and_is_to_stop_is_forgotten() -> None:
 def test_a_dead_node_is_proven_and_a_silent_one_says_nothing() -> None:
     desk = Desk()
     nodes = (node(A, down="NODE_FAIL"), node(B, silent=True))
-    desk.look(Look(nodes=nodes, tickets=()), 0.0)
+    desk.look(BatchSnapshot(nodes=nodes, tickets=()), 0.0)
     assert desk.words(0.0) == []
     assert desk.proofs() == {A: "NODE_FAIL"}
     assert not desk.gone()
@@ -459,9 +459,9 @@ def test_a_dead_node_is_proven_and_a_silent_one_says_nothing() -> None:
 
 def test_a_node_that_the_batch_system_has_no_more_is_gone() -> None:
     desk = Desk()
-    desk.look(Look(nodes=(node(A, down="deleted", gone=True), node(B)), tickets=()), 0.0)
+    desk.look(BatchSnapshot(nodes=(node(A, down="deleted", gone=True), node(B)), tickets=()), 0.0)
     assert (desk.gone(), desk.proofs()) == ({A}, {A: "deleted"})
-    desk.look(Look(nodes=(node(A), node(B)), tickets=()), 1.0)
+    desk.look(BatchSnapshot(nodes=(node(A), node(B)), tickets=()), 1.0)
     assert not desk.gone()
 
 

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from corral.domain.desired_state import Launch, Wanted
+from corral.domain.desired_state import DesiredState, Launch
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.domain.pilot import part_of
-from corral.engines.batch.engine import LendingEngine, Links
-from corral.engines.batch.interfaces import Look, PartFiles, TicketState
+from corral.engines.batch.engine import HeadLinks, LendingEngine
+from corral.engines.batch.interfaces import BatchSnapshot, PartFiles, TicketState
 from corral.wire.node import NodeSettings
 from tests.engines.lending.test_desk import KEY, A, B, launch_of, look, word
 from tests.patience import PATIENCE_SECONDS
@@ -21,7 +21,7 @@ class Addresses:
     def __init__(self) -> None:
         self.known: tuple[str, ...] = ()
 
-    async def look(self) -> Look:
+    async def look(self) -> BatchSnapshot:
         return look(TicketState.RUNNING, nodes=(A, B))
 
     async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None: ...
@@ -45,8 +45,8 @@ async def nothing(*_: object) -> None: ...
 
 
 def test_a_word_waits_for_the_addresses_and_goes_out_when_they_are_known() -> None:
-    driver, pushed = Addresses(), dict[NodeId, Wanted]()
-    links = Links(
+    driver, pushed = Addresses(), dict[NodeId, DesiredState]()
+    links = HeadLinks(
         push=lambda wanted: pushed.update({wanted.node: wanted}),
         hear=lambda facts: None,
         register=nothing,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from corral.engines.ray.bringup import descendants
 from tests.hosts import Host
 from tests.ray_cluster import need_ray
@@ -50,22 +50,22 @@ def join(found: Machines, name: str) -> None:
     found[name].join(found.line(), "--gpus", "1", "--pretend")
 
 
-def ray_of(machine: Machine) -> list[Process]:
+def ray_of(machine: Machine) -> list[LocalProcess]:
     """What Ray runs on the machine."""
-    process = Process.recorded(machine.root / "ray" / "ray.pid")
+    process = LocalProcess.recorded(machine.root / "ray" / "ray.pid")
     return [] if process is None else [process, *descendants(process)]
 
 
-def part_of(machine: Machine, program: str) -> Process | None:
+def part_of(machine: Machine, program: str) -> LocalProcess | None:
     """The program of Ray there, such as raylet."""
     return next((one for one in ray_of(machine) if program_of(one) == program), None)
 
 
-def program_of(process: Process) -> str:
+def program_of(process: LocalProcess) -> str:
     return words_of(process).partition("\0")[0].rpartition("/")[2]
 
 
-def words_of(process: Process) -> str:
+def words_of(process: LocalProcess) -> str:
     """Its command line."""
     try:
         return Path(f"/proc/{process.pid}/cmdline").read_text()
@@ -73,9 +73,9 @@ def words_of(process: Process) -> str:
         return ""
 
 
-def agent_of(found: Machines, name: str) -> Process | None:
+def agent_of(found: Machines, name: str) -> LocalProcess | None:
     folder = found.head.root.parent / "n" / cluster_of(found) / name
-    return Process.recorded(folder / "agent.pid")
+    return LocalProcess.recorded(folder / "agent.pid")
 
 
 def kill_part(machine: Machine, program: str) -> None:
@@ -86,9 +86,9 @@ def kill_part(machine: Machine, program: str) -> None:
     until(lambda: part_of(machine, program) not in (None, before), f"{program} is kept")
 
 
-def everything_of(found: Machines, name: str) -> list[Process]:
+def everything_of(found: Machines, name: str) -> list[LocalProcess]:
     """All that lives of the machine: Ray's, its keeper, the agent, shims and ranks."""
     folder = House(found.head.root.parent)
     marks = (f"{name}/", f"n/{cluster_of(found)}/{name}")
     pids = {pid for mark in marks for pid in folder.processes(mark)}
-    return [one for pid in sorted(pids) if (one := Process.find(pid)) is not None]
+    return [one for pid in sorted(pids) if (one := LocalProcess.find(pid)) is not None]

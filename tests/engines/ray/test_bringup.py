@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import Conflict
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from corral.engines.ray import bringup
 from corral.engines.ray.bringup import RayHere, folder_of
 from corral.engines.ray.driver import RayDriver
@@ -88,7 +88,7 @@ def test_the_folder_of_a_ray_that_was_joined_is_told_by_its_processes(tmp_path: 
         with subprocess.Popen(words, stdin=pipe, stdout=pipe) as one:
             assert one.stdout is not None
             one.stdout.readline()
-            process = Process.find(one.pid)
+            process = LocalProcess.find(one.pid)
             assert process is not None
             assert folder_of(process) == told
             one.communicate(b"\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from corral.domain.ids import NodeId
 from corral.engines.ray.dead_nodes import Deaths
 from corral.engines.ray.driver import RayDriver
-from corral.engines.ray.nodes import Look, RayNode
+from corral.engines.ray.nodes import RayNode, RaySnapshot
 
 ONE = NodeId("r1")
 DRAINED = RayNode(id=ONE, ray_node="a1", address="10.0.0.1", alive=False, drained=True, death="d")
@@ -39,7 +39,7 @@ def judged(
         wake=lambda: None,
     )
     for _ in range(2):
-        asyncio.run(deaths.judge(row, Look(nodes=(row, *beside)), sleeps=sleeps))
+        asyncio.run(deaths.judge(row, RaySnapshot(nodes=(row, *beside)), sleeps=sleeps))
     return deaths, revoked
 
 

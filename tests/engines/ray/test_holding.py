@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.engines.ray.shared_gpus import LEAVE_SECONDS, Held, moves, offered
+from corral.engines.ray.shared_gpus import LEAVE_SECONDS, HeldGpu, moves, offered
 
-ALL = {index: Held(number=index) for index in range(4)}
+ALL = {index: HeldGpu(number=index) for index in range(4)}
 
 
 def test_what_nobody_else_wants_is_taken() -> None:

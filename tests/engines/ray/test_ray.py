@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from tests.ray_cluster import RayHouse, ray_house
 from tests.scenarios.house import until, wait_in_shell
 
@@ -38,7 +38,7 @@ def test_an_actor_that_dies_is_started_again_and_finds_its_agent(ray: RayHouse) 
     job = ray.house.submit("waits", wait_in_shell(gate), nodes=2, resources={"gpu": 2})
     ray.house.until_state(job, "RUNNING")
     os.kill(actor, signal.SIGKILL)
-    until(lambda: Process.find(actor) is None, "the actor is gone")
+    until(lambda: LocalProcess.find(actor) is None, "the actor is gone")
     gate.touch()
     assert ray.house.until_over(job).attempt == 1
     assert ray.agent("r2") == agent

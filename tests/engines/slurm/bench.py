@@ -13,7 +13,7 @@ from corral.domain.errors import Trouble
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.domain.pilot import part_of
-from corral.engines.batch.interfaces import Look, PartFiles
+from corral.engines.batch.interfaces import BatchSnapshot, PartFiles
 from corral.engines.slurm.commands import Commands, environment
 from corral.engines.slurm.driver import SlurmDriver
 from corral.engines.slurm.folders import Folders
@@ -102,7 +102,7 @@ def parts_for(driver: SlurmDriver, gang: list[Launch]) -> dict[NodeId, PartFiles
     }
 
 
-async def look_until(driver: SlurmDriver, true: Callable[[Look], object]) -> Look:
+async def look_until(driver: SlurmDriver, true: Callable[[BatchSnapshot], object]) -> BatchSnapshot:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             with suppress(Trouble):  # a loaded machine, or a controller that has just come

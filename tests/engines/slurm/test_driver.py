@@ -9,7 +9,7 @@ from corral.domain.desired_state import Launch
 from corral.domain.errors import Trouble, Unsupported
 from corral.domain.ids import NodeId
 from corral.domain.pilot import part_of
-from corral.engines.batch.interfaces import LentNode, Look, Ticket, TicketState
+from corral.engines.batch.interfaces import BatchSnapshot, LentNode, Ticket, TicketState
 from corral.engines.slurm.driver import SlurmDriver
 from corral.wire.node import decode_settings
 from tests.engines.slurm.bench import Bench, look_until, parts_for
@@ -35,11 +35,11 @@ async def hand_over(driver: SlurmDriver, gang: list[Launch]) -> None:
     await driver.submit(gang, parts_for(driver, gang))
 
 
-def ticket_in(look: Look, state: TicketState) -> Ticket | None:
+def ticket_in(look: BatchSnapshot, state: TicketState) -> Ticket | None:
     return next((ticket for ticket in look.tickets if ticket.state == state), None)
 
 
-def node_in(look: Look, name: str) -> LentNode:
+def node_in(look: BatchSnapshot, name: str) -> LentNode:
     return next(node for node in look.nodes if node.node == name)
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import Unsupported
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import JobSpec
 from corral.domain.observed_state import AttemptKey
 from corral.domain.resources import Resources
-from corral.engines.batch.interfaces import Look, TicketState
+from corral.engines.batch.interfaces import BatchSnapshot, TicketState
 from corral.engines.slurm.external_placement import SlurmPlacingDriver
 from tests.engines.slurm.bench import Bench, look_until, parts_for
 from tests.engines.slurm.gangs import gang_of
@@ -32,15 +32,15 @@ def bench(slurm: Slurm, tmp_path: Path, request: pytest.FixtureRequest) -> Placi
     return Placing(slurm, tmp_path, by_rest=request.param == "rest")
 
 
-def one(job: str = "j17", *, nodes: int = 1, gpus: int = 0, **more: object) -> Candidate:
+def one(job: str = "j17", *, nodes: int = 1, gpus: int = 0, **more: object) -> ExternalCandidate:
     resources = Resources(gpu_millis=gpus * 1000, gpu_type=GPU_TYPE if gpus else None)
     spec = JobSpec(name="tiny", run="true", nodes=nodes, resources=resources)
-    return Candidate(key=(JobId(job), AttemptNumber(1)), spec=spec, **more)  # type: ignore[arg-type]
+    return ExternalCandidate(key=(JobId(job), AttemptNumber(1)), spec=spec, **more)  # type: ignore[arg-type]
 
 
-def of_array(*indices: int, limit: int | None = None) -> list[Candidate]:
+def of_array(*indices: int, limit: int | None = None) -> list[ExternalCandidate]:
     return [
-        Candidate(
+        ExternalCandidate(
             key=(JobId(f"j9_{index}"), AttemptNumber(1)),
             spec=JobSpec(
                 name=f"many_{index}",
@@ -55,11 +55,13 @@ def of_array(*indices: int, limit: int | None = None) -> list[Candidate]:
     ]
 
 
-def states(look: Look) -> dict[str, TicketState]:
+def states(look: BatchSnapshot) -> dict[str, TicketState]:
     return {str(ticket.key[0]): ticket.state for ticket in look.tickets}
 
 
-async def begin(driver: SlurmPlacingDriver, look: Look, key: AttemptKey, gpus: int = 0) -> None:
+async def begin(
+    driver: SlurmPlacingDriver, look: BatchSnapshot, key: AttemptKey, gpus: int = 0
+) -> None:
     """As the head does: what its agents need comes to the nodes that Slurm has chosen."""
     (nodes,) = [ticket.nodes for ticket in look.tickets if ticket.key == key]
     gang = gang_of(*nodes, job=key[0], gpus=gpus)

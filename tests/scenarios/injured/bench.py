@@ -24,7 +24,7 @@ class Outcome:
     where nobody could see that, until cause and culprit could be read."""
 
     cell: Cell
-    attempt: api.Attempt | None = None
+    attempt: api.AttemptView | None = None
     seconds: float = 0.0
     wanted_culprit: tuple[str, ...] = ()
     trouble: str = ""
@@ -110,7 +110,7 @@ def measure(
     return [run.outcome for run in all_runs]
 
 
-def _is_over(job: api.Job) -> bool:
+def _is_over(job: api.JobView) -> bool:
     return job.state in ("DONE", "FAILED", "CANCELLED")
 
 
@@ -182,7 +182,7 @@ def _hurt(run: _Run) -> None:
             run.outcome.trouble += str(getattr(trouble, "stderr", b"") or b"")
 
 
-def _named(word: str, attempt: api.Attempt) -> str:
+def _named(word: str, attempt: api.AttemptView) -> str:
     names = {f"node{rank}": seat.node for rank, seat in enumerate(attempt.seats)}
     gpus = {f"gpu{rank}": next(iter(seat.gpus), -1) for rank, seat in enumerate(attempt.seats)}
     return word.format(**names, **gpus)

@@ -12,28 +12,28 @@ from corral.schedule.arrays.cluster import (
     RACK,
     STEPS,
     WHOLE,
-    Cluster,
-    NodeRow,
+    ClusterArrays,
+    NodeColumns,
     bucket_of,
     cluster_of,
     share_millis,
-)  # fmt: skip
-from corral.schedule.arrays.fit import PREFER, REQUIRE, SPREAD, Ask
+)
+from corral.schedule.arrays.fit import PREFER, REQUIRE, SPREAD, ColumnRequest
 from corral.schedule.arrays.fragmentation import Demand, arrive, new_demand
 from corral.schedule.columns.placement import place, take_all
 
-Taken = tuple[int, int, int, Ask]  # node, mask, millis, ask
+Taken = tuple[int, int, int, ColumnRequest]  # node, mask, millis, ask
 
 
 @st.composite
-def rows(draw: st.DrawFn, *, most: int = 6) -> list[NodeRow]:
+def rows(draw: st.DrawFn, *, most: int = 6) -> list[NodeColumns]:
     """Nodes whose racks lie in one pod each, and NVLink domains in one rack each."""
     made = []
     for at in range(draw(st.integers(1, most))):
         rack = draw(st.integers(0, 2))
         gpus = draw(st.sampled_from([0, 1, 2, 4]))
         made.append(
-            NodeRow(
+            NodeColumns(
                 gpus=gpus,
                 cpu_millis=draw(st.sampled_from([2000, 8000, 16000])),
                 memory_mib=draw(st.sampled_from([1000, 4000])),
@@ -49,9 +49,9 @@ def rows(draw: st.DrawFn, *, most: int = 6) -> list[NodeRow]:
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> Ask:
+def asks(draw: st.DrawFn) -> ColumnRequest:
     share = draw(st.sampled_from([0, 0, 143, 250, 500, 810]))
-    return Ask(
+    return ColumnRequest(
         nodes=draw(st.sampled_from([1, 1, 1, 2, 3])),
         gpus=0 if share else draw(st.integers(0, 4)),
         share=share,
@@ -64,7 +64,7 @@ def asks(draw: st.DrawFn) -> Ask:
     )
 
 
-def put(cluster: Cluster, demand: Demand, ask: Ask) -> list[Taken]:
+def put(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> list[Taken]:
     """The seats that the ask got, taken; or none."""
     arrive(demand, ask.gpus, ask.share, ask.cpu, ask.memory, ask.nodes)
     seats = place(cluster, demand, ask)
@@ -78,7 +78,7 @@ def put(cluster: Cluster, demand: Demand, ask: Ask) -> list[Taken]:
     return got
 
 
-def new_state(nodes: list[NodeRow], masked: set[int]) -> tuple[Cluster, Demand]:
+def new_state(nodes: list[NodeColumns], masked: set[int]) -> tuple[ClusterArrays, Demand]:
     """Rows in `masked` take nobody of class 1."""
     cluster = cluster_of(nodes, classes=2)
     for row in range(len(nodes)):
@@ -86,7 +86,7 @@ def new_state(nodes: list[NodeRow], masked: set[int]) -> tuple[Cluster, Demand]:
     return cluster, new_demand()
 
 
-def could_hold(cluster: Cluster, ask: Ask, node: int) -> bool:
+def could_hold(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
     """Written apart from the core's own `fits`."""
     free = [int(cluster.free_gpu[node * cluster.max_gpus + i]) for i in range(cluster.gpus[node])]
     if cluster.alone[node] or not cluster.usable[node] or (ask.alone and cluster.seats[node]):
@@ -101,7 +101,7 @@ def could_hold(cluster: Cluster, ask: Ask, node: int) -> bool:
     return free.count(WHOLE) >= ask.gpus
 
 
-def exists(cluster: Cluster, ask: Ask) -> bool:
+def exists(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
     """By trying all sets of nodes."""
     able = [node for node in range(cluster.nodes) if could_hold(cluster, ask, node)]
     for chosen in combinations(able, ask.nodes):
@@ -111,7 +111,7 @@ def exists(cluster: Cluster, ask: Ask) -> bool:
     return False
 
 
-def counted(cluster: Cluster) -> tuple[list[int], list[int], list[int], list[int]]:
+def counted(cluster: ClusterArrays) -> tuple[list[int], list[int], list[int], list[int]]:
     """Free whole GPUs, free thousandths, counts and idle nodes a rack, all from `free_gpu`."""
     width = cluster.blocks + 1
     whole, millis = [], []

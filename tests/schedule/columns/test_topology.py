@@ -10,12 +10,12 @@ from corral.schedule.arrays.cluster import (
     NVLINK,
     POD,
     RACK,
-    Cluster,
-    NodeRow,
+    ClusterArrays,
+    NodeColumns,
     cluster_of,
     take,
 )
-from corral.schedule.arrays.fit import PREFER, REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.fit import PREFER, REQUIRE, SPREAD, ColumnRequest
 from corral.schedule.arrays.fragmentation import new_demand
 from tests.schedule.columns.places import could_hold, put
 
@@ -23,10 +23,10 @@ worlds = settings(max_examples=150, deadline=None)
 
 
 @st.composite
-def networks(draw: st.DrawFn, *, types: int = 1) -> Cluster:
+def networks(draw: st.DrawFn, *, types: int = 1) -> ClusterArrays:
     """Up to ten nodes of 4 GPUs, some of them in use."""
     rows = [
-        NodeRow(
+        NodeColumns(
             gpus=4,
             cpu_millis=1,
             memory_mib=1,
@@ -44,17 +44,17 @@ def networks(draw: st.DrawFn, *, types: int = 1) -> Cluster:
     return cluster
 
 
-def lie_in(cluster: Cluster, level: int, nodes: list[int] | tuple[int, ...]) -> set[int]:
+def lie_in(cluster: ClusterArrays, level: int, nodes: list[int] | tuple[int, ...]) -> set[int]:
     if level == ANYWHERE:
         return {0}
     return {int(cluster.domain[level * cluster.nodes + node]) for node in nodes}
 
 
-def level_of(cluster: Cluster, nodes: list[int] | tuple[int, ...]) -> int:
+def level_of(cluster: ClusterArrays, nodes: list[int] | tuple[int, ...]) -> int:
     return next(n for n in range(ANYWHERE + 1) if len(lie_in(cluster, n, nodes)) == 1)
 
 
-def room(cluster: Cluster, level: int, able: list[int], one: int) -> int:
+def room(cluster: ClusterArrays, level: int, able: list[int], one: int) -> int:
     """Of the nodes that can hold a seat, those in the domain of `one`."""
     inside = lie_in(cluster, level, [one])
     return sum(lie_in(cluster, level, [node]) == inside for node in able)
@@ -67,9 +67,9 @@ near = st.sampled_from([PREFER, REQUIRE])
 @worlds
 @given(cluster=networks(), nodes=wanted_nodes, gpus=wanted_gpus, topology=near)
 def test_a_gang_lies_in_the_smallest_domain_that_holds_it_and_the_fullest_such(
-    cluster: Cluster, nodes: int, gpus: int, topology: int
+    cluster: ClusterArrays, nodes: int, gpus: int, topology: int
 ) -> None:
-    ask = Ask(nodes=nodes, gpus=gpus, topology=topology, level=POD)
+    ask = ColumnRequest(nodes=nodes, gpus=gpus, topology=topology, level=POD)
     able = [node for node in range(cluster.nodes) if could_hold(cluster, ask, node)]
     got = [node for node, *_ in put(cluster, new_demand(), ask)]
     ways = list(combinations(able, nodes))
@@ -86,9 +86,9 @@ def test_a_gang_lies_in_the_smallest_domain_that_holds_it_and_the_fullest_such(
 @worlds
 @given(cluster=networks(), nodes=wanted_nodes, gpus=wanted_gpus)
 def test_a_gang_that_spans_domains_spans_as_few_as_can_be(
-    cluster: Cluster, nodes: int, gpus: int
+    cluster: ClusterArrays, nodes: int, gpus: int
 ) -> None:
-    ask = Ask(nodes=nodes, gpus=gpus)
+    ask = ColumnRequest(nodes=nodes, gpus=gpus)
     able = [node for node in range(cluster.nodes) if could_hold(cluster, ask, node)]
     got = [node for node, *_ in put(cluster, new_demand(), ask)]
     if not got:
@@ -105,9 +105,9 @@ def test_a_gang_that_spans_domains_spans_as_few_as_can_be(
 @worlds
 @given(cluster=networks(), nodes=wanted_nodes, gpus=wanted_gpus)
 def test_a_spread_gang_lies_in_as_many_racks_as_can_be_and_evenly(
-    cluster: Cluster, nodes: int, gpus: int
+    cluster: ClusterArrays, nodes: int, gpus: int
 ) -> None:
-    ask = Ask(nodes=nodes, gpus=gpus, topology=SPREAD)
+    ask = ColumnRequest(nodes=nodes, gpus=gpus, topology=SPREAD)
     able = [node for node in range(cluster.nodes) if could_hold(cluster, ask, node)]
     got = [node for node, *_ in put(cluster, new_demand(), ask)]
     if got:
@@ -116,16 +116,16 @@ def test_a_spread_gang_lies_in_as_many_racks_as_can_be_and_evenly(
         assert _most_in_a_rack(cluster, got) == fullest
 
 
-def _most_in_a_rack(cluster: Cluster, nodes: list[int] | tuple[int, ...]) -> int:
+def _most_in_a_rack(cluster: ClusterArrays, nodes: list[int] | tuple[int, ...]) -> int:
     return max(room(cluster, RACK, list(nodes), node) for node in nodes)
 
 
 @worlds
 @given(cluster=networks(types=3), nodes=wanted_nodes, gpus=wanted_gpus, topology=st.integers(0, 2))
 def test_a_gang_mixes_gpu_types_only_when_no_type_alone_has_the_nodes(
-    cluster: Cluster, nodes: int, gpus: int, topology: int
+    cluster: ClusterArrays, nodes: int, gpus: int, topology: int
 ) -> None:
-    ask = Ask(nodes=nodes, gpus=gpus, topology=topology, level=RACK)
+    ask = ColumnRequest(nodes=nodes, gpus=gpus, topology=topology, level=RACK)
     able = [node for node in range(cluster.nodes) if could_hold(cluster, ask, node)]
     got = [node for node, *_ in put(cluster, new_demand(), ask)]
     if len({int(cluster.gpu_type[node]) for node in got}) > 1:
@@ -137,10 +137,12 @@ def test_a_gang_mixes_gpu_types_only_when_no_type_alone_has_the_nodes(
 def placed(nodes: int, *rows: tuple[int, int, int]) -> list[int]:
     """Where so many nodes lie of rows given as type, rack, pod."""
     made = [
-        NodeRow(gpus=1, cpu_millis=1, memory_mib=1, gpu_type=kind, rack=rack, pod=pod)
+        NodeColumns(gpus=1, cpu_millis=1, memory_mib=1, gpu_type=kind, rack=rack, pod=pod)
         for kind, rack, pod in rows
     ]
-    return [node for node, *_ in put(cluster_of(made), new_demand(), Ask(nodes=nodes, gpus=1))]
+    return [
+        node for node, *_ in put(cluster_of(made), new_demand(), ColumnRequest(nodes=nodes, gpus=1))
+    ]
 
 
 def test_a_rack_that_holds_the_gang_goes_before_a_fuller_pod_of_which_none_does() -> None:
@@ -155,7 +157,7 @@ def test_of_the_gpu_types_that_which_has_the_gang_nearer_then_the_fuller_domain_
 
 def test_domains_of_one_number_in_different_racks_and_pods_are_different() -> None:
     rows = [
-        NodeRow(gpus=1, cpu_millis=1, memory_mib=1, nvlink=0, rack=rack, pod=pod)
+        NodeColumns(gpus=1, cpu_millis=1, memory_mib=1, nvlink=0, rack=rack, pod=pod)
         for pod, rack in ((0, 0), (0, 1), (1, 1), (1, 1))
     ]
     cluster = cluster_of(rows)
@@ -167,7 +169,7 @@ def test_domains_of_one_number_in_different_racks_and_pods_are_different() -> No
 
 
 def test_nodes_without_a_common_nvlink_share_no_nvlink_domain() -> None:
-    cluster = cluster_of([NodeRow(gpus=1, cpu_millis=1, memory_mib=1)] * 2)
-    asked = Ask(nodes=2, gpus=1, topology=REQUIRE, level=NVLINK)
+    cluster = cluster_of([NodeColumns(gpus=1, cpu_millis=1, memory_mib=1)] * 2)
+    asked = ColumnRequest(nodes=2, gpus=1, topology=REQUIRE, level=NVLINK)
     assert not put(cluster, new_demand(), asked)
     assert put(cluster, new_demand(), asked._replace(level=RACK))

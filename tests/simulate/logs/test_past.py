@@ -11,7 +11,7 @@ import yaml
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.imported import Imported
-from corral.traces.past import Past, read_past, refuse_faults
+from corral.traces.past import PastJobs, read_past, refuse_faults
 
 HEAD = (
     "Cluster|JobID|JobName|User|Partition|Submit|Start|End|Elapsed|Timelimit|NNodes|AllocTRES|State"
@@ -30,13 +30,13 @@ big|101|train-7|alice|gpu|2026-01-01T03:00:00|2026-01-01T03:10:00|2026-01-01T03:
 """  # noqa: E501
 
 
-def read(place: Path, source: str, text: str) -> Past:
+def read(place: Path, source: str, text: str) -> PastJobs:
     path = place / "log"
     path.write_text(text)
     return read_past(source, path)
 
 
-def by_id(past: Past) -> dict[str, Imported]:
+def by_id(past: PastJobs) -> dict[str, Imported]:
     return {one.id: one for one in past.jobs}
 
 

@@ -1,10 +1,10 @@
 import { QueryClient, QueryObserver } from "@tanstack/react-query";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { listen, sinceOpened } from "./live";
-import type { Event } from "./types";
+import type { EventView } from "./types";
 
 const KEY = "job:j1";
-const done: Event = {
+const done: EventView = {
   at: Date.parse("2026-01-01T00:00:10Z") / 1000,
   attempt: 1,
   job: "j1",
@@ -29,7 +29,7 @@ afterEach(() => {
 });
 
 /** A head with these recent events. The answer sends an event down the stream. */
-function head(events: Event[]): (event: Event) => void {
+function head(events: EventView[]): (event: EventView) => void {
   let stream: ReadableStreamDefaultController<Uint8Array>;
   const body = new ReadableStream<Uint8Array>({
     start: (controller) => {

@@ -5,7 +5,7 @@ import { useSyncExternalStore } from "react";
 import { checkSession } from "./client";
 import { getDated } from "./http";
 import { followTogether, whileSeen } from "./together";
-import type { Event } from "./types";
+import type { EventView } from "./types";
 
 const KEPT = 200;
 const PAUSE_MS = 1000;
@@ -15,7 +15,7 @@ const SLACK_SECONDS = 5; // between an event's time and its commit, and for a he
 type Link = "connecting" | "live" | "away";
 interface Heard {
   link: Link;
-  events: readonly Event[];
+  events: readonly EventView[];
   /** Since when the head does not answer: what is shown is as of then. Seconds since 1970. */
   awaySince: number | undefined;
 }
@@ -43,7 +43,7 @@ export function useHeard(): Heard {
 }
 
 /** The keys of what an event may have changed. */
-export function touched(event: Event): string[] {
+export function touched(event: EventView): string[] {
   const keys = ["status"];
   if (event.job) keys.push("jobs", "queues", `job:${event.job}`);
   if (event.node) keys.push(`node:${event.node}`);
@@ -53,7 +53,11 @@ export function touched(event: Event): string[] {
 
 /** The events that a page opened this long ago may lack: it may have asked for its data before them,
  * and the stream begins behind them. `at`: the head's time, NaN when it is not known. */
-export function sinceOpened(events: readonly Event[], at: number, openSeconds: number): Event[] {
+export function sinceOpened(
+  events: readonly EventView[],
+  at: number,
+  openSeconds: number,
+): EventView[] {
   const since = at - openSeconds - SLACK_SECONDS;
   return events.filter((event) => Number.isNaN(since) || event.at >= since);
 }
@@ -112,7 +116,7 @@ function hear(client: QueryClient): () => void {
     if (over) return;
     let after = 0;
     try {
-      const recent = await getDated<{ events: Event[] }>("/v1/events", { newest: KEPT });
+      const recent = await getDated<{ events: EventView[] }>("/v1/events", { newest: KEPT });
       if (over) return;
       const events = recent.data.events.reverse();
       say({ events });
@@ -132,7 +136,7 @@ function hear(client: QueryClient): () => void {
       },
       received: (sent) => {
         if (sent.kind) return;
-        const event = JSON.parse(sent.data) as Event;
+        const event = JSON.parse(sent.data) as EventView;
         say({ events: [event, ...heard.events].slice(0, KEPT) });
         renew(touched(event));
       },

@@ -11,15 +11,15 @@ import {
 import { get, part, Refused } from "./http";
 import { whoIsIn } from "./session";
 import type {
-  Event,
+  EventView,
   FailedJobs,
   GpusNow,
-  Job,
   JobDetail,
+  JobView,
   NodeDetail,
   Queues,
-  Report,
-  Series,
+  ReportView,
+  SeriesView,
   Status,
   Why,
 } from "./types";
@@ -120,7 +120,7 @@ export function useJobs(filter: Filter, first = PAGE) {
   return useInfiniteQuery({
     queryKey: ["jobs", filter, first],
     queryFn: ({ pageParam }) =>
-      get<{ jobs: Job[] }>("/v1/jobs", {
+      get<{ jobs: JobView[] }>("/v1/jobs", {
         ...filter,
         all: filter.all ? 1 : 0,
         limit: pageParam ? NEXT_PAGE : first,
@@ -138,7 +138,7 @@ export const useArray = (id: string, enabled: boolean) =>
   useQuery({
     queryKey: ["jobs", "array", id],
     queryFn: async () =>
-      (await get<{ jobs: Job[] }>("/v1/jobs", { array: id, all: 1, limit: 10_000 })).jobs,
+      (await get<{ jobs: JobView[] }>("/v1/jobs", { array: id, all: 1, limit: 10_000 })).jobs,
     enabled,
   });
 
@@ -152,7 +152,7 @@ export function useIsArray(id: string): boolean | undefined {
   const { data, isError } = useQuery({
     queryKey: ["is-array", id],
     queryFn: async () => {
-      const found = await get<{ jobs: Job[] }>("/v1/jobs", { array: id, all: 1, limit: 1 });
+      const found = await get<{ jobs: JobView[] }>("/v1/jobs", { array: id, all: 1, limit: 1 });
       return found.jobs.length > 0;
     },
     enabled: asks,
@@ -184,7 +184,7 @@ export const useWhy = (id: string) =>
 export const useJobEvents = (id: string) =>
   useQuery({
     queryKey: [`job:${id}`, "events"],
-    queryFn: () => get<{ events: Event[] }>(`/v1/jobs/${part(id)}/events`),
+    queryFn: () => get<{ events: EventView[] }>(`/v1/jobs/${part(id)}/events`),
   });
 
 export const useNode = (id: string): UseQueryResult<NodeDetail> =>
@@ -205,7 +205,7 @@ export const seriesOf = (
 ) =>
   queryOptions({
     queryKey: ["series", key, fields, Math.round(since), until, points],
-    queryFn: () => get<Series>("/v1/series", { key, fields, since, until, points }),
+    queryFn: () => get<SeriesView>("/v1/series", { key, fields, since, until, points }),
     refetchInterval: until === null ? 10_000 : false,
   });
 
@@ -220,7 +220,7 @@ export const useReport = (kind: ReportKind, by: string, days: number, limit = 20
     queryKey: ["reports", kind, by, days, limit],
     queryFn: () => {
       const since = Date.now() / 1000 - (days - 1) * 86_400;
-      return get<Report>(`/v1/reports/${kind}`, { by, since: Math.round(since), limit });
+      return get<ReportView>(`/v1/reports/${kind}`, { by, since: Math.round(since), limit });
     },
     refetchInterval: 60_000,
     placeholderData: keepPreviousData,

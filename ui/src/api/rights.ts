@@ -2,9 +2,9 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { session } from "./queries";
-import type { Session } from "./types";
+import type { SessionView } from "./types";
 
-type Who = Pick<Session, "user" | "role" | "operates">;
+type Who = Pick<SessionView, "user" | "role" | "operates">;
 interface Owned {
   owner: string;
   queue: string;
@@ -36,4 +36,4 @@ export function noChange(who: Who | undefined, job: Owned): string | undefined {
   return `It is ${job.owner}'s: only ${job.owner} or an operator may change it.`;
 }
 
-export const useWho = (): Session | undefined => useQuery(session).data;
+export const useWho = (): SessionView | undefined => useQuery(session).data;

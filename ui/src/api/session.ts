@@ -3,7 +3,7 @@
 
 import { get, post, Refused, remove } from "./http";
 import { dropPageSecret, keepPageSecret, pageSecret } from "./secret";
-import type { Session, SessionOpened } from "./types";
+import type { SessionOpened, SessionView } from "./types";
 
 const LINK = /^#login=([\w.~+/=-]{16,512})$/;
 const BACK = /^#session=([\w-]{16,128})$/;
@@ -23,10 +23,10 @@ export const mayBeIn = (): boolean => pageSecret() !== null;
 
 /** Who is logged in. The head is asked only where somebody has logged in with this browser: it
  * would answer a first visit with a 401, which every browser writes down as an error. */
-export async function whoIsIn(): Promise<Session> {
+export async function whoIsIn(): Promise<SessionView> {
   if (!mayBeIn()) throw new Refused(401, "unauthorised", "nobody is logged in", "log in");
   try {
-    return await get<Session>("/v1/session");
+    return await get<SessionView>("/v1/session");
   } catch (wrong) {
     if (wrong instanceof Refused && wrong.status === 401) dropPageSecret();
     throw wrong;
@@ -36,7 +36,7 @@ export async function whoIsIn(): Promise<Session> {
 /** Keep the secret of a session that was opened by the provider. One that does not go with the
  * cookie was put into a link by somebody, and replaces nothing. */
 export async function arrive(secret: string): Promise<void> {
-  await get<Session>("/v1/session", undefined, { page: secret });
+  await get<SessionView>("/v1/session", undefined, { page: secret });
   keepPageSecret(secret);
 }
 
@@ -49,7 +49,7 @@ export function questionOf(now: string | undefined, next: string): string | unde
 
 /** Log in by a link, which logs nobody in silently: it may be a link of somebody else. */
 export async function followLink(secret: string): Promise<void> {
-  const next = await get<Session>("/v1/session", undefined, { token: secret });
+  const next = await get<SessionView>("/v1/session", undefined, { token: secret });
   const now = await whoIsIn().catch(() => undefined);
   const question = questionOf(now?.user, next.user);
   if (question && !window.confirm(question)) return;

@@ -30,7 +30,7 @@ export interface AlertsSent {
   sent: string[];
 }
 
-export interface Attempt {
+export interface AttemptView {
   cause: string;
   culprit: string;
   ended_at: number | null;
@@ -50,14 +50,14 @@ export interface Attempt {
   quote: string;
   resume_step: number | null;
   running_at: number | null;
-  seats: Seat[];
+  seats: SeatView[];
 }
 
 export interface Audit {
-  entries: AuditEntry[];
+  entries: AuditEntryView[];
 }
 
-export interface AuditEntry {
+export interface AuditEntryView {
   accepted: boolean;
   at: number;
   by: string;
@@ -73,7 +73,7 @@ export interface AuditEntry {
   what: string;
 }
 
-export interface Bottleneck {
+export interface BottleneckView {
   advice: string;
   bound: string;
   text: string;
@@ -98,6 +98,12 @@ export interface ChangeRefused {
   jobs: string[];
   message: string;
   partly: boolean;
+}
+
+export interface ChangeSuggestionView {
+  change: string;
+  starts: TimeSpanView;
+  stops: string;
 }
 
 export interface ChangedJob {
@@ -148,7 +154,7 @@ export interface CheckedNode {
   state: string;
 }
 
-export interface Checkpoint {
+export interface CheckpointView {
   at: number;
   attempt: number;
   manifest_sha256: string;
@@ -162,19 +168,13 @@ export interface Checkpoint {
 }
 
 export interface Checkpoints {
-  checkpoints: Checkpoint[];
+  checkpoints: CheckpointView[];
 }
 
 export interface Checkup {
   id: string;
   nodes: CheckedNode[];
   unable: string[];
-}
-
-export interface Cluster {
-  engine: string;
-  id: string;
-  term: number;
 }
 
 export interface ClusterRequestPlan {
@@ -197,6 +197,12 @@ export interface ClusterRequestPlan {
   save_minutes: number;
   switch: string;
   write_gb_per_s: number | null;
+}
+
+export interface ClusterView {
+  engine: string;
+  id: string;
+  term: number;
 }
 
 export interface CostRequestPlan {
@@ -222,17 +228,7 @@ export interface DiskSample {
   total_bytes: number;
 }
 
-export interface Ending {
-  ends: Span | null;
-  ends_by: number | null;
-  kin: number;
-  percent: number | null;
-  step: number | null;
-  text: string;
-  until: number | null;
-}
-
-export interface Event {
+export interface EventView {
   at: number;
   attempt: number | null;
   job: string | null;
@@ -243,7 +239,17 @@ export interface Event {
 }
 
 export interface Events {
-  events: Event[];
+  events: EventView[];
+}
+
+export interface ExpectedEndView {
+  ends: TimeSpanView | null;
+  ends_by: number | null;
+  kin: number;
+  percent: number | null;
+  step: number | null;
+  text: string;
+  until: number | null;
 }
 
 export interface Failed {
@@ -289,20 +295,6 @@ export interface FitRequestPlan {
   model: string;
   precision: string;
   rank: number;
-}
-
-export interface Forecast {
-  ends: Span;
-  gives_up_at: number | null;
-  held_percent: number | null;
-  instead: Instead[];
-  is_too_late: boolean;
-  known_percent: number;
-  percent: number;
-  runs: number;
-  starts: Span;
-  text: string;
-  told: number;
 }
 
 export interface Form {
@@ -401,15 +393,15 @@ export interface HTTPValidationError {
   detail: ValidationError[];
 }
 
-export interface Head {
+export interface HeadDown {
+  jobs: "leave" | "stop";
+}
+
+export interface HeadView {
   pid: number;
   started_at: number;
   url: string;
   version: string;
-}
-
-export interface HeadDown {
-  jobs: "leave" | "stop";
 }
 
 export interface IdentityLink {
@@ -448,40 +440,6 @@ export interface ImportedJobs {
   jobs: ImportedJob[];
 }
 
-export interface Instead {
-  change: string;
-  starts: Span;
-  stops: string;
-}
-
-export interface Job {
-  array: string | null;
-  array_index: number | null;
-  attempt: number;
-  ended_at: number | null;
-  exit_code: number | null;
-  held_gpus: number | null;
-  id: string;
-  infra_retries: number;
-  max_duration_seconds: number | null;
-  name: string;
-  nodes: string[];
-  owner: string;
-  priority: number;
-  progress: Progress | null;
-  queue: string;
-  ran_seconds: number | null;
-  reason: string;
-  reason_code: string;
-  running_since: number | null;
-  shape: Shape;
-  since: number;
-  started_at: number | null;
-  state: string;
-  submitted_at: number;
-  user_retries: number;
-}
-
 export interface JobChange {
   max_duration_seconds: number | null;
   name: string | null;
@@ -493,10 +451,10 @@ export interface JobDetail {
   array: string | null;
   array_index: number | null;
   attempt: number;
-  attempts: Attempt[];
+  attempts: AttemptView[];
   begins_at: number | null;
-  bottleneck: Bottleneck | null;
-  checkpoints: Checkpoint[];
+  bottleneck: BottleneckView | null;
+  checkpoints: CheckpointView[];
   ended_at: number | null;
   exit_code: number | null;
   forms: Form[];
@@ -511,19 +469,19 @@ export interface JobDetail {
   origin: string;
   owner: string;
   per: string;
-  place: Place;
+  place: PlaceView;
   preemptible: boolean;
   pretend: boolean;
   priority: number;
-  progress: Progress | null;
+  progress: ProgressView | null;
   queue: string;
   ran_seconds: number | null;
   reason: string;
   reason_code: string;
-  receipts: Receipt[];
+  receipts: ReceiptView[];
   run: string | null;
   running_since: number | null;
-  shape: Shape;
+  shape: ShapeView;
   since: number;
   started_at: number | null;
   starts_by: number | null;
@@ -548,8 +506,32 @@ export interface JobSubmit {
   specs: Record<string, unknown>[];
 }
 
-export interface Jobs {
-  jobs: Job[];
+export interface JobView {
+  array: string | null;
+  array_index: number | null;
+  attempt: number;
+  ended_at: number | null;
+  exit_code: number | null;
+  held_gpus: number | null;
+  id: string;
+  infra_retries: number;
+  max_duration_seconds: number | null;
+  name: string;
+  nodes: string[];
+  owner: string;
+  priority: number;
+  progress: ProgressView | null;
+  queue: string;
+  ran_seconds: number | null;
+  reason: string;
+  reason_code: string;
+  running_since: number | null;
+  shape: ShapeView;
+  since: number;
+  started_at: number | null;
+  state: string;
+  submitted_at: number;
+  user_retries: number;
 }
 
 export interface JobsChange {
@@ -560,6 +542,10 @@ export interface JobsChange {
 export interface JobsChanged {
   jobs: ChangedJob[];
   refused: ChangeRefused[];
+}
+
+export interface JobsView {
+  jobs: JobView[];
 }
 
 export interface JoinNeeds {
@@ -582,15 +568,15 @@ export interface JoinTokenMade {
   uses: number;
 }
 
-export interface Kept {
-  sha256: string;
-  size_bytes: number;
-}
-
 export interface KeptRow {
   job: string;
   since: number;
   victims: string[];
+}
+
+export interface KeptSnapshot {
+  sha256: string;
+  size_bytes: number;
 }
 
 export interface KeyRotated {
@@ -627,30 +613,6 @@ export interface LogRange {
   oldest: number;
   rank: number;
   times: (number | null)[];
-}
-
-export interface Node {
-  address: string;
-  closed: string;
-  cordoned: boolean;
-  cordoned_by: string;
-  cpus: number;
-  draining: boolean;
-  gpus: NodeGpus;
-  health: string;
-  heard: boolean;
-  held_whole_by: string | null;
-  id: string;
-  jobs: string[];
-  labels: Record<string, string>;
-  liveness: string;
-  lost_jobs: string[];
-  memory_bytes: number;
-  since: number;
-  suspect: boolean;
-  taken_cpus: number;
-  taken_memory_bytes: number;
-  why: string;
 }
 
 export interface NodeAilment {
@@ -749,7 +711,7 @@ export interface NodeLabels {
 export interface NodeOutputs {
   bytes: number;
   count: number;
-  files: OutputFile[];
+  files: OutputFileView[];
   is_kept: boolean;
   is_whole: boolean;
   node: string;
@@ -773,8 +735,32 @@ export interface NodeSample {
   silent: string[];
 }
 
+export interface NodeView {
+  address: string;
+  closed: string;
+  cordoned: boolean;
+  cordoned_by: string;
+  cpus: number;
+  draining: boolean;
+  gpus: NodeGpus;
+  health: string;
+  heard: boolean;
+  held_whole_by: string | null;
+  id: string;
+  jobs: string[];
+  labels: Record<string, string>;
+  liveness: string;
+  lost_jobs: string[];
+  memory_bytes: number;
+  since: number;
+  suspect: boolean;
+  taken_cpus: number;
+  taken_memory_bytes: number;
+  why: string;
+}
+
 export interface Nodes {
-  nodes: Node[];
+  nodes: NodeView[];
 }
 
 export interface NvLink {
@@ -792,7 +778,7 @@ export interface OneHead {
   url: string;
 }
 
-export interface OutputFile {
+export interface OutputFileView {
   bytes: number;
   modified_at: number;
   path: string;
@@ -806,7 +792,7 @@ export interface Outputs {
   nodes: NodeOutputs[];
 }
 
-export interface PendingLogIn {
+export interface PendingLogInView {
   at: number;
   id: string;
   issuer: string;
@@ -814,11 +800,11 @@ export interface PendingLogIn {
   subject: string;
 }
 
-export interface PendingLogIns {
-  pending: PendingLogIn[];
+export interface PendingLogInsView {
+  pending: PendingLogInView[];
 }
 
-export interface Place {
+export interface PlaceView {
   apart_from: string[];
   constraints: string[];
   exclusive: boolean;
@@ -865,22 +851,22 @@ export interface PlanTable {
 export interface PlannedJob {
   code: string;
   environment: Record<string, string>;
-  forecast: Forecast | null;
+  forecast: StartForecastView | null;
   forms: Form[];
   image: string | null;
   kind: string;
   max_duration_seconds: number | null;
   name: string;
   origin: string;
-  place: Place | null;
+  place: PlaceView | null;
   preemptible: boolean;
   priority: number;
   python: string;
   queue: string;
   ranks: number;
   reason: string;
-  seats: Seat[];
-  shape: Shape;
+  seats: SeatView[];
+  shape: ShapeView;
   starts_now: boolean;
   stops: string[];
   suggestions: string[];
@@ -898,7 +884,7 @@ export interface PortSample {
   up: boolean;
 }
 
-export interface Progress {
+export interface ProgressView {
   at: number;
   compute_seconds: number;
   data_seconds: number;
@@ -994,7 +980,7 @@ export interface RayInvitation {
   token: string;
 }
 
-export interface Receipt {
+export interface ReceiptView {
   attempt: number;
   cause: string;
   culprit: string;
@@ -1040,19 +1026,6 @@ export interface RelocationRow {
   spent_gpu_hours: number;
 }
 
-export interface Report {
-  by: "job" | "user" | "queue" | "gpu-type";
-  columns: ReportColumn[];
-  days: ReportDay[];
-  first: string;
-  kind: "usage" | "waste" | "cost" | "goodput";
-  last: string;
-  pretend: boolean;
-  rest: number;
-  rows: ReportRow[];
-  total: (number | null)[];
-}
-
 export interface ReportColumn {
   name: string;
   unit: string;
@@ -1069,7 +1042,20 @@ export interface ReportRow {
   values: (number | null)[];
 }
 
-export interface Seat {
+export interface ReportView {
+  by: "job" | "user" | "queue" | "gpu-type";
+  columns: ReportColumn[];
+  days: ReportDay[];
+  first: string;
+  kind: "usage" | "waste" | "cost" | "goodput";
+  last: string;
+  pretend: boolean;
+  rest: number;
+  rows: ReportRow[];
+  total: (number | null)[];
+}
+
+export interface SeatView {
   cpus: number;
   exclusive: boolean;
   gpu_count: number;
@@ -1095,15 +1081,7 @@ export interface Secrets {
   secrets: Secret[];
 }
 
-export interface Separation {
-  account: string;
-  means: string;
-  nodes: string[];
-  shared: string[];
-  text: string;
-}
-
-export interface Series {
+export interface SeriesView {
   fields: Record<string, (number | null)[]>;
   key: string;
   pretend: boolean;
@@ -1126,16 +1104,6 @@ export interface ServeRequestPlan {
   usd_per_gpu_hour: number | null;
 }
 
-export interface Session {
-  cluster: string;
-  engine: string;
-  expires_at: number | null;
-  operates: string[];
-  role: string;
-  user: string;
-  version: string;
-}
-
 export interface SessionOpened {
   cluster: string;
   engine: string;
@@ -1147,7 +1115,17 @@ export interface SessionOpened {
   version: string;
 }
 
-export interface Shape {
+export interface SessionView {
+  cluster: string;
+  engine: string;
+  expires_at: number | null;
+  operates: string[];
+  role: string;
+  user: string;
+  version: string;
+}
+
+export interface ShapeView {
   cpus_per_node: number;
   gpu_type: string | null;
   gpus_per_node: number;
@@ -1155,24 +1133,32 @@ export interface Shape {
   nodes: number;
 }
 
-export interface SignOn {
+export interface SignOnView {
   provider: string | null;
 }
 
-export interface Span {
-  high_seconds: number | null;
-  low_seconds: number;
+export interface StartForecastView {
+  ends: TimeSpanView;
+  gives_up_at: number | null;
+  held_percent: number | null;
+  instead: ChangeSuggestionView[];
+  is_too_late: boolean;
+  known_percent: number;
+  percent: number;
+  runs: number;
+  starts: TimeSpanView;
   text: string;
+  told: number;
 }
 
 export interface Status {
-  cluster: Cluster;
+  cluster: ClusterView;
   gpus: Gpus;
-  head: Head;
+  head: HeadView;
   heads: OneHead[];
   jobs: Record<string, number>;
-  nodes: Node[];
-  separation: Separation[];
+  nodes: NodeView[];
+  separation: UserIsolationView[];
   warnings: string[];
 }
 
@@ -1197,16 +1183,10 @@ export interface TerminalToken {
   user: string | null;
 }
 
-export interface Token {
-  created_at: number;
-  expires_at: number | null;
-  id: string;
-  node: string | null;
-  revoked_at: number | null;
-  role: string;
-  state: "valid" | "expired" | "revoked" | "used";
-  used_at: number | null;
-  user: string;
+export interface TimeSpanView {
+  high_seconds: number | null;
+  low_seconds: number;
+  text: string;
 }
 
 export interface TokenCreate {
@@ -1233,8 +1213,20 @@ export interface TokenRenewed {
   expires_at: number | null;
 }
 
-export interface Tokens {
-  tokens: Token[];
+export interface TokenView {
+  created_at: number;
+  expires_at: number | null;
+  id: string;
+  node: string | null;
+  revoked_at: number | null;
+  role: string;
+  state: "valid" | "expired" | "revoked" | "used";
+  used_at: number | null;
+  user: string;
+}
+
+export interface TokensView {
+  tokens: TokenView[];
 }
 
 export interface TrainRequestPlan {
@@ -1256,15 +1248,6 @@ export interface TrainRequestPlan {
   usd_per_gpu_hour: number | null;
 }
 
-export interface User {
-  created_at: number;
-  disabled: boolean;
-  issuer: string | null;
-  name: string;
-  role: string;
-  subject: string | null;
-}
-
 export interface UserAdd {
   name: string;
   role: "viewer" | "user" | "operator" | "admin";
@@ -1280,6 +1263,14 @@ export interface UserDetail {
   rates: RateRow[];
   role: string;
   subject: string | null;
+}
+
+export interface UserIsolationView {
+  account: string;
+  means: string;
+  nodes: string[];
+  shared: string[];
+  text: string;
 }
 
 export interface UserRemoved {
@@ -1303,8 +1294,17 @@ export interface UserSet {
   role: "viewer" | "user" | "operator" | "admin" | null;
 }
 
-export interface Users {
-  users: User[];
+export interface UserView {
+  created_at: number;
+  disabled: boolean;
+  issuer: string | null;
+  name: string;
+  role: string;
+  subject: string | null;
+}
+
+export interface UsersView {
+  users: UserView[];
 }
 
 export interface ValidationError {
@@ -1323,15 +1323,15 @@ export interface Warned {
 export interface Why {
   assumed: string;
   code: string;
-  ending: Ending | null;
+  ending: ExpectedEndView | null;
   failed: Failed | null;
-  forecast: Forecast | null;
+  forecast: StartForecastView | null;
   holders: string;
   id: string;
   name: string;
   place: number | null;
   reason: string;
-  receipts: Receipt[];
+  receipts: ReceiptView[];
   slurm: string;
   state: string;
   suggestions: string[];

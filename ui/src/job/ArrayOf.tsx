@@ -4,7 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { Refused } from "../api/http";
 import { FINAL, useArray } from "../api/queries";
-import type { Job } from "../api/types";
+import type { JobView } from "../api/types";
 import { Ago, Card, Empty, Head, Lasted, State, Wrong } from "../parts/basic";
 import { STATE } from "../parts/jobColumns";
 import { count, plural, shape } from "../parts/say";
@@ -74,7 +74,7 @@ export function ArrayOf({ id, unknown }: { id: string; unknown: unknown }) {
   );
 }
 
-function Whole({ jobs, first }: { jobs: Job[]; first: Job }) {
+function Whole({ jobs, first }: { jobs: JobView[]; first: JobView }) {
   const [state, setState] = useState("");
   const states = useMemo(() => {
     const found = new Map<string, number>();
@@ -137,8 +137,8 @@ function Whole({ jobs, first }: { jobs: Job[]; first: Job }) {
 }
 
 /** Why jobs are where they are: one line for all that have the same reason. */
-function Reasons({ jobs }: { jobs: Job[] }) {
-  const groups = new Map<string, Job[]>();
+function Reasons({ jobs }: { jobs: JobView[] }) {
+  const groups = new Map<string, JobView[]>();
   for (const job of jobs) {
     if (!job.reason || job.state === "DONE" || job.state === "RUNNING") continue;
     const key = `${job.state}\n${job.reason}`;
@@ -158,7 +158,7 @@ function Reasons({ jobs }: { jobs: Job[] }) {
   );
 }
 
-const TASKS: Column<Job>[] = [
+const TASKS: Column<JobView>[] = [
   { name: "Index", look: "number", of: (job) => job.array_index },
   {
     name: "Job",
@@ -182,7 +182,7 @@ const TASKS: Column<Job>[] = [
   { name: "Why", look: "wide soft", of: (job) => job.reason },
 ];
 
-function Tasks({ jobs }: { jobs: Job[] }) {
+function Tasks({ jobs }: { jobs: JobView[] }) {
   if (!jobs.length) return <Empty>No job of it is like that.</Empty>;
   return <Table of="Jobs of the array" rows={jobs} keyOf={(job) => job.id} columns={TASKS} />;
 }

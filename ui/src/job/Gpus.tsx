@@ -3,7 +3,7 @@
 import { useQueries } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { seriesOf } from "../api/queries";
-import type { Attempt, JobDetail } from "../api/types";
+import type { AttemptView, JobDetail } from "../api/types";
 import { Card } from "../parts/basic";
 import { useNow } from "../parts/clock";
 import { NodeLink } from "../parts/HeatMap";
@@ -52,7 +52,7 @@ export function Gpus({ job }: { job: JobDetail }) {
   );
 }
 
-function useRows(attempt: Attempt): Row[] {
+function useRows(attempt: AttemptView): Row[] {
   const span = spanOf(attempt);
   const seats = attempt.seats.filter((seat) => seat.gpus.length).slice(0, MOST_ROWS);
   const found = useQueries({
@@ -72,7 +72,7 @@ function useRows(attempt: Attempt): Row[] {
   );
 }
 
-function Strips({ attempt, named }: { attempt: Attempt; named: boolean }) {
+function Strips({ attempt, named }: { attempt: AttemptView; named: boolean }) {
   const rows = useRows(attempt);
   const now = Math.floor(useNow() / MOVES_SECONDS) * MOVES_SECONDS;
   const span = spanOf(attempt);

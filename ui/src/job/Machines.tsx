@@ -3,7 +3,7 @@
 import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { seriesOf } from "../api/queries";
-import type { JobDetail, Seat, Series } from "../api/types";
+import type { JobDetail, SeatView, SeriesView } from "../api/types";
 import { Card } from "../parts/basic";
 import { type Line, Plot } from "../parts/Plot";
 import { plural } from "../parts/say";
@@ -16,7 +16,7 @@ const CELL_SECONDS = 10;
 const MOST_SERIES = 32; // nodes times attempts, the newest first
 
 interface Part {
-  seat: Seat;
+  seat: SeatView;
   span: Span;
 }
 
@@ -47,7 +47,7 @@ const PLOTS: [string, Measure[]][] = [
 ];
 const GPU_FIELDS = ["utilisation", "memory", "power_watts"];
 
-const isPart = (part: { seat: Seat; span: Span | undefined }): part is Part =>
+const isPart = (part: { seat: SeatView; span: Span | undefined }): part is Part =>
   part.span !== undefined;
 
 /** The nodes that the job was on within a span, attempt by attempt, the newest first. */
@@ -67,7 +67,7 @@ export function Machines({ job, range }: { job: JobDetail; range: Range }) {
       const fields = ["cpu", "memory", ...gpus].join(",");
       return {
         ...seriesOf(`node:${seat.node}`, span.since, fields, CELLS, span.until),
-        placeholderData: (last: Series | undefined) => last,
+        placeholderData: (last: SeriesView | undefined) => last,
       };
     }),
     combine: (all) => all.map((one) => one.data),
@@ -117,7 +117,7 @@ export function Machines({ job, range }: { job: JobDetail; range: Range }) {
 function lineOf(
   measure: Measure,
   parts: readonly Part[],
-  found: readonly (Series | undefined)[],
+  found: readonly (SeriesView | undefined)[],
   since: number,
   end: number,
   cells: number,

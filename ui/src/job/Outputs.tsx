@@ -5,7 +5,7 @@ import { useState } from "react";
 import { get, getFile, part, Refused } from "../api/http";
 import { FINAL } from "../api/queries";
 import { useWho } from "../api/rights";
-import type { Outputs as Found, JobDetail, NodeOutputs, OutputFile } from "../api/types";
+import type { Outputs as Found, JobDetail, NodeOutputs, OutputFileView } from "../api/types";
 import { At, Card, Empty, Wrong } from "../parts/basic";
 import { save } from "../parts/save";
 import { bytes, count, full, plural } from "../parts/say";
@@ -16,7 +16,7 @@ import { onlyFile } from "./tar";
 const MOST_BYTES = 2_000_000_000;
 const SHOWN = 100;
 
-interface Row extends OutputFile {
+interface Row extends OutputFileView {
   node: string;
 }
 

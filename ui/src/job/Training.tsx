@@ -3,7 +3,7 @@
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { useSeries } from "../api/queries";
-import type { JobDetail, Series } from "../api/types";
+import type { JobDetail, SeriesView } from "../api/types";
 import { Ago, Card, Meter, Segments } from "../parts/basic";
 import { useNow } from "../parts/clock";
 import { Plot } from "../parts/Plot";
@@ -60,7 +60,7 @@ export function Training({ job, range }: { job: JobDetail; range: Range }) {
 }
 
 /** The end of the loss: training goes on, and learns nothing. */
-function Diverged({ job, series }: { job: JobDetail; series: Series }) {
+function Diverged({ job, series }: { job: JobDetail; series: SeriesView }) {
   const newest = job.attempts.at(-1);
   const step = newest?.nan_step ?? divergedAfter(series, newest?.running_at ?? 0);
   if (step === undefined) return null;
@@ -119,7 +119,7 @@ function Now({ beat }: { beat: Beat }) {
 }
 
 /** The last values that are known of a job that does not run now. */
-function Last({ job, series }: { job: JobDetail; series: Series | undefined }) {
+function Last({ job, series }: { job: JobDetail; series: SeriesView | undefined }) {
   const last = (name: string) => series?.fields[name]?.findLast((one) => one !== null) ?? null;
   const step = job.attempts.at(-1)?.last_step ?? last("step");
   const loss = last("loss");
@@ -143,7 +143,7 @@ function Last({ job, series }: { job: JobDetail; series: Series | undefined }) {
 
 interface ScalarProps {
   name: string;
-  series: Series;
+  series: SeriesView;
   by: By;
   range: Range;
 }

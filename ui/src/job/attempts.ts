@@ -1,6 +1,6 @@
 /** Times of a job's attempts: how long it ran, and over which span its curves reach. */
 
-import type { Attempt, JobDetail } from "../api/types";
+import type { AttemptView, JobDetail } from "../api/types";
 
 /** A span of time in seconds since 1970. `until` null: it goes on. */
 export interface Span {
@@ -11,7 +11,7 @@ export interface Span {
 const FIRST_SAMPLE_SECONDS = 10;
 
 /** Seconds in which its ranks ran, over all attempts. */
-export function ranSeconds(attempts: readonly Attempt[], now: number): number {
+export function ranSeconds(attempts: readonly AttemptView[], now: number): number {
   return attempts.reduce(
     (sum, one) =>
       sum + (one.running_at === null ? 0 : Math.max(0, (one.ended_at ?? now) - one.running_at)),
@@ -20,7 +20,7 @@ export function ranSeconds(attempts: readonly Attempt[], now: number): number {
 }
 
 /** GPU hours that the attempts have held. */
-export function gpuHours(attempts: readonly Attempt[], now: number): number {
+export function gpuHours(attempts: readonly AttemptView[], now: number): number {
   return attempts.reduce((sum, one) => {
     const gpus = one.seats.reduce((total, seat) => total + seat.gpu_count, 0);
     return sum + (gpus * ((one.ended_at ?? now) - one.placed_at)) / 3600;
@@ -35,7 +35,7 @@ export function wholeSpan(job: Pick<JobDetail, "attempts">): Span | undefined {
 }
 
 /** The part of an attempt that lies within a span, undefined where none does. */
-export function within(attempt: Attempt, span: Span): Span | undefined {
+export function within(attempt: AttemptView, span: Span): Span | undefined {
   const since = Math.max(attempt.placed_at, span.since);
   const ends = [attempt.ended_at, span.until].filter((one): one is number => one !== null);
   const until = ends.length ? Math.min(...ends) : null;
@@ -59,6 +59,6 @@ export function secondsLeft(
 }
 
 /** The span of one attempt. */
-export function spanOf(attempt: Attempt): Span {
+export function spanOf(attempt: AttemptView): Span {
   return { since: attempt.placed_at, until: attempt.ended_at };
 }

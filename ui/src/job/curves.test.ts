@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Attempt, Progress, Series } from "../api/types";
+import type { AttemptView, ProgressView, SeriesView } from "../api/types";
 import { ranSeconds, secondsLeft, wholeSpan, within } from "./attempts";
 import {
   divergedAfter,
@@ -12,8 +12,13 @@ import {
 } from "./curves";
 
 const attempt = (placed: number, running: number | null, ended: number | null) =>
-  ({ placed_at: placed, running_at: running, ended_at: ended, seats: [] }) as unknown as Attempt;
-const series = (fields: Series["fields"]): Series => ({
+  ({
+    placed_at: placed,
+    running_at: running,
+    ended_at: ended,
+    seats: [],
+  }) as unknown as AttemptView;
+const series = (fields: SeriesView["fields"]): SeriesView => ({
   key: "job:j1",
   times: (Object.values(fields)[0] ?? []).map((_, at) => 10 * at),
   fields,
@@ -37,7 +42,7 @@ test("an attempt's part of a span ends with the attempt", () => {
 });
 
 test("the time left follows from the mean step of this attempt", () => {
-  const beat = { step: 347, first_step: 47, until: 3000, at: 100 } as Progress;
+  const beat = { step: 347, first_step: 47, until: 3000, at: 100 } as ProgressView;
   const spent = { data_seconds: 30, compute_seconds: 110, save_seconds: 10 };
   expect(secondsLeft({ ...beat, ...spent }, 110)).toBeCloseTo((2653 * 150) / 300 - 10);
   expect(secondsLeft({ ...beat, ...spent, until: null }, 110)).toBeUndefined();

@@ -1,6 +1,6 @@
 /** Curves of a job: by time or by step, of one series or of many brought onto one grid. */
 
-import type { Series } from "../api/types";
+import type { SeriesView } from "../api/types";
 
 /** Jobs that are compared at once. */
 export const MOST_COMPARED = 8;
@@ -14,7 +14,7 @@ const LEAST = ".low";
 const MOST = ".high";
 
 /** The fields of a job that are drawn: those of which anything is known, the loss first. */
-export function drawnFields(series: Series): string[] {
+export function drawnFields(series: SeriesView): string[] {
   const known = Object.keys(series.fields).filter(
     (name) =>
       !COUNTS.has(name) &&
@@ -27,7 +27,7 @@ export function drawnFields(series: Series): string[] {
 }
 
 /** The least and the greatest value between two points, where they are kept. */
-export function extremes(series: Series, name: string): { low?: Values; high?: Values } {
+export function extremes(series: SeriesView, name: string): { low?: Values; high?: Values } {
   const low = series.fields[name + LEAST];
   const high = series.fields[name + MOST];
   return low && high ? { low, high } : {};
@@ -72,7 +72,7 @@ export function onGrid(
 }
 
 /** The step after which the loss is no finite number any more, undefined where it still is one. */
-export function divergedAfter(series: Series, since: number): number | undefined {
+export function divergedAfter(series: SeriesView, since: number): number | undefined {
   const losses = series.fields.loss ?? [];
   const steps = series.fields.step ?? [];
   const last = losses.findLastIndex((one) => one !== null);
@@ -98,7 +98,7 @@ export function smoothed(values: readonly (number | null)[], by: number): Values
 
 /** Curves of several jobs in one plot: by step, or by the seconds since the first point of each. */
 export function overlaid(
-  parts: readonly { name: string; series: Series }[],
+  parts: readonly { name: string; series: SeriesView }[],
   field: string,
   by: "step" | "time",
   smoothing: number,

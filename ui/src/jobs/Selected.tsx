@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 import { post } from "../api/http";
 import { FINAL } from "../api/queries";
 import { noChange, useWho } from "../api/rights";
-import type { JobsChanged, Session } from "../api/types";
+import type { JobsChanged, SessionView } from "../api/types";
 import { MOST_COMPARED } from "../job/curves";
 import { Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
@@ -26,7 +26,10 @@ interface Props {
 }
 
 /** Why none of them may be changed; undefined where one may, or is not shown. */
-export function noneMayChange(who: Session | undefined, rows: readonly Row[]): string | undefined {
+export function noneMayChange(
+  who: SessionView | undefined,
+  rows: readonly Row[],
+): string | undefined {
   let reason: string | undefined;
   for (const job of rows.flatMap(jobsOf)) {
     const denied = FINAL.has(job.state) ? "All of them are over." : noChange(who, job);

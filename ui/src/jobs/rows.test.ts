@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { busyOfJobs } from "../api/queries";
-import type { Job } from "../api/types";
+import type { JobView } from "../api/types";
 import { grouped, isGroup, nextSort, sorted, states } from "./rows";
 
-const job = (id: string, more: Partial<Job> = {}): Job =>
+const job = (id: string, more: Partial<JobView> = {}): JobView =>
   ({
     id,
     name: id,
@@ -13,7 +13,7 @@ const job = (id: string, more: Partial<Job> = {}): Job =>
     started_at: null,
     submitted_at: 0,
     ...more,
-  }) as Job;
+  }) as JobView;
 
 test("jobs of an array are one row, unless they are few or the array is looked at", () => {
   const parts = [3, 2, 1].map((index) =>

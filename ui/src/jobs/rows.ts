@@ -1,25 +1,25 @@
 /** Rows of the list of jobs: arrays as one row each, and orders other than the newest first. */
 
-import type { Job } from "../api/types";
+import type { JobView } from "../api/types";
 
 /** The jobs of an array that follow one another in the list. */
 export interface Group {
   array: string;
   name: string;
-  jobs: Job[];
+  jobs: JobView[];
 }
-export type Row = Job | Group;
+export type Row = JobView | Group;
 
 export const isGroup = (row: Row): row is Group => "jobs" in row;
 /** What the API calls the row: a job, or an array whole. */
 export const nameOf = (row: Row): string => (isGroup(row) ? row.array : row.id);
-export const jobsOf = (row: Row): readonly Job[] => (isGroup(row) ? row.jobs : [row]);
+export const jobsOf = (row: Row): readonly JobView[] => (isGroup(row) ? row.jobs : [row]);
 const LEAST_OF_GROUP = 3;
 
 /** The rows with the jobs of each array together, but for the array that is looked at. */
-export function grouped(jobs: readonly Job[], shown: string): Row[] {
+export function grouped(jobs: readonly JobView[], shown: string): Row[] {
   const rows: Row[] = [];
-  let run: Job[] = [];
+  let run: JobView[] = [];
   const close = () => {
     const [first] = run;
     if (first?.array && run.length >= LEAST_OF_GROUP && first.array !== shown)
@@ -42,11 +42,11 @@ export function states(group: Group): string {
   return [...counts].map(([state, count]) => `${count} ${state.toLowerCase()}`).join(", ");
 }
 
-const gpus = (job: Job): number => job.held_gpus ?? job.shape.nodes * job.shape.gpus_per_node;
-export const ranSeconds = (job: Job, now: number): number =>
+const gpus = (job: JobView): number => job.held_gpus ?? job.shape.nodes * job.shape.gpus_per_node;
+export const ranSeconds = (job: JobView, now: number): number =>
   (job.ended_at ?? now) - (job.started_at ?? job.submitted_at);
 
-type Key = (job: Job, now: number) => number | string;
+type Key = (job: JobView, now: number) => number | string;
 export const SORTS: Record<string, Key> = {
   state: (job) => job.state,
   name: (job) => job.name,
@@ -60,7 +60,7 @@ export const SORTS: Record<string, Key> = {
 const natural = new Intl.Collator("en", { numeric: true });
 
 /** By the key: numbers the most first, words in their order; turned where it begins with a dash. */
-export function sorted(jobs: readonly Job[], sort: string | undefined, now: number): Job[] {
+export function sorted(jobs: readonly JobView[], sort: string | undefined, now: number): JobView[] {
   const by = SORTS[sort?.replace(/^-/, "") ?? ""];
   if (!by) return [...jobs];
   const found = [...jobs].sort((one, two) => {

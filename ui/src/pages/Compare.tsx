@@ -5,7 +5,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useMemo, useState } from "react";
 import { get, part } from "../api/http";
 import { seriesOf } from "../api/queries";
-import type { JobDetail, Series } from "../api/types";
+import type { JobDetail, SeriesView } from "../api/types";
 import { ranSeconds, wholeSpan } from "../job/attempts";
 import { drawnFields, MOST_COMPARED, overlaid } from "../job/curves";
 import { Card, Empty, Head, Scroll, Segments, State, Wrong } from "../parts/basic";
@@ -150,7 +150,7 @@ function Beside({ jobs, onDrop }: { jobs: JobDetail[]; onDrop: (job: JobDetail) 
 interface OverlayProps {
   field: string;
   jobs: JobDetail[];
-  all: (Series | undefined)[];
+  all: (SeriesView | undefined)[];
   by: "step" | "time";
   smoothing: number;
   logarithmic: boolean;
@@ -182,7 +182,7 @@ const lastStep = (job: JobDetail): number | undefined =>
 
 interface DifferencesProps {
   jobs: JobDetail[];
-  all: (Series | undefined)[];
+  all: (SeriesView | undefined)[];
   onDrop: (job: JobDetail) => void;
 }
 

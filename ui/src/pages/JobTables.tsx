@@ -1,6 +1,6 @@
 /** What a job left: its attempts, its checkpoints, and the receipts of its interruptions. */
 
-import type { Attempt, Checkpoint, JobDetail, Receipt } from "../api/types";
+import type { AttemptView, CheckpointView, JobDetail, ReceiptView } from "../api/types";
 import { At, Card, Lasted } from "../parts/basic";
 import { failureName } from "../parts/Failed";
 import { NodeLink } from "../parts/HeatMap";
@@ -15,13 +15,13 @@ const FAULT_OF: Record<string, string> = {
   infra: "the cluster",
 };
 
-function howItEnded(one: Attempt): string {
+function howItEnded(one: AttemptView): string {
   if (one.evidence) return one.evidence;
   if (one.ended_at === null) return "";
   return one.cause === "wish" ? "stopped on request" : "ended by itself";
 }
 
-const ATTEMPTS: Column<Attempt>[] = [
+const ATTEMPTS: Column<AttemptView>[] = [
   { name: "No.", look: "number", of: (one) => one.number },
   { name: "Placed", look: "tight", of: (one) => <At at={one.placed_at} /> },
   {
@@ -91,7 +91,7 @@ export function Attempts({ job }: { job: JobDetail }) {
   );
 }
 
-const CHECKPOINTS: Column<Checkpoint>[] = [
+const CHECKPOINTS: Column<CheckpointView>[] = [
   { name: "Step", look: "number", of: (one) => count(one.step) },
   { name: "Saved", look: "tight", of: (one) => <At at={one.at} /> },
   { name: "Size", look: "number", of: (one) => bytes(one.size_bytes) },
@@ -119,7 +119,7 @@ export function Checkpoints({ job }: { job: JobDetail }) {
   );
 }
 
-const RECEIPTS: Column<Receipt>[] = [
+const RECEIPTS: Column<ReceiptView>[] = [
   { name: "At", look: "tight", of: (one) => <At at={one.seen_at} /> },
   { name: "What", look: "tight", of: (one) => one.kind },
   { name: "GPU time lost", look: "number", of: (one) => duration(one.gpu_seconds_lost) },

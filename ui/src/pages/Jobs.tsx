@@ -5,7 +5,7 @@ import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { FINAL, type Filter, useBusyOfJobs, useJobs, useQueues, useReport } from "../api/queries";
 import { useWho } from "../api/rights";
-import type { Job } from "../api/types";
+import type { JobView } from "../api/types";
 import {
   type Group,
   grouped,
@@ -258,7 +258,7 @@ function ArrayRow({ group }: { group: Group }) {
   );
 }
 
-function JobRow({ job, busy, cost }: { job: Job; busy: number | undefined; cost: string }) {
+function JobRow({ job, busy, cost }: { job: JobView; busy: number | undefined; cost: string }) {
   const until = job.progress?.until;
   const progress =
     job.progress &&

@@ -3,7 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from "react";
 import { isSignedOut } from "../api/client";
 import { get, Refused, withQuery } from "../api/http";
 import { logIn } from "../api/session";
-import type { SignOn } from "../api/types";
+import type { SignOnView } from "../api/types";
 import { Wrong } from "../parts/basic";
 import { Icon } from "../parts/Icon";
 
@@ -76,7 +76,7 @@ export function Login({ ended }: { ended: boolean }) {
 
 /** The way in by the organisation's own log-in, where the head knows one. */
 function Provider() {
-  const { data } = useQuery({ queryKey: ["sign-on"], queryFn: () => get<SignOn>("/v1/oidc") });
+  const { data } = useQuery({ queryKey: ["sign-on"], queryFn: () => get<SignOnView>("/v1/oidc") });
   if (!data?.provider) return null;
   const to = location.pathname + location.search;
   return (

@@ -2,7 +2,7 @@
 
 import { useState } from "react";
 import { type ReportKind, useQueues, useReport } from "../api/queries";
-import type { Report, ReportColumn } from "../api/types";
+import type { ReportColumn, ReportView } from "../api/types";
 import { Card, Empty, Head, Segments, Tile, Wrong } from "../parts/basic";
 import { count, percent, words } from "../parts/say";
 import { type Column, Table } from "../parts/Table";
@@ -75,7 +75,7 @@ export function Money() {
   );
 }
 
-function Totals({ report }: { report: Report }) {
+function Totals({ report }: { report: ReportView }) {
   return (
     <dl className="tiles">
       {report.columns.map((column, index) => (
@@ -89,7 +89,7 @@ function Totals({ report }: { report: Report }) {
 }
 
 /** The columns that tell something: of prices of a kind that nothing has, none. */
-export function withoutUnused(report: Report): Report {
+export function withoutUnused(report: ReportView): ReportView {
   if (report.kind !== "cost") return report;
   const total = (name: string) => {
     const value = report.total[report.columns.findIndex((one) => one.name === name)] ?? 0;
@@ -112,7 +112,7 @@ export function withoutUnused(report: Report): Report {
 }
 
 /** The first column that is no share, a bar a day. */
-function Days({ report }: { report: Report }) {
+function Days({ report }: { report: ReportView }) {
   const place = report.kind === "cost" ? 1 : 0;
   const column = report.columns[place];
   const most = Math.max(...report.days.map((one) => one.values[place] ?? 0));
@@ -139,8 +139,8 @@ function Days({ report }: { report: Report }) {
   );
 }
 
-function columnsOf(report: Report): Column<Report["rows"][number]>[] {
-  const whose: Column<Report["rows"][number]> = {
+function columnsOf(report: ReportView): Column<ReportView["rows"][number]>[] {
+  const whose: Column<ReportView["rows"][number]> = {
     name: words(report.by.replace("-", " ")),
     look: "tight",
     of: (row) => (
@@ -150,7 +150,7 @@ function columnsOf(report: Report): Column<Report["rows"][number]>[] {
     ),
   };
   const values = report.columns.map(
-    (column, index): Column<Report["rows"][number]> => ({
+    (column, index): Column<ReportView["rows"][number]> => ({
       name: `${words(column.name)}${column.unit && column.unit !== "share" ? ` (${column.unit})` : ""}`,
       look: "number",
       of: (row) => said(row.values[index], column),
@@ -159,7 +159,7 @@ function columnsOf(report: Report): Column<Report["rows"][number]>[] {
   return [whose, ...values];
 }
 
-function Rows({ report }: { report: Report }) {
+function Rows({ report }: { report: ReportView }) {
   if (!report.rows.length) return <Empty>Nothing was held in this time.</Empty>;
   return (
     <Card

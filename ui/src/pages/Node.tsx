@@ -6,7 +6,7 @@ import { useState } from "react";
 import { get, part, post } from "../api/http";
 import { useNode } from "../api/queries";
 import { noOperating, useWho } from "../api/rights";
-import type { Event, GpuSample, Job, JobDetail, NodeDetail, NodeGpu } from "../api/types";
+import type { EventView, GpuSample, JobDetail, JobView, NodeDetail, NodeGpu } from "../api/types";
 import { Ago, Card, Empty, Head, Meter, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { Curves } from "../parts/Curves";
@@ -20,7 +20,7 @@ export function Node() {
   const { data: node, error } = useNode(id);
   const history = useQuery({
     queryKey: [`node:${id}`, "events"],
-    queryFn: () => get<{ events: Event[] }>("/v1/events", { node: id, newest: 200 }),
+    queryFn: () => get<{ events: EventView[] }>("/v1/events", { node: id, newest: 200 }),
   });
   return (
     <>
@@ -84,7 +84,7 @@ function Actions({ node }: { node: NodeDetail }) {
 }
 
 const SHOWN_LOST = 20;
-const LOST: Column<Job>[] = [JOB, OWNER, STATE, { ...WHY, name: "Where or why" }];
+const LOST: Column<JobView>[] = [JOB, OWNER, STATE, { ...WHY, name: "Where or why" }];
 
 /** Jobs that ran here when it died, and what has become of them since. */
 function LostJobs({ ids }: { ids: readonly string[] }) {

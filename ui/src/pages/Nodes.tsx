@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import { post } from "../api/http";
 import { useHeat, useStatus } from "../api/queries";
 import { noOperating, useWho } from "../api/rights";
-import type { Node } from "../api/types";
+import type { NodeView } from "../api/types";
 import { At, Card, Empty, Head, Meter, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { busyShare, HeatMap, NodeLink, usedGpus } from "../parts/HeatMap";
@@ -64,7 +64,7 @@ export function Nodes() {
   );
 }
 
-function is(node: Node, only: string): boolean {
+function is(node: NodeView, only: string): boolean {
   const closed = node.cordoned || node.draining || node.closed !== "";
   if (only === "ill")
     return node.liveness !== "alive" || closed || node.health !== "" || node.suspect;
@@ -72,19 +72,19 @@ function is(node: Node, only: string): boolean {
   return only !== "free" || (node.gpus.free > 0 && node.liveness === "alive" && !closed);
 }
 
-function says(node: Node, text: string): boolean {
+function says(node: NodeView, text: string): boolean {
   const labels = Object.entries(node.labels).map(([name, value]) => `${name}=${value}`);
   return [node.id, ...node.gpus.types, ...labels].some((one) =>
     one.toLowerCase().includes(text.toLowerCase()),
   );
 }
 
-function busyOf(node: Node): string {
+function busyOf(node: NodeView): string {
   const share = busyShare(node);
   return share === undefined ? "–" : percent(Math.round(share * 1000) / 1000);
 }
 
-function Suspects({ nodes }: { nodes: readonly Node[] }) {
+function Suspects({ nodes }: { nodes: readonly NodeView[] }) {
   const client = useQueryClient();
   const denied = noOperating(useWho());
   const cordon = useMutation({
@@ -116,16 +116,16 @@ function Suspects({ nodes }: { nodes: readonly Node[] }) {
 const PAGE = 50;
 const natural = new Intl.Collator("en", { numeric: true });
 
-interface NodeColumn extends Column<Node> {
+interface NodeColumn extends Column<NodeView> {
   /** What it is sorted by: numbers the most first, words in their natural order. */
-  by?: (node: Node) => number | string;
+  by?: (node: NodeView) => number | string;
 }
 
-const rackOf = (node: Node): string => node.labels.rack ?? node.labels.domain ?? "";
-const isThere = (node: Node): boolean => node.liveness === "alive";
+const rackOf = (node: NodeView): string => node.labels.rack ?? node.labels.domain ?? "";
+const isThere = (node: NodeView): boolean => node.liveness === "alive";
 
 function columnsOf(heat: ReadonlyMap<string, number>): NodeColumn[] {
-  const heatOf = (node: Node): number => heat.get(node.id) ?? -1;
+  const heatOf = (node: NodeView): number => heat.get(node.id) ?? -1;
   return [
     {
       name: "Node",
@@ -181,7 +181,7 @@ function columnsOf(heat: ReadonlyMap<string, number>): NodeColumn[] {
   ];
 }
 
-function stateOf(node: Node) {
+function stateOf(node: NodeView) {
   return (
     <>
       <State is={node.liveness} /> {node.cordoned && <span className="tag">cordoned</span>}{" "}
@@ -191,7 +191,7 @@ function stateOf(node: Node) {
   );
 }
 
-function gpusOf(node: Node) {
+function gpusOf(node: NodeView) {
   if (!isThere(node)) return <span className="soft">none can be had</span>;
   return (
     <span className="metered">
@@ -203,7 +203,7 @@ function gpusOf(node: Node) {
   );
 }
 
-function jobsOf(node: Node) {
+function jobsOf(node: NodeView) {
   const [first, ...others] = node.jobs;
   if (first === undefined) return null;
   if (others.length) return count(node.jobs.length);
@@ -214,7 +214,7 @@ function jobsOf(node: Node) {
   );
 }
 
-function sinceOf(node: Node) {
+function sinceOf(node: NodeView) {
   if (isThere(node)) return <At at={node.since} />;
   return (
     <>
@@ -225,11 +225,11 @@ function sinceOf(node: Node) {
 
 /** The nodes by the column, the order turned where it is clicked again. */
 export function sorted(
-  nodes: readonly Node[],
+  nodes: readonly NodeView[],
   column: Pick<NodeColumn, "by"> | undefined,
   turned: boolean,
-): Node[] {
-  const by = column?.by ?? ((node: Node) => node.id);
+): NodeView[] {
+  const by = column?.by ?? ((node: NodeView) => node.id);
   const found = [...nodes].sort((one, two) => {
     const [left, right] = [by(one), by(two)];
     const order =
@@ -241,7 +241,7 @@ export function sorted(
   return turned ? found.reverse() : found;
 }
 
-function NodeTable({ nodes }: { nodes: readonly Node[] }) {
+function NodeTable({ nodes }: { nodes: readonly NodeView[] }) {
   const heat = useHeat().data ?? new Map<string, number>();
   const [sort, setSort] = useState({ name: "Node", turned: false });
   const [asked, setPage] = useState(0);

@@ -11,7 +11,7 @@ import {
   useReport,
   useStatus,
 } from "../api/queries";
-import type { FailedJob, Job, QueueRow, Status } from "../api/types";
+import type { FailedJob, JobView, QueueRow, Status } from "../api/types";
 import { Ago, At, Card, Empty, Head, Lasted, Meter, Tile, Wrong } from "../parts/basic";
 import { Curves } from "../parts/Curves";
 import { useNow } from "../parts/clock";
@@ -132,7 +132,7 @@ function Several({ before, jobs }: { before: string; jobs: readonly string[] }) 
   );
 }
 
-function Numbers({ status, line }: { status: Status; line: readonly Job[] }) {
+function Numbers({ status, line }: { status: Status; line: readonly JobView[] }) {
   const { gpus, nodes, jobs } = status;
   const alive = nodes.filter((node) => node.liveness === "alive").length;
   const closed = nodes.filter((node) => node.cordoned || node.draining).length;
@@ -275,9 +275,9 @@ function others(jobs: Status["jobs"]): string {
   return rest.map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ") || "no other";
 }
 
-const LINE: Column<Job>[] = [JOB, QUEUE, ASKS, { ...SINCE, name: "Waits" }, WHY];
+const LINE: Column<JobView>[] = [JOB, QUEUE, ASKS, { ...SINCE, name: "Waits" }, WHY];
 
-function Line({ jobs }: { jobs: readonly Job[] }) {
+function Line({ jobs }: { jobs: readonly JobView[] }) {
   const oldest = useMemo(
     () => [...jobs].sort((one, two) => one.submitted_at - two.submitted_at).slice(0, SHOWN),
     [jobs],

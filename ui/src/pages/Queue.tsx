@@ -5,7 +5,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { get, part } from "../api/http";
 import { useJobs } from "../api/queries";
-import type { Job, QueueDetail } from "../api/types";
+import type { JobView, QueueDetail } from "../api/types";
 import { Card, Empty, Head, Meter, Tile, Wrong } from "../parts/basic";
 import { ASKS, JOB, OWNER, SINCE, STATE, WHY } from "../parts/jobColumns";
 import { count, duration, percent, plural } from "../parts/say";
@@ -53,7 +53,7 @@ export function Queue() {
   );
 }
 
-function Numbers({ queue, jobs }: { queue: QueueDetail; jobs: readonly Job[] }) {
+function Numbers({ queue, jobs }: { queue: QueueDetail; jobs: readonly JobView[] }) {
   const waits = waitsOf(jobs);
   return (
     <dl className="tiles">
@@ -88,9 +88,9 @@ function Numbers({ queue, jobs }: { queue: QueueDetail; jobs: readonly Job[] }) 
   );
 }
 
-const HERE: Column<Job>[] = [JOB, STATE, OWNER, ASKS, SINCE, { ...WHY, name: "Where or why" }];
+const HERE: Column<JobView>[] = [JOB, STATE, OWNER, ASKS, SINCE, { ...WHY, name: "Where or why" }];
 
-function JobsHere({ jobs }: { jobs: readonly Job[] }) {
+function JobsHere({ jobs }: { jobs: readonly JobView[] }) {
   const unfinished = jobs.filter((job) => job.ended_at === null);
   return (
     <Card

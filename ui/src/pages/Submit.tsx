@@ -5,7 +5,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { post } from "../api/http";
 import { noSubmit, useWho } from "../api/rights";
-import type { Job, PlannedJob } from "../api/types";
+import type { JobView, PlannedJob } from "../api/types";
 import { Card, Head, Wrong } from "../parts/basic";
 import { duration, ownTime, shape } from "../parts/say";
 import { specsIn } from "../parts/yaml";
@@ -43,7 +43,7 @@ export function Submit() {
   });
   const submit = useMutation({
     mutationFn: async () =>
-      post<{ jobs: Job[] }>("/v1/jobs", { specs: specsIn(text), key: crypto.randomUUID() }),
+      post<{ jobs: JobView[] }>("/v1/jobs", { specs: specsIn(text), key: crypto.randomUUID() }),
     onSuccess: ({ jobs }) => {
       const [first] = jobs;
       if (jobs.length === 1 && first)

@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
-import type { Node, Report } from "../api/types";
+import type { NodeView, ReportView } from "../api/types";
 import { withoutUnused } from "./Money";
 import { sorted } from "./Nodes";
 import { rounded } from "./Plan";
 
-const node = (id: string, cpus: number): Node => ({ id, cpus }) as Node;
+const node = (id: string, cpus: number): NodeView => ({ id, cpus }) as NodeView;
 
 test("nodes are in their natural order, and by a column the most come first", () => {
   const nodes = [node("n10", 2), node("n2", 8), node("n1", 2)];
-  const ids = (found: readonly Node[]) => found.map((one) => one.id);
+  const ids = (found: readonly NodeView[]) => found.map((one) => one.id);
   expect(ids(sorted(nodes, undefined, false))).toEqual(["n1", "n2", "n10"]);
-  const cpus = { name: "CPUs", by: (one: Node) => one.cpus };
+  const cpus = { name: "CPUs", by: (one: NodeView) => one.cpus };
   expect(ids(sorted(nodes, cpus, false))).toEqual(["n2", "n1", "n10"]);
   expect(ids(sorted(nodes, cpus, true))).toEqual(["n10", "n1", "n2"]);
 });
@@ -26,8 +26,8 @@ test("of a kind of price that nothing has there is no column", () => {
   const columns = ["allocated", "money", "wasted", "not used", "list price", "wasted of it"].map(
     (name) => ({ name, unit: "" }),
   );
-  const report = (total: number[]): Report =>
-    ({ kind: "cost", columns, total, rows: [], days: [] }) as unknown as Report;
+  const report = (total: number[]): ReportView =>
+    ({ kind: "cost", columns, total, rows: [], days: [] }) as unknown as ReportView;
   const names = (total: number[]) => withoutUnused(report(total)).columns.map((one) => one.name);
   expect(names([1, 2, 0, 0, 0, 0])).toEqual(["allocated", "money", "wasted", "not used"]);
   expect(names([1, 0, 0, 0, 3, 0])).toEqual(["allocated", "list price", "wasted of it"]);

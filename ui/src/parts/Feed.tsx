@@ -1,10 +1,10 @@
 import { Link } from "@tanstack/react-router";
-import type { Event } from "../api/types";
+import type { EventView } from "../api/types";
 import { At, Empty } from "./basic";
 import { ownTime } from "./say";
 
 /** What happened, newest first. */
-export function Feed({ events, short }: { events: readonly Event[]; short?: boolean }) {
+export function Feed({ events, short }: { events: readonly EventView[]; short?: boolean }) {
   if (!events.length) return <Empty>Nothing has happened yet.</Empty>;
   return (
     <ol className={short ? "feed short" : "feed"} tabIndex={short ? 0 : undefined}>

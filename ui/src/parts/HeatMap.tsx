@@ -2,13 +2,13 @@
 
 import { Link, useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, memo, useMemo } from "react";
-import type { Node } from "../api/types";
+import type { NodeView } from "../api/types";
 import { count } from "./say";
 
 const FEW = 12; // nodes of a cluster whose cells are wide enough for a name
 
-export function racksOf(nodes: readonly Node[]): [string, Node[]][] {
-  const racks = new Map<string, Node[]>();
+export function racksOf(nodes: readonly NodeView[]): [string, NodeView[]][] {
+  const racks = new Map<string, NodeView[]>();
   for (const node of nodes) {
     const rack = node.labels.rack ?? node.labels.domain ?? "";
     const known = racks.get(rack);
@@ -20,20 +20,20 @@ export function racksOf(nodes: readonly Node[]): [string, Node[]][] {
   return [...racks].sort(([one], [two]) => order.compare(one, two));
 }
 
-export function usedGpus(node: Node): number {
+export function usedGpus(node: NodeView): number {
   return Math.max(0, node.gpus.total - node.gpus.free);
 }
 
 const IDLE_SHARE = 0.05; // a held GPU that is less busy waits for something
 
 /** What the held GPUs of a node do on average; undefined: nobody knows. */
-export function busyShare(node: Node): number | undefined {
+export function busyShare(node: NodeView): number | undefined {
   const known = node.gpus.held.flatMap((index) => node.gpus.utilisation[index] ?? []);
   return known.length ? known.reduce((sum, one) => sum + one, 0) / known.length : undefined;
 }
 
 /** The colour of one GPU: free, held, held but idle; the busier, the stronger. */
-function inkOf(node: Node, index: number, held: ReadonlySet<number>): string {
+function inkOf(node: NodeView, index: number, held: ReadonlySet<number>): string {
   if (!held.has(index)) return "var(--idle)";
   const busy = node.gpus.utilisation[index];
   if (busy === null || busy === undefined) return "var(--busy-3)";
@@ -42,7 +42,7 @@ function inkOf(node: Node, index: number, held: ReadonlySet<number>): string {
 }
 
 /** Its GPUs side by side, as one picture. */
-function fillOf(node: Node, apart = false): string {
+function fillOf(node: NodeView, apart = false): string {
   const held = new Set(node.gpus.held);
   const wide = 100 / Math.max(1, node.gpus.total);
   const stops = Array.from({ length: node.gpus.total }, (_, index) => {
@@ -54,7 +54,7 @@ function fillOf(node: Node, apart = false): string {
 }
 
 /** What a cell says to who cannot see it. */
-export function saidOf(node: Node): string {
+export function saidOf(node: NodeView): string {
   const gpus = `${count(usedGpus(node))} of ${node.gpus.total} GPUs used`;
   const closed = node.draining ? ", draining" : node.cordoned ? ", cordoned" : "";
   const busy = busyShare(node);
@@ -63,7 +63,7 @@ export function saidOf(node: Node): string {
   return `${node.id}: ${node.liveness}${closed}, ${gpus}${does}${ill}`;
 }
 
-export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly Node[] }) {
+export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly NodeView[] }) {
   const racks = useMemo(() => racksOf(nodes), [nodes]);
   const navigate = useNavigate();
   const few = nodes.length <= FEW;
@@ -144,7 +144,7 @@ interface CellProps {
   reached: boolean;
 }
 
-function cellOf(node: Node, reached: boolean, apart: boolean): CellProps {
+function cellOf(node: NodeView, reached: boolean, apart: boolean): CellProps {
   const away = node.liveness !== "alive";
   const closed = !away && (node.cordoned || node.draining || node.closed !== "");
   return {

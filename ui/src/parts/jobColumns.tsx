@@ -1,13 +1,13 @@
 /** Columns that several tables of jobs have. */
 
 import { Link } from "@tanstack/react-router";
-import type { Job } from "../api/types";
+import type { JobView } from "../api/types";
 import { Lasted, State } from "./basic";
 import { Linked } from "./Linked";
 import { shape } from "./say";
 import type { Column } from "./Table";
 
-export const JOB: Column<Pick<Job, "id" | "name">> = {
+export const JOB: Column<Pick<JobView, "id" | "name">> = {
   name: "Job",
   look: "tight",
   of: (job) => (
@@ -17,19 +17,19 @@ export const JOB: Column<Pick<Job, "id" | "name">> = {
   ),
 };
 
-export const STATE: Column<Pick<Job, "state">> = {
+export const STATE: Column<Pick<JobView, "state">> = {
   name: "State",
   look: "tight",
   of: (job) => <State is={job.state} />,
 };
 
-export const OWNER: Column<Pick<Job, "owner">> = {
+export const OWNER: Column<Pick<JobView, "owner">> = {
   name: "Owner",
   look: "tight soft",
   of: (job) => job.owner,
 };
 
-export const QUEUE: Column<Pick<Job, "queue">> = {
+export const QUEUE: Column<Pick<JobView, "queue">> = {
   name: "Queue",
   look: "tight soft",
   of: (job) => (
@@ -39,14 +39,14 @@ export const QUEUE: Column<Pick<Job, "queue">> = {
   ),
 };
 
-export const ASKS: Column<Pick<Job, "shape">> = {
+export const ASKS: Column<Pick<JobView, "shape">> = {
   name: "Asks for",
   look: "tight",
   of: (job) => shape(job.shape),
 };
 
 /** How long it runs or waits. */
-export const SINCE: Column<Pick<Job, "started_at" | "submitted_at">> = {
+export const SINCE: Column<Pick<JobView, "started_at" | "submitted_at">> = {
   name: "Since",
   look: "number",
   of: (job) => <Lasted from={job.started_at ?? job.submitted_at} />,

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { Job } from "../api/types";
+import type { JobView } from "../api/types";
 import { waitsOf } from "./waits";
 
-const waited = (seconds: number | null): Job =>
-  ({ submitted_at: 100, started_at: seconds === null ? null : 100 + seconds }) as Job;
+const waited = (seconds: number | null): JobView =>
+  ({ submitted_at: 100, started_at: seconds === null ? null : 100 + seconds }) as JobView;
 
 test("waits are of jobs that have started, by their share", () => {
   const jobs = [null, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, null].map(waited);

@@ -1,6 +1,6 @@
 /** How long jobs have waited. */
 
-import type { Job } from "../api/types";
+import type { JobView } from "../api/types";
 
 export interface Waits {
   jobs: number;
@@ -10,7 +10,7 @@ export interface Waits {
 }
 
 /** Of the jobs that have started: the wait that half, and nine of ten, did not exceed. */
-export function waitsOf(jobs: readonly Job[]): Waits | undefined {
+export function waitsOf(jobs: readonly JobView[]): Waits | undefined {
   const waits = jobs
     .flatMap((job) => (job.started_at === null ? [] : job.started_at - job.submitted_at))
     .sort((one, two) => one - two);

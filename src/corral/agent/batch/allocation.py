@@ -11,7 +11,7 @@ from typing import Any, Final
 from corral.agent.batch import environment
 from corral.agent.batch.frames import FIRST, HELPER, Frames, Message, Stranger, key_of
 from corral.agent.batch.known_env import without_known
-from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
+from corral.agent.batch.layout import CannotStep, SrunOptions, TaskLayout, lay_out
 from corral.agent.batch.tasks import Tasks
 from corral.wire.slurm.batch_plan import BatchPlan
 from corral.wire.slurm.hostlist import expand
@@ -24,12 +24,12 @@ class _Step:
     """One srun that is served. `places` has the step's place of each of its nodes."""
 
     srun: Frames
-    layout: Layout
+    layout: TaskLayout
     local: Tasks | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class Allocation:
+class BatchAllocation:
     """What the job holds, and who of it is here. Steps are numbered from 0."""
 
     def __init__(self, plan: BatchPlan, own: Mapping[str, str]) -> None:
@@ -155,7 +155,7 @@ class Allocation:
 
     def _start(self, frames: Frames, message: Message) -> int:
         """Raises: CannotStep, ValueError, OSError."""
-        asked = Asked(**{**message["asked"], **_tuples(message["asked"])})
+        asked = SrunOptions(**{**message["asked"], **_tuples(message["asked"])})
         if asked.on or asked.off:
             self._wait_for_helpers(tuple(range(len(self._hosts))))  # they say how they are called
         layout = lay_out(asked, self._plan, [sorted(one) for one in self._names])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from corral.agent.batch.layout import Layout
+from corral.agent.batch.layout import TaskLayout
 from corral.wire.field_readers import SET_BY_CORRAL
 from corral.wire.slurm.batch_plan import BatchPlan
 from corral.wire.slurm.hostlist import compress, expand
@@ -116,7 +116,7 @@ def tasks_text(counts: Sequence[int]) -> str:
 
 
 def of_step(
-    number: int, layout: Layout, hosts: Sequence[str], cpus_per_task: int | None
+    number: int, layout: TaskLayout, hosts: Sequence[str], cpus_per_task: int | None
 ) -> dict[str, str]:
     """What all tasks of a step are told; `hosts` are those of its nodes, in their order."""
     nodes = compress(hosts)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from corral.agent.batch import environment
-from corral.agent.batch.allocation import Allocation
+from corral.agent.batch.allocation import BatchAllocation
 from corral.agent.clocks import wall
 from corral.wire.slurm.batch_plan import SCRIPT, BatchPlan
 from corral.wire.slurm.paths import file_name
@@ -32,7 +32,7 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
         bin_folder = str(write_commands(Path.cwd(), own["CORRAL_PYTHON"]))
         env = environment.of_script(plan, own, bin_folder, wall())
         env[environment.STEPS] = str(room / "steps")
-        allocation = Allocation(plan, {**own, environment.BIN: env[environment.BIN]})
+        allocation = BatchAllocation(plan, {**own, environment.BIN: env[environment.BIN]})
         allocation.serve(env[environment.STEPS])
         try:
             code = _run([str(script), *plan.arguments], plan, env)

@@ -11,7 +11,7 @@ class CannotStep(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SrunOptions:
     """What srun was told; None: nothing."""
 
     nodes: int | None = None
@@ -24,7 +24,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TaskLayout:
     """`nodes` are places in the job's list of nodes; `tasks` how many each of them has."""
 
     nodes: tuple[int, ...]
@@ -39,7 +39,7 @@ class Layout:
         return sum(self.tasks[:place])
 
 
-def lay_out(asked: Asked, plan: BatchPlan, hosts: Sequence[Sequence[str]]) -> Layout:
+def lay_out(asked: SrunOptions, plan: BatchPlan, hosts: Sequence[Sequence[str]]) -> TaskLayout:
     """Tasks in blocks over the job's nodes. `hosts`: all names of each node, in its order.
 
     Raises: CannotStep.
@@ -60,10 +60,10 @@ def lay_out(asked: Asked, plan: BatchPlan, hosts: Sequence[Sequence[str]]) -> La
         tasks = count * (per_node or 1)
     if tasks < count:
         count = tasks
-    return Layout(nodes=tuple(able[:count]), tasks=_blocks(tasks, count, asked.tasks_per_node))
+    return TaskLayout(nodes=tuple(able[:count]), tasks=_blocks(tasks, count, asked.tasks_per_node))
 
 
-def _able(asked: Asked, hosts: Sequence[Sequence[str]]) -> list[int]:
+def _able(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
     """The nodes that will do: those that were named come first."""
     left = [
         place

@@ -1,13 +1,15 @@
 """The node's clock against the head's."""
 
-from corral.agent.checks.messages import Found
+from corral.agent.checks.messages import CheckFinding
 from corral.domain.active_checks import CheckKind
 
 
-def check_clock(offset_seconds: float | None) -> Found:
+def check_clock(offset_seconds: float | None) -> CheckFinding:
     """What the quickest of its beats' round trips has shown."""
     if offset_seconds is None:
-        return Found(kind=CheckKind.CLOCK, text="the head's clock is not known yet", ran=False)
+        return CheckFinding(
+            kind=CheckKind.CLOCK, text="the head's clock is not known yet", ran=False
+        )
     side = "ahead of" if offset_seconds > 0 else "behind"
     text = f"its clock is {abs(offset_seconds) * 1e3:.1f} ms {side} the head's"
-    return Found(kind=CheckKind.CLOCK, text=text, value=offset_seconds, unit="s")
+    return CheckFinding(kind=CheckKind.CLOCK, text=text, value=offset_seconds, unit="s")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from corral.agent.checks.messages import BYTES_PER_SECOND, Found
+from corral.agent.checks.messages import BYTES_PER_SECOND, CheckFinding
 from corral.agent.checks.rates import rate_text
 from corral.domain.active_checks import CheckKind
 from corral.domain.units import duration_text, size_text
@@ -21,7 +21,7 @@ LISTING: Final = "listing "  # begins the unit of what is the same where the sam
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class DataListing:
     """The first files, by name, with their sizes. `whole`: there are no others. `closed`: folders
     below that this user may not read."""
 
@@ -44,24 +44,30 @@ class Listing:
         return f"{more}{len(self.files):,} files, {size}, listing {self.digest}{closed}"
 
 
-def check_data(path: str, seconds: float) -> Iterator[Found]:
+def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
     """What is there, then small files, then the largest. Nothing is written."""
     began = time.monotonic()
     try:
         listing = listed(path)
     except OSError as trouble:
         text = f"{path} cannot be read here: {trouble.strerror or trouble}"
-        yield Found(kind=CheckKind.DATA, device=path, text=text, failed=True)
+        yield CheckFinding(kind=CheckKind.DATA, device=path, text=text, failed=True)
         return
     took = time.monotonic() - began
     text = f"{listing.says}, found in {took:.2f} s"
     if not listing.files:
-        yield Found(kind=CheckKind.DATA, device=path, text=f"{path} has no files", failed=True)
+        yield CheckFinding(
+            kind=CheckKind.DATA, device=path, text=f"{path} has no files", failed=True
+        )
         return
-    yield Found(
-        kind=CheckKind.DATA, device=path, text=text, failed=False,
-        value=float(len(listing.files)), unit=f"{LISTING}{listing.digest}",
-    )  # fmt: skip
+    yield CheckFinding(
+        kind=CheckKind.DATA,
+        device=path,
+        text=text,
+        failed=False,
+        value=float(len(listing.files)),
+        unit=f"{LISTING}{listing.digest}",
+    )
     small = [name for name, size in listing.files if 0 < size <= SMALL_BYTES][:MOST_SMALL]
     large = sorted(listing.files, key=lambda one: (-one[1], one[0]))
     if small:
@@ -70,7 +76,7 @@ def check_data(path: str, seconds: float) -> Iterator[Found]:
         yield _speed(path, "large files", [name for name, _ in large[:8]], seconds)
 
 
-def listed(path: str) -> Listing:
+def listed(path: str) -> DataListing:
     """Folder by folder, each by name. Raises: OSError; not for a folder below that is closed."""
     files: list[tuple[str, int]] = []
     closed = 0
@@ -92,10 +98,10 @@ def listed(path: str) -> Listing:
                 folders.append(name)
             elif entry.is_file() and len(files) < MOST_FILES:
                 files.append((name, entry.stat().st_size))
-    return Listing(tuple(files), whole=not folders and len(files) < MOST_FILES, closed=closed)
+    return DataListing(tuple(files), whole=not folders and len(files) < MOST_FILES, closed=closed)
 
 
-def _speed(path: str, what: str, names: list[str], seconds: float) -> Found:
+def _speed(path: str, what: str, names: list[str], seconds: float) -> CheckFinding:
     """Bytes/s of one reader, past this node's cache as far as it lets go of it."""
     read = files = 0
     began = time.monotonic()
@@ -107,11 +113,11 @@ def _speed(path: str, what: str, names: list[str], seconds: float) -> Found:
                 break
     except OSError as trouble:
         text = f"{trouble.filename or path} cannot be read: {trouble.strerror}"
-        return Found(kind=CheckKind.DATA, device=f"{path} {what}", text=text, failed=True)
+        return CheckFinding(kind=CheckKind.DATA, device=f"{path} {what}", text=text, failed=True)
     took = max(time.monotonic() - began, 1e-9)
     rate = read / took
     text = f"{rate_text(rate)}, {files / took:,.0f} files/s; 1 GB takes {duration_text(1e9 / rate)}"
-    return Found(
+    return CheckFinding(
         kind=CheckKind.DATA, device=f"{path} {what}", text=text, value=rate, unit=BYTES_PER_SECOND
     )
 

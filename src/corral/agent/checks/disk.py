@@ -6,7 +6,7 @@ import zlib
 from statistics import median
 from typing import Final
 
-from corral.agent.checks.messages import BYTES_PER_SECOND, Found
+from corral.agent.checks.messages import BYTES_PER_SECOND, CheckFinding
 from corral.agent.checks.rates import rate_text
 from corral.domain.active_checks import CheckKind
 
@@ -18,22 +18,22 @@ SHARED: Final = f"{BYTES_PER_SECOND} shared"  # how busy others keep it is not t
 SYNC_BYTES: Final = 4096
 
 
-def check_disk(path: str, seconds: float, *, own: bool) -> Found:
+def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
     """Its rate of writing with fsync, in bytes/s; the rest is told. `own`: the node's alone."""
     try:
         return _measured(path, seconds, own)
     except OSError as trouble:
         text = f"{path} cannot be written and read: {trouble.strerror or trouble}"
-        return Found(kind=CheckKind.DISK, device=path, text=text, failed=True)
+        return CheckFinding(kind=CheckKind.DISK, device=path, text=text, failed=True)
 
 
-def _measured(path: str, seconds: float, own: bool) -> Found:
+def _measured(path: str, seconds: float, own: bool) -> CheckFinding:
     room = os.statvfs(path)
     most = MOST_BYTES if own else MOST_SHARED_BYTES
     size = min(most, room.f_bavail * room.f_frsize // 10) // CHUNK_BYTES * CHUNK_BYTES
     if size == 0:
         text = f"{path} has no room for {CHUNK_BYTES // 1024**2} MiB"
-        return Found(kind=CheckKind.DISK, device=path, text=text, ran=False)
+        return CheckFinding(kind=CheckKind.DISK, device=path, text=text, ran=False)
     descriptor = _unseen(path)
     try:
         wrote, checksum, write_seconds = _write(descriptor, size, seconds)
@@ -43,13 +43,13 @@ def _measured(path: str, seconds: float, own: bool) -> Found:
         os.close(descriptor)
     if checksum != read_checksum:
         text = f"{path} reads back something else than was written"
-        return Found(kind=CheckKind.DISK, device=path, text=text, failed=True)
+        return CheckFinding(kind=CheckKind.DISK, device=path, text=text, failed=True)
     text = (
         f"{path} writes {rate_text(wrote / write_seconds)}, reads {rate_text(wrote / read_seconds)}"
         f", a sync takes {sync_seconds * 1e3:.1f} ms"
     )
     value = wrote / write_seconds
-    return Found(
+    return CheckFinding(
         kind=CheckKind.DISK,
         device=path,
         text=text,

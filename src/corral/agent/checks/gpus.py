@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
 
-from corral.agent.checks.messages import BYTES_PER_SECOND, ON_CPU, Ask, Found
+from corral.agent.checks.messages import BYTES_PER_SECOND, ON_CPU, CheckFinding, CheckRequest
 from corral.agent.checks.rates import rate_text
 from corral.agent.checks.torch_checks import (
     MISSING,
@@ -33,7 +33,7 @@ COPIES: Final = 8
 PURE_SIDE, NUMPY_SIDE = 64, 512
 
 
-def check_gpus(ask: Ask) -> Iterator[Found]:
+def check_gpus(ask: CheckRequest) -> Iterator[CheckFinding]:
     """Products and memory of each GPU, then what joins them."""
     kinds = [kind for kind in ask.checkup.kinds if kind in ALONE]
     if not ask.gpus:
@@ -43,7 +43,7 @@ def check_gpus(ask: Ask) -> Iterator[Found]:
         why = NO_CUDA if has_torch() else MISSING
         for gpu in ask.gpus:
             for kind in kinds:
-                yield Found(kind=kind, gpu=gpu.index, text=why, ran=False)
+                yield CheckFinding(kind=kind, gpu=gpu.index, text=why, ran=False)
         return
     if kinds:
         yield from _each(ask, kinds)
@@ -51,7 +51,7 @@ def check_gpus(ask: Ask) -> Iterator[Found]:
         yield _together(ask)
 
 
-def _each(ask: Ask, kinds: list[CheckKind]) -> Iterator[Found]:
+def _each(ask: CheckRequest, kinds: list[CheckKind]) -> Iterator[CheckFinding]:
     seconds = ask.checkup.seconds
     devices = {f"cuda:{place}": gpu for place, gpu in enumerate(ask.gpus)}
     words = ["products", f"{seconds}", ",".join(kinds), *devices]
@@ -60,23 +60,26 @@ def _each(ask: Ask, kinds: list[CheckKind]) -> Iterator[Found]:
     except NoProof as trouble:
         for gpu in ask.gpus:
             text = f"GPU {gpu.index}: {trouble}"
-            yield Found(
-                kind=kinds[0], gpu=gpu.index, text=text, failed=True if trouble.hangs else None,
+            yield CheckFinding(
+                kind=kinds[0],
+                gpu=gpu.index,
+                text=text,
+                failed=True if trouble.hangs else None,
                 ran=trouble.hangs,
-            )  # fmt: skip
+            )
         return
     for one in found:
         yield _of(one, devices[one["device"]])
 
 
-def _of(one: Mapping[str, Any], gpu: Gpu) -> Found:
+def _of(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
     if "error" in one:
         text = f"GPU {gpu.index}: {one['error']}"
-        return Found(kind=CheckKind(one["kind"]), gpu=gpu.index, text=text, failed=True)
+        return CheckFinding(kind=CheckKind(one["kind"]), gpu=gpu.index, text=text, failed=True)
     if one["kind"] == CheckKind.MEMORY:
         rate = float(one["bytes_per_second"])
         text = f"GPU {gpu.index}: its memory copies at {rate_text(rate)}"
-        return Found(
+        return CheckFinding(
             kind=CheckKind.MEMORY, gpu=gpu.index, text=text, value=rate, unit=BYTES_PER_SECOND
         )
     made, wrong = int(one["made"]), int(one["wrong"])
@@ -85,10 +88,10 @@ def _of(one: Mapping[str, Any], gpu: Gpu) -> Found:
         if wrong
         else f"GPU {gpu.index}: {made:,} products have the known hash"
     )
-    return Found(kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong > 0)
+    return CheckFinding(kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong > 0)
 
 
-def _together(ask: Ask) -> Found:
+def _together(ask: CheckRequest) -> CheckFinding:
     """One rank a GPU."""
     count, seconds = len(ask.gpus), ask.checkup.seconds
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -102,29 +105,29 @@ def _together(ask: Ask) -> Found:
         for rank in ranks:
             ended(rank)
         text = f"its GPUs do not add up together: {trouble}"
-        return Found(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
+        return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
     rate = min(float(one[0]["bytes_per_second"]) for one in said)
     if not all(one[0]["right"] for one in said):
         text = f"{count} GPUs add up to something wrong"
-        return Found(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
+        return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
     text = f"{count} GPUs add up at {rate_text(rate)} (NCCL, bus bandwidth)"
-    return Found(kind=CheckKind.ALL_REDUCE, text=text, value=rate, unit=BYTES_PER_SECOND)
+    return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, value=rate, unit=BYTES_PER_SECOND)
 
 
 # -- a machine without a GPU ---------------------------------------------------------------------
 
 
-def on_cpu(kinds: list[CheckKind], seconds: float) -> Iterator[Found]:
+def on_cpu(kinds: list[CheckKind], seconds: float) -> Iterator[CheckFinding]:
     if CheckKind.MATMUL in kinds:
         yield _cpu_products(seconds)
     if CheckKind.MEMORY in kinds:
         rate = copies()
         text = f"no GPU: the machine's memory copies at {rate_text(rate)}"
         unit = BYTES_PER_SECOND + ON_CPU
-        yield Found(kind=CheckKind.MEMORY, text=text, value=rate, unit=unit)
+        yield CheckFinding(kind=CheckKind.MEMORY, text=text, value=rate, unit=unit)
 
 
-def _cpu_products(seconds: float) -> Found:
+def _cpu_products(seconds: float) -> CheckFinding:
     by, side = ("NumPy", NUMPY_SIDE) if find_spec("numpy") else ("Python", PURE_SIDE)
     made = wrong = 0
     deadline = time.monotonic() + seconds
@@ -136,7 +139,7 @@ def _cpu_products(seconds: float) -> Found:
         f"no GPU: {wrong} of {made} products on its CPU are wrong: silent corruption" if wrong
         else f"no GPU: {made} products on its CPU have the known hash ({by})"
     )  # fmt: skip
-    return Found(kind=CheckKind.MATMUL, text=text, failed=wrong > 0)
+    return CheckFinding(kind=CheckKind.MATMUL, text=text, failed=wrong > 0)
 
 
 def hash_by_python(side: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from corral.agent.checks.link_handshake import NotProven, accepted, dialled
-from corral.agent.checks.messages import BYTES_PER_SECOND, Found
+from corral.agent.checks.messages import BYTES_PER_SECOND, CheckFinding
 from corral.agent.checks.rates import rate_text
 from corral.agent.checks.torch_checks import (
     MISSING,
@@ -31,7 +31,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 LONGEST_LINE: Final = 4096
 
 
-def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[Found]:
+def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
     """One result, about the peer."""
     here, peer = (checkup.address, checkup.port), checkup.peer
     try:
@@ -42,14 +42,14 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[Found]:
             rate = _reduced(checkup, by, gpus)
     except (OSError, ValueError, NoProof) as trouble:
         text = f"no link with {peer} at {here[0]} port {here[1]}: {trouble}"
-        yield Found(kind=CheckKind.LINK, device=peer, text=text, failed=True)
+        yield CheckFinding(kind=CheckKind.LINK, device=peer, text=text, failed=True)
         return
     how = {"nccl": "NCCL, a GPU each", "gloo": "gloo, on CPUs", "stream": "a TCP stream"}[by]
     if by != "nccl" and gpus:
         how += f"; not by its GPUs: {_why_not() or f'{peer} cannot'}"
     unit = BYTES_PER_SECOND if by == "nccl" else f"{BYTES_PER_SECOND} by {by}"
     text = f"with {peer} it adds up at {rate_text(rate)} ({how})"
-    yield Found(kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit)
+    yield CheckFinding(kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit)
 
 
 def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:

@@ -9,7 +9,7 @@ BYTES_PER_SECOND = "B/s"
 ON_CPU = " on CPU"  # behind the unit of what stands in for a GPU
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`offset_seconds`: the node's clock less the head's, as the agent knows it."""
 
     checkup: CheckUp
@@ -19,7 +19,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     offset_seconds: float | None = None
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One result. `failed` None: what it is held against, the head knows. `ran` False: why not."""
 
     kind: CheckKind

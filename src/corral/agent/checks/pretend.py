@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from corral.agent.checks.messages import BYTES_PER_SECOND, Ask, Found
+from corral.agent.checks.messages import BYTES_PER_SECOND, CheckFinding, CheckRequest
 from corral.agent.checks.rates import rate_text
 from corral.agent.telemetry.pretend import chance
 from corral.agent.telemetry.sources import FAULTS, faults
@@ -35,7 +35,7 @@ class Injected:
     def of_check(self, kind: CheckKind, place: int | str | None) -> Any:
         return self.faults.get(f"{kind}/{place}", self.faults.get(kind))
 
-    def changed(self, found: Found) -> Found:
+    def changed(self, found: CheckFinding) -> CheckFinding:
         """The result as it is to be shown."""
         place = found.gpu if found.gpu is not None else found.device
         fault = self.of_check(found.kind, place)
@@ -53,7 +53,7 @@ class Injected:
         return msgspec.structs.replace(found, value=value, text=text)
 
 
-def pretended(ask: Ask, injected: Injected) -> Iterator[Found]:
+def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
     """What its GPUs show, and its link to another node."""
     kinds = ask.checkup.kinds
     for gpu in ask.gpus:
@@ -74,17 +74,19 @@ def pretended(ask: Ask, injected: Injected) -> Iterator[Found]:
         yield _rate(CheckKind.LINK, first, f"with {peer} it adds up at", device=peer)
 
 
-def _product(gpu: Gpu, injected: Injected) -> Found:
+def _product(gpu: Gpu, injected: Injected) -> CheckFinding:
     wrong = injected.of_check(CheckKind.MATMUL, gpu.index) == "wrong"
     text = (
         f"GPU {gpu.index}: 1 of 100 products is wrong" if wrong
         else f"GPU {gpu.index}: 100 products have the known hash"
     )  # fmt: skip
-    return Found(kind=CheckKind.MATMUL, gpu=gpu.index, text=f"{text} (pretend)", failed=wrong)
+    return CheckFinding(
+        kind=CheckKind.MATMUL, gpu=gpu.index, text=f"{text} (pretend)", failed=wrong
+    )
 
 
-def _rate(kind: CheckKind, of: Gpu, says: str, **more: Any) -> Found:
+def _rate(kind: CheckKind, of: Gpu, says: str, **more: Any) -> CheckFinding:
     best = rated(kind, of.type) or _UNKNOWN_RATE
     value = best * (0.84 + 0.08 * chance(of.uuid, kind))
     text = f"{says} {rate_text(value)} (pretend)"
-    return Found(kind=kind, text=text, value=value, unit=BYTES_PER_SECOND, **more)
+    return CheckFinding(kind=kind, text=text, value=value, unit=BYTES_PER_SECOND, **more)

@@ -20,7 +20,7 @@ from corral.agent.checks.data import check_data
 from corral.agent.checks.disk import check_disk
 from corral.agent.checks.gpus import check_gpus
 from corral.agent.checks.link import check_link
-from corral.agent.checks.messages import Ask, Found
+from corral.agent.checks.messages import CheckFinding, CheckRequest
 from corral.agent.checks.pretend import Injected, pretended
 from corral.agent.settings import load_settings
 from corral.domain.active_checks import CheckKind
@@ -29,7 +29,7 @@ NICE: Final = 10
 PR_SET_PDEATHSIG: Final = 1
 
 
-def results(ask: Ask, node_dir: Path, injected: Injected | None) -> Iterator[Found]:
+def results(ask: CheckRequest, node_dir: Path, injected: Injected | None) -> Iterator[CheckFinding]:
     """`injected`: the node is a pretend one, and what somebody has written that it shall show."""
     checkup, kinds = ask.checkup, ask.checkup.kinds
     if injected is not None:
@@ -55,7 +55,7 @@ def main() -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the next agent knows nothing of it
     with suppress(OSError):
         os.nice(NICE)
-    ask = msgspec.json.decode(sys.stdin.buffer.readline(), type=Ask)
+    ask = msgspec.json.decode(sys.stdin.buffer.readline(), type=CheckRequest)
     pretends = load_settings(node_dir).pretend_gpus is not None
     injected = Injected.of(node_dir) if pretends else None
     for found in results(ask, node_dir, injected):

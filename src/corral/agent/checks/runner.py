@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.agent.checks.messages import Ask, Found
+from corral.agent.checks.messages import CheckFinding, CheckRequest
 from corral.agent.clocks import wall
 from corral.agent.telemetry.sampler import Senses
 from corral.domain.active_checks import CheckUp
@@ -105,7 +105,7 @@ class Checks:
         assert self._process.stdout is not None
         if self._doing != checkup.id:  # work came while it was started
             self.end()
-        ask = Ask(
+        ask = CheckRequest(
             checkup=checkup,
             node=self.settings.node,
             gpus=self.inventory().gpus,
@@ -116,10 +116,10 @@ class Checks:
             self._process.stdin.write(msgspec.json.encode(ask) + b"\n")
             self._process.stdin.close()
         while line := await self._process.stdout.readline():
-            self._tell([self._result(checkup, msgspec.json.decode(line, type=Found))])
+            self._tell([self._result(checkup, msgspec.json.decode(line, type=CheckFinding))])
         return await self._process.wait() == 0
 
-    def _result(self, checkup: CheckUp, found: Found) -> Signal:
+    def _result(self, checkup: CheckUp, found: CheckFinding) -> Signal:
         device = f"{found.kind}:{found.device}" if found.device else str(found.kind)
         code = None if found.failed is None else FAILED if found.failed else PASSED
         return self._signal(

@@ -12,12 +12,12 @@ from corral.agent.containment.base import (
     PID_NAMESPACE,
     SUBREAPER,
     Containment,
-    Found,
-    Limits,
-    Memory,
+    ContainmentChoice,
+    ContainmentLimits,
+    MemoryEvents,
 )
 from corral.agent.containment.namespace import Furnish
-from corral.agent.processes import Process
+from corral.agent.processes import LocalProcess
 
 __all__ = [
     "CGROUP",
@@ -26,9 +26,9 @@ __all__ = [
     "PID_NAMESPACE",
     "SUBREAPER",
     "Containment",
-    "Found",
-    "Limits",
-    "Memory",
+    "ContainmentChoice",
+    "ContainmentLimits",
+    "MemoryEvents",
     "create",
     "from_on",
     "probe",
@@ -43,19 +43,21 @@ def from_on(kind: str) -> Sequence[str]:
     return (ENGINE,) if kind == ENGINE else KINDS[KINDS.index(kind) :]
 
 
-def probe(wanted: str | None = None) -> Found:
+def probe(wanted: str | None = None) -> ContainmentChoice:
     """The strongest containment to be had here, or the `wanted` kind if that one is to be had."""
     reasons: list[str] = []
     for kind in KINDS if wanted is None else from_on(wanted):
         why_not = _WHY_NOT[kind]()
         if not why_not:
-            return Found(kind, "; ".join(reasons) or ("asked for" if wanted else "the strongest"))
+            return ContainmentChoice(
+                kind, "; ".join(reasons) or ("asked for" if wanted else "the strongest")
+            )
         reasons.append(f"no {kind}: {why_not}")
     raise AssertionError("a subreaper is always to be had")
 
 
 def create(
-    kind: str, *, name: str, mark: str, limits: Limits, furnish: Furnish | None = None
+    kind: str, *, name: str, mark: str, limits: ContainmentLimits, furnish: Furnish | None = None
 ) -> Containment:
     """Make one for this process's children to enter. Raises: OSError; never for a subreaper.
 
@@ -80,7 +82,7 @@ def create(
 def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
     """One for a group's processes; else a sentence that says why there is none."""
     try:
-        return namespace.create(Limits(), furnish)
+        return namespace.create(ContainmentLimits(), furnish)
     except OSError as trouble:
         return f"users see each other's processes and /tmp here: {trouble}"
 
@@ -103,7 +105,7 @@ def recorded(record: Mapping[str, Any]) -> Containment:
         folders = [Path(folder) for folder in record["folders"]]
         return cgroup.Cgroup(version=int(record["version"]), folders=folders)
     if record["kind"] == PID_NAMESPACE:
-        first = Process(*map(int, record["first"]))
+        first = LocalProcess(*map(int, record["first"]))
         return namespace.PidNamespace(shim=int(record["shim"]), first=first)
     return subreaper.Subreaper(shim=int(record["shim"]), mark=str(record["mark"]))
 
@@ -111,7 +113,7 @@ def recorded(record: Mapping[str, Any]) -> Containment:
 def _no_cgroup() -> str:
     try:
         place = cgroup.own_hierarchy()
-        cgroup.create(place, f"probe-{os.getpid()}", Limits()).remove()
+        cgroup.create(place, f"probe-{os.getpid()}", ContainmentLimits()).remove()
     except OSError as trouble:
         return str(trouble)
     return ""

@@ -10,7 +10,7 @@ SUBREAPER = "subreaper"
 ENGINE = "engine"  # whoever lent the node ends all that is left, and holds the limits
 
 
-class Found(NamedTuple):
+class ContainmentChoice(NamedTuple):
     """The strongest containment to be had on a node, and why none stronger."""
 
     kind: str
@@ -18,7 +18,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ContainmentLimits:
     """Zeros and None ask for no limit. `devices`: of these majors only the minors may be opened."""
 
     pids: int = 0
@@ -27,7 +27,7 @@ class Limits:
     devices: Mapping[int, Sequence[int]] | None = None
 
 
-class Memory(NamedTuple):
+class MemoryEvents(NamedTuple):
     """`oom_kills` counts processes that the kernel killed. `limit_bytes` is None where it killed
     them because the whole machine had no memory left."""
 
@@ -61,7 +61,7 @@ class Containment(Protocol):
         """One round of SIGKILL to all of it. Repeat until `pids` is empty."""
         ...
 
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryEvents | None:
         """None where memory is not limited."""
         ...
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from corral.agent.containment import device_filter
-from corral.agent.containment.base import CGROUP, Limits, Memory
+from corral.agent.containment.base import CGROUP, ContainmentLimits, MemoryEvents
 from corral.agent.containment.namespace import PidNamespace
 from corral.agent.processes import lives, send
 
@@ -168,7 +168,7 @@ class Cgroup:
         finally:
             self._freeze(False)
 
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryEvents | None:
         if self.version == 2:
             return _memory_2(self.folders[0])
         folder = next((at for at in self.folders if (at / "memory.oom_control").exists()), None)
@@ -208,12 +208,12 @@ class Cgroup:
         return _counter(main / "cgroup.events", "frozen") == 1
 
 
-def _memory_2(folder: Path) -> Memory | None:
+def _memory_2(folder: Path) -> MemoryEvents | None:
     """None where neither the group nor one around it has a limit."""
     limit = _limit_2(folder)
     if limit is None:
         return None
-    return Memory(
+    return MemoryEvents(
         oom_kills=_counter(folder / "memory.events", "oom_kill"),
         peak_bytes=_number(folder / "memory.peak"),
         limit_bytes=limit,
@@ -227,18 +227,18 @@ def _limit_2(folder: Path) -> int | None:
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-def _memory_1(folder: Path) -> Memory:
+def _memory_1(folder: Path) -> MemoryEvents:
     tightest = _counter(folder / "memory.stat", "hierarchical_memory_limit")
     own = _number(folder / "memory.limit_in_bytes")
     limit = min(tightest, own) if tightest else own
-    return Memory(
+    return MemoryEvents(
         oom_kills=_counter(folder / "memory.oom_control", "oom_kill"),
         peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
         limit_bytes=limit if limit < _NO_LIMIT_1 else None,
     )
 
 
-def around() -> Memory | None:
+def around() -> MemoryEvents | None:
     """What the group that this process is in has taken, and what is allowed to it; None where that
     cannot be read."""
     with suppress(OSError):
@@ -251,7 +251,7 @@ def around() -> Memory | None:
     return None
 
 
-def create(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
+def create(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     """Make a group with these limits. Raises: OSError."""
     if place.version == 2:
         return _create_2(place, name, limits)
@@ -279,7 +279,7 @@ def create(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
     return group
 
 
-def _create_2(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
+def _create_2(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     parent = place.folders[""] / PARENT
     parent.mkdir(exist_ok=True)
     controllers = hand_on(parent)
@@ -303,11 +303,11 @@ def _create_2(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
     return Cgroup(version=2, folders=[folder], warnings=warnings)
 
 
-def _quota(limits: Limits) -> int:
+def _quota(limits: ContainmentLimits) -> int:
     return max(1000, limits.cpu_millis * _CPU_PERIOD_MICROS // 1000)
 
 
-def _devices(limits: Limits) -> list[tuple[str, str]]:
+def _devices(limits: ContainmentLimits) -> list[tuple[str, str]]:
     found = []
     for major, minors in (limits.devices or {}).items():
         found.append(("devices.deny", f"c {major}:* rwm"))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from corral.agent import kernel_mounts
-from corral.agent.containment.base import PID_NAMESPACE, Limits, Memory
-from corral.agent.processes import Process, descendants, send
+from corral.agent.containment.base import PID_NAMESPACE, ContainmentLimits, MemoryEvents
+from corral.agent.processes import LocalProcess, descendants, send
 
 CLONE_NEWPID: Final = 0x20000000
 PR_SET_PDEATHSIG: Final = 1
@@ -29,7 +29,7 @@ class PidNamespace:
     """
 
     shim: int
-    first: Process
+    first: LocalProcess
     view: int | None = None
     ready: int | None = None
     warnings: Sequence[str] = ()
@@ -62,7 +62,7 @@ class PidNamespace:
 
     def pids(self) -> list[int]:
         """While the shim lives, without the first process: that one waits for the shim to reap."""
-        if Process.find(self.shim) is not None:
+        if LocalProcess.find(self.shim) is not None:
             return [pid for pid in descendants(self.shim) if pid != self.first.pid]
         return [self.first.pid, *descendants(self.first.pid)] if self.first.lives else []
 
@@ -72,7 +72,7 @@ class PidNamespace:
         for pid in self.pids():
             send(pid, signal.SIGKILL)
 
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryEvents | None:
         return None
 
     def remove(self) -> None:
@@ -82,7 +82,7 @@ class PidNamespace:
             self.view = None
 
 
-def create(limits: Limits, furnish: Furnish | None = None) -> PidNamespace:
+def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidNamespace:
     """Move this process's future children to a namespace, whose mounts are there after `settle`.
 
     Args:
@@ -101,7 +101,7 @@ def create(limits: Limits, furnish: Furnish | None = None) -> PidNamespace:
         os.close(ready)
         _be_first(done, furnish)
     os.close(done)
-    first = Process.find(pid)
+    first = LocalProcess.find(pid)
     if first is None:
         raise OSError("the first process of the namespace has ended at once")
     warnings = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.agent.containment import cgroup
-from corral.agent.containment.base import ENGINE, SUBREAPER, Limits, Memory
+from corral.agent.containment.base import ENGINE, SUBREAPER, ContainmentLimits, MemoryEvents
 from corral.agent.processes import descendants, marked, send
 
 
@@ -49,14 +49,14 @@ class Subreaper:
         for pid in stopped:
             send(pid, signal.SIGKILL)
 
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryEvents | None:
         return cgroup.around() if self.kind == ENGINE else None
 
     def remove(self) -> None:
         """Nothing was made for it."""
 
 
-def create(mark: str, limits: Limits) -> Subreaper:
+def create(mark: str, limits: ContainmentLimits) -> Subreaper:
     warnings = [
         "neither cgroups nor pid namespaces are to be had here: a process that hides well may "
         "outlive its job",

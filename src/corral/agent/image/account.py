@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
-class Account(Protocol):
+class ImageAccount(Protocol):
     """An account of the node. `groups` has the main one first; `env` names it and its home."""
 
     @property

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from corral.agent.bounded_tar import CHUNK_BYTES, BadArchive, Bounds, unpack_members
+from corral.agent.bounded_tar import CHUNK_BYTES, BadArchive, UnpackLimits, unpack_members
 from corral.agent.image import layers
 from corral.agent.image.tree import ImageTree
 from corral.agent.low_priority import take_low_priority
@@ -33,16 +33,16 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     root = request.get("into")
     if path is None:
         assert root is not None
-        _unpack_flat(root, Bounds(**request["bounds"]))
+        _unpack_flat(root, UnpackLimits(**request["bounds"]))
         return {}
     with layers.opened(Path(path)) as layout:
         image = layers.image_in(layout, request["tag"])
         if root is not None:
-            layers.unpack_layers(layout, image, root, Bounds(**request["bounds"]))
+            layers.unpack_layers(layout, image, root, UnpackLimits(**request["bounds"]))
     return asdict(image)
 
 
-def _unpack_flat(root: int, bounds: Bounds) -> None:
+def _unpack_flat(root: int, bounds: UnpackLimits) -> None:
     tree = ImageTree(root, bounds, layered=False)
     try:
         unpack_members(sys.stdin.buffer, bounds, tree.place, disk=root)

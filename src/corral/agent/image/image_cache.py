@@ -19,9 +19,9 @@ from threading import Lock
 from typing import Final
 
 from corral.agent.image import tools, unpacking
-from corral.agent.image.account import Account
+from corral.agent.image.account import ImageAccount
 from corral.agent.image.root import ImageRoot
-from corral.agent.image.tools import Found, ImageTrouble
+from corral.agent.image.tools import ImageTrouble, PulledImage
 from corral.domain.image import Image, ImageKind, image_of
 from corral.domain.node_policy import NodePolicy
 
@@ -65,7 +65,7 @@ class Images:
         work: str,
         gpu: bool,
         user: Path,
-        account: Account | None = None,
+        account: ImageAccount | None = None,
     ) -> ImageRoot:
         """The image as a rank enters it, but for `upper`.
 
@@ -99,7 +99,7 @@ class Images:
         )
 
     @contextmanager
-    def _alone(self, account: Account | None) -> Iterator[Path]:
+    def _alone(self, account: ImageAccount | None) -> Iterator[Path]:
         """The account's folder, among threads and agents that share it. Raises: OSError."""
         uid = account.uid if account is not None else os.geteuid()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,8 +112,8 @@ class Images:
             yield folder
 
     def _found(
-        self, image: Image, folder: Path, account: Account | None
-    ) -> tuple[Found, Callable[[Path], None]]:
+        self, image: Image, folder: Path, account: ImageAccount | None
+    ) -> tuple[PulledImage, Callable[[Path], None]]:
         """What the image is, and how its files get into a folder. Raises: ImageTrouble."""
         if image.kind == ImageKind.ARCHIVE:
             known = unpacking.described(image, account)
@@ -134,13 +134,13 @@ class Images:
         """Whether an administrator has named the registries that may be pulled from."""
         return self._policy().registries is not None
 
-    def _has_own(self, tool: str, account: Account) -> bool:
+    def _has_own(self, tool: str, account: ImageAccount) -> bool:
         key = (tool, account.uid)
         if key not in self._own_tools:
             self._own_tools[key] = tools.is_own_tool(tool, account)
         return self._own_tools[key]
 
-    def _pulled(self, tool: str, image: Image, folder: Path) -> Found:
+    def _pulled(self, tool: str, image: Image, folder: Path) -> PulledImage:
         """The image by the agent's own tool, on behalf of another account.
 
         What the agent has by that name is not asked for, nor are its credentials used unless an
@@ -158,7 +158,7 @@ class Images:
         fresh.rename(notes)
         return found
 
-    def _unpacked(self, folder: Path, known: Found, unpack: Callable[[Path], None]) -> Path:
+    def _unpacked(self, folder: Path, known: PulledImage, unpack: Callable[[Path], None]) -> Path:
         root = folder / known.id
         if not root.exists():
             self._make_room(folder)
@@ -198,7 +198,7 @@ def digest_in_use(attempt: Path) -> str:
     return ""
 
 
-def _digest(known: Found) -> str:
+def _digest(known: PulledImage) -> str:
     return known.digest or f"sha256:{known.id}"
 
 
@@ -209,9 +209,9 @@ def _check_own(folder: Path) -> None:
         raise PermissionError(f"{folder} is not this account's own folder")
 
 
-def _read_notes(notes: Path) -> dict[str, Found]:
+def _read_notes(notes: Path) -> dict[str, PulledImage]:
     try:
-        return {name: Found(**one) for name, one in json.loads(notes.read_text()).items()}
+        return {name: PulledImage(**one) for name, one in json.loads(notes.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from corral.agent.bounded_tar import BROKEN, BadArchive, Bounds, Readable, unpack_members
+from corral.agent.bounded_tar import BROKEN, BadArchive, Readable, UnpackLimits, unpack_members
 from corral.agent.image.tree import ImageTree
 
 TEXT_BYTES: Final = 4 * 1024**2  # of a manifest or a configuration
@@ -41,7 +41,7 @@ class ArchivedImage:
     layers: tuple[str, ...]
 
 
-class Layout:
+class ImageLayout:
     """The files of an archive or of a folder, by name."""
 
     def __init__(self, archive: tarfile.TarFile | None, folder: int | None) -> None:
@@ -101,12 +101,12 @@ class Layout:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Layout]:
+def opened(path: Path) -> Iterator[ImageLayout]:
     """Open an archive or a layout's folder, as this account may. Raises: BadArchive, OSError."""
     if path.is_dir():
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            yield Layout(None, folder)
+            yield ImageLayout(None, folder)
         finally:
             os.close(folder)
         return
@@ -118,12 +118,12 @@ def opened(path: Path) -> Iterator[Layout]:
         file.seek(0)
         try:
             with tarfile.open(fileobj=file, mode="r:") as archive:
-                yield Layout(archive, None)
+                yield ImageLayout(archive, None)
         except BROKEN as wrong:
             raise BadArchive(f"it cannot be read: {wrong}") from wrong
 
 
-def image_in(layout: Layout, tag: str) -> ArchivedImage:
+def image_in(layout: ImageLayout, tag: str) -> ArchivedImage:
     """Find the image of this tag, or the only one. Raises: BadArchive, OSError."""
     try:
         if layout.has("index.json"):
@@ -135,7 +135,9 @@ def image_in(layout: Layout, tag: str) -> ArchivedImage:
     raise BadArchive("it has neither index.json nor manifest.json")
 
 
-def unpack_layers(layout: Layout, image: ArchivedImage, root: int, bounds: Bounds) -> None:
+def unpack_layers(
+    layout: ImageLayout, image: ArchivedImage, root: int, bounds: UnpackLimits
+) -> None:
     """Unpack the layers into the folder, each over those below it. Raises: BadArchive, OSError."""
     left = bounds
     for name in image.layers:
@@ -149,7 +151,7 @@ def unpack_layers(layout: Layout, image: ArchivedImage, root: int, bounds: Bound
         left = replace(left, members=left.members - members, bytes=left.bytes - size_bytes)
 
 
-def _of_oci(layout: Layout, tag: str) -> ArchivedImage:
+def _of_oci(layout: ImageLayout, tag: str) -> ArchivedImage:
     listed = json.loads(layout.text("index.json"))["manifests"]
     descriptor = _chosen(listed, tag)
     for _ in range(3):  # an index may list indexes
@@ -164,7 +166,7 @@ def _of_oci(layout: Layout, tag: str) -> ArchivedImage:
     return _image(text, layers=layers, digest=descriptor["digest"])
 
 
-def _of_docker(layout: Layout, tag: str) -> ArchivedImage:
+def _of_docker(layout: ImageLayout, tag: str) -> ArchivedImage:
     listed = json.loads(layout.text("manifest.json"))
     named = [one for one in listed if not tag or tag in _tags_of(one)]
     if len(named) != 1:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from corral.agent.image.account import Account
+from corral.agent.image.account import ImageAccount
 
 OCI_TOOLS: Final = ("podman", "docker")
 APPTAINER_TOOLS: Final = ("apptainer", "singularity")
@@ -37,7 +37,7 @@ class ImageTrouble(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PulledImage:
     """An image that the tool has. `id` names its content, `digest` how a registry names it."""
 
     id: str
@@ -66,7 +66,7 @@ def oci_tool(image: str) -> str:
     return tool
 
 
-def is_own_tool(tool: str, account: Account) -> bool:
+def is_own_tool(tool: str, account: ImageAccount) -> bool:
     """Whether the account can use the tool itself: rootless podman, or docker's socket."""
     words = [tool, "info"] if tool == "podman" else [tool, "version"]
     try:
@@ -75,7 +75,7 @@ def is_own_tool(tool: str, account: Account) -> bool:
         return False
 
 
-def found(tool: str, image: str, account: Account | None = None) -> Found:
+def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledImage:
     """The image as the account has it, pulled when it is not there. Raises: ImageTrouble."""
     known = _inspect(tool, image, account)
     if known is None:
@@ -87,7 +87,7 @@ def found(tool: str, image: str, account: Account | None = None) -> Found:
     return known
 
 
-def pulled(tool: str, reference: str, *, credentials: bool) -> Found:
+def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
     """The image as its registry has it now, whatever this account has under that name.
 
     Args:
@@ -110,7 +110,7 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> Found:
     return known
 
 
-def created(tool: str, id: str, account: Account | None) -> str:
+def created(tool: str, id: str, account: ImageAccount | None) -> str:
     """A container of the image, which never runs. Raises: ImageTrouble."""
     made = _call([tool, "create", id, "true"], ANSWER_SECONDS, account)
     if made.returncode != 0:
@@ -118,11 +118,11 @@ def created(tool: str, id: str, account: Account | None) -> str:
     return made.stdout.split()[-1]
 
 
-def removed(tool: str, container: str, account: Account | None) -> None:
+def removed(tool: str, container: str, account: ImageAccount | None) -> None:
     _call([tool, "rm", "--force", container], ANSWER_SECONDS, account)
 
 
-def export_of(tool: str, container: str, account: Account | None) -> "subprocess.Popen[bytes]":
+def export_of(tool: str, container: str, account: ImageAccount | None) -> "subprocess.Popen[bytes]":
     """A process that writes the container's files as a tar stream to its stdout."""
     return subprocess.Popen(
         [tool, "export", container],
@@ -133,7 +133,7 @@ def export_of(tool: str, container: str, account: Account | None) -> "subprocess
     )
 
 
-def may_read(path: str, account: Account | None) -> bool:
+def may_read(path: str, account: ImageAccount | None) -> bool:
     """Whether the account may read this file."""
     return _call(["test", "-r", path], ANSWER_SECONDS, account).returncode == 0
 
@@ -171,7 +171,7 @@ def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
     raise ImageTrouble(f"the image {image} cannot be pulled: {said}", infra=not never)
 
 
-def _inspect(tool: str, image: str, account: Account | None) -> Found | None:
+def _inspect(tool: str, image: str, account: ImageAccount | None) -> PulledImage | None:
     words = [tool, "image", "inspect", image, "--format", _FORMAT]
     asked = _call(words, ANSWER_SECONDS, account)
     if asked.returncode != 0:
@@ -182,7 +182,7 @@ def _inspect(tool: str, image: str, account: Account | None) -> Found | None:
         raise ImageTrouble(f"{tool} describes {image} in an unknown way", infra=True) from wrong
 
 
-def _found_in(text: str) -> Found:
+def _found_in(text: str) -> PulledImage:
     """Raises: ValueError, TypeError, AttributeError."""
     id, _, rest = text.partition(" ")
     id = id.removeprefix("sha256:")
@@ -193,7 +193,7 @@ def _found_in(text: str) -> Found:
     digests, _ = decoder.raw_decode(rest[end:].strip()) if rest[end:].strip() else (None, 0)
     pairs = [str(one).partition("=") for one in env or ()]
     known = [str(one).partition("@")[2] for one in digests or ()]
-    return Found(
+    return PulledImage(
         id=id, env={name: value for name, _, value in pairs}, digest=known[0] if known else ""
     )
 
@@ -201,7 +201,7 @@ def _found_in(text: str) -> Found:
 def _call(
     words: Sequence[str],
     seconds: float,
-    account: Account | None = None,
+    account: ImageAccount | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     """Raises: ImageTrouble when it takes too long."""
@@ -218,7 +218,7 @@ def _call(
         raise ImageTrouble(f"{words[0]} {words[1]} takes over {seconds:g} s", infra=True) from None
 
 
-def _as(account: Account | None, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _as(account: ImageAccount | None, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Arguments of `subprocess` that run a program as the account, with nothing of the agent's."""
     if account is None:
         return {"env": {**os.environ, **extra}} if extra else {}

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from corral.agent.bounded_tar import BadArchive, Bounds, Content, path_parts
+from corral.agent.bounded_tar import BadArchive, Content, UnpackLimits, path_parts
 
 MOST_LINKS: Final = 40  # on the way to one member, as the kernel has it
 WHITEOUT: Final = ".wh."  # image-spec: layer.md, "Whiteouts"
@@ -26,7 +26,7 @@ _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class ImageTree:
     """The folder of an image while it is unpacked. Made for each layer anew."""
 
-    def __init__(self, root: int, bounds: Bounds, *, layered: bool) -> None:
+    def __init__(self, root: int, bounds: UnpackLimits, *, layered: bool) -> None:
         """`layered`: names that begin with `.wh.` remove what lower layers brought."""
         self._root = root
         self._bounds = bounds

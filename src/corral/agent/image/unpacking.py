@@ -9,20 +9,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
 
-from corral.agent.bounded_tar import Bounds
+from corral.agent.bounded_tar import UnpackLimits
 from corral.agent.image import tools
-from corral.agent.image.account import Account
+from corral.agent.image.account import ImageAccount
 from corral.agent.image.helper import MODULE
-from corral.agent.image.tools import ID, Found, ImageTrouble
+from corral.agent.image.tools import ID, ImageTrouble, PulledImage
 from corral.domain.image import Image
 
-BOUNDS: Final = Bounds(members=2_000_000, bytes=256 * 1024**3, seconds=3600.0)
+BOUNDS: Final = UnpackLimits(members=2_000_000, bytes=256 * 1024**3, seconds=3600.0)
 LATE_SECONDS: Final = 30.0  # beyond the bounds, for the helper to say so
 DESCRIBE_SECONDS: Final = 300.0
 DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
-def described(image: Image, account: Account | None) -> Found:
+def described(image: Image, account: ImageAccount | None) -> PulledImage:
     """The image of an archive that the account may read. Raises: ImageTrouble."""
     request = {"path": image.path, "tag": image.tag}
     said = _ask(request, account, name=image.name, seconds=DESCRIBE_SECONDS)
@@ -33,17 +33,23 @@ def described(image: Image, account: Account | None) -> Found:
         raise ImageTrouble(f"{image.name} is described in an unknown way", infra=True) from None
     if ID.fullmatch(id) is None:
         raise ImageTrouble(f"the image {image.name} has an id that is no name", infra=False)
-    return Found(id=id, env=env, digest=digest)
+    return PulledImage(id=id, env=env, digest=digest)
 
 
-def unpack_archive(image: Image, into: Path, account: Account | None) -> None:
+def unpack_archive(image: Image, into: Path, account: ImageAccount | None) -> None:
     """Raises: ImageTrouble, OSError."""
     request = {"path": image.path, "tag": image.tag}
     _fill(request, into, account, name=image.name, source=subprocess.DEVNULL)
 
 
 def unpack_found(
-    tool: str, id: str, into: Path, *, name: str, owner: Account | None, account: Account | None
+    tool: str,
+    id: str,
+    into: Path,
+    *,
+    name: str,
+    owner: ImageAccount | None,
+    account: ImageAccount | None,
 ) -> None:
     """Unpack the files of an image that the tool has.
 
@@ -72,7 +78,7 @@ def unpack_found(
 def _fill(
     request: dict[str, Any],
     into: Path,
-    account: Account | None,
+    account: ImageAccount | None,
     *,
     name: str,
     source: IO[bytes] | int,
@@ -91,7 +97,7 @@ def _fill(
 
 def _ask(
     request: dict[str, Any],
-    account: Account | None,
+    account: ImageAccount | None,
     *,
     name: str,
     seconds: float,

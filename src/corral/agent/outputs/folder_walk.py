@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from corral.domain.outputs import MOST_LISTED, Listing, OutputFile
+from corral.domain.outputs import MOST_LISTED, OutputFile, OutputListing
 
 MOST_WALKED: Final = 200_000
 WALK_SECONDS: Final = 20.0
@@ -63,7 +63,7 @@ def _walk_inner(entry: Entry, depth: int) -> Iterator[Entry]:
         os.close(inner)
 
 
-def list_written(work: Path, since_ns: int) -> Listing:
+def list_written(work: Path, since_ns: int) -> OutputListing:
     """Return the files of the folder that its attempt wrote. Raises: OSError."""
     files: list[OutputFile] = []
     count = size = 0
@@ -84,7 +84,7 @@ def list_written(work: Path, since_ns: int) -> Listing:
     finally:
         os.close(folder)
     files.sort()
-    return Listing(files=tuple(files), count=count, bytes=size, is_whole=is_whole)
+    return OutputListing(files=tuple(files), count=count, bytes=size, is_whole=is_whole)
 
 
 def has_files(work: Path) -> bool:

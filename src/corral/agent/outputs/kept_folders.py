@@ -16,7 +16,7 @@ from corral.agent.clocks import wall
 from corral.agent.outputs.folder_walk import has_files, sift
 from corral.agent.outputs.work_record import WORK, kept_work_of, read_record, write_record
 from corral.domain.ids import UserName
-from corral.domain.kept_work import DiskRoom, WorkLimits, folders_to_remove
+from corral.domain.kept_work import DiskSpace, WorkLimits, folders_to_remove
 
 LOOK_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class KeptWorks:
                 self.sift(folder)  # an agent was ended before it had done so
         kept = [one for folder in folders if (one := kept_work_of(folder)) is not None]
         disk = os.statvfs(self.attempts)
-        room = DiskRoom(
+        room = DiskSpace(
             total_bytes=disk.f_blocks * disk.f_frsize,
             used_bytes=(disk.f_blocks - disk.f_bavail) * disk.f_frsize,
         )

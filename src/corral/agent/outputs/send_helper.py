@@ -23,13 +23,13 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-class NotSent(Exception):
+class OutputNotSent(Exception):
     """The path cannot be sent; the text is a sentence for its user."""
 
     code = REFUSED
 
 
-class NotThere(NotSent):
+class NotThere(OutputNotSent):
     """The work folder has no such file."""
 
     code = ABSENT
@@ -51,7 +51,7 @@ def send(folder: int, path: str, output: IO[bytes]) -> None:
             name = path.rstrip("/").rpartition("/")[2]
             send_file(Entry(name, parts[-1], opened[-1], status), output)
         else:
-            raise NotSent(f"{path[:200]} is neither a file nor a folder")
+            raise OutputNotSent(f"{path[:200]} is neither a file nor a folder")
     except OSError as trouble:
         if trouble.errno not in _ABSENT:
             raise
@@ -66,7 +66,7 @@ def resolved(folder: int, path: str) -> list[str]:
 
     Raises: NotSent where it leads out of the folder.
     """
-    out = NotSent(f"{path[:200]} leads out of the work folder")
+    out = OutputNotSent(f"{path[:200]} leads out of the work folder")
     found: list[str] = []
     todo = path.split("/")
     if path.startswith("/") or "\0" in path or ".." in todo:
@@ -159,9 +159,9 @@ def main(words: list[str]) -> None:
         folder = os.open(work, FOLDER)
         take_account_of(folder)
         send(folder, path, sys.stdout.buffer)
-    except (NotSent, OSError) as refused:
+    except (OutputNotSent, OSError) as refused:
         print(f"{refused}", file=sys.stderr)
-        sys.exit(refused.code if isinstance(refused, NotSent) else REFUSED)
+        sys.exit(refused.code if isinstance(refused, OutputNotSent) else REFUSED)
 
 
 if __name__ == "__main__":

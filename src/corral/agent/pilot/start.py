@@ -18,8 +18,8 @@ from typing import Final
 
 from corral.agent import launcher
 from corral.agent.pilot.early_launch import early_in, laid_out, send
-from corral.agent.private_root import Sight
-from corral.agent.processes import ENDINGS, Process
+from corral.agent.private_root import NodeSight
+from corral.agent.processes import ENDINGS, LocalProcess
 from corral.wire.shim_spec import Early
 
 PREFIX: Final = "corral-part-"
@@ -56,7 +56,7 @@ def begin_early(early: Early, node_dir: Path) -> int:
     return helper
 
 
-def begin_launcher(node_dir: Path, sight: Sight, first: socket.socket | None = None) -> int:
+def begin_launcher(node_dir: Path, sight: NodeSight, first: socket.socket | None = None) -> int:
     """Fork the node's launcher. Returns: the process that ends when the launcher is ready."""
     helper = os.fork()
     if helper:
@@ -85,7 +85,7 @@ def private_folder() -> Iterator[Path]:
         yield node_dir
     finally:
         os.chdir("/")
-        if (left := Process.recorded(node_dir / launcher.PID_FILE)) is not None:
+        if (left := LocalProcess.recorded(node_dir / launcher.PID_FILE)) is not None:
             left.signal(signal.SIGKILL)  # nobody could find it once the folder is gone
         _sweep_lost(node_dir)
         shutil.rmtree(node_dir, ignore_errors=True)
@@ -105,4 +105,4 @@ def _sweep_lost(own: Path) -> None:
 
 def _is_alive(folder: Path) -> bool:
     records = (*folder.glob("*.pid"), *folder.glob("attempts/*/*.pid"))
-    return any(Process.recorded(file) for file in records)
+    return any(LocalProcess.recorded(file) for file in records)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from corral.agent.ray_program.count import count_nodes
 from corral.agent.ray_program.first_node import run_program
-from corral.agent.ray_program.member import Member, decode_member
+from corral.agent.ray_program.member import RayProgramMember, decode_member
 from corral.agent.ray_program.other_node import help_program
 from corral.agent.ray_program.refusals import CannotRun, refuse
 
@@ -18,7 +18,9 @@ def main(words: list[str]) -> int:
     folder = Path("/proc", os.readlink("/proc/self"), "cwd")
     own = dict(os.environ)
     try:
-        member: Member = decode_member(Path("member.json").read_text(), folder=folder, own=own)
+        member: RayProgramMember = decode_member(
+            Path("member.json").read_text(), folder=folder, own=own
+        )
         return run_program(member) if member.place == 0 else help_program(member)
     except CannotRun as why:
         return refuse(str(why), own, infra=why.infra)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from corral.agent.batch.frames import Frames, Signature, Stranger
-from corral.agent.ray_program.member import Member
+from corral.agent.ray_program.member import RayProgramMember
 from corral.agent.ray_program.other_node import FIRST, OTHER
 from corral.agent.ray_program.ray_node import LocalRay, check_ray, how_ended, starting
 from corral.agent.ray_program.refusals import CannotRun, CannotStart
@@ -21,7 +21,7 @@ HEAD_SECONDS: Final = 120.0  # for Ray on this node
 SHELL: Final = "/bin/sh"
 
 
-def run_program(member: Member) -> int:
+def run_program(member: RayProgramMember) -> int:
     """Run it once all nodes are here. The exit code, 128 and more after a signal.
 
     Raises: CannotStart when they do not come in time, or Ray does not start; CannotRun when it
@@ -30,7 +30,7 @@ def run_program(member: Member) -> int:
     check_ray()
     wait_seconds = member.wait_seconds
     with starting(member):
-        others = Others(member)
+        others = JoinedNodes(member)
         ray = LocalRay(member)
     try:
         with starting(member):
@@ -41,10 +41,10 @@ def run_program(member: Member) -> int:
         others.over()
 
 
-class Others:
+class JoinedNodes:
     """Who of the other nodes is here."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RayProgramMember) -> None:
         self._member = member
         self._changed = threading.Condition()
         self._here: dict[int, Frames] = {}
@@ -103,7 +103,9 @@ class Others:
                     frames.send({"type": "join", "address": self._address})
 
 
-def _whole(member: Member, ray: LocalRay, others: Others, wait_seconds: float) -> str:
+def _whole(
+    member: RayProgramMember, ray: LocalRay, others: JoinedNodes, wait_seconds: float
+) -> str:
     """The address of the cluster, once all nodes are in it. Raises: CannotStart, OSError."""
     needed = len(member.addresses)
     counter = subprocess.Popen(
@@ -154,7 +156,7 @@ def _until(
         time.sleep(LOOK_SECONDS)
 
 
-def _run(member: Member, ray: LocalRay, address: str) -> int:
+def _run(member: RayProgramMember, ray: LocalRay, address: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda _, __: None)  # the program is told by itself, and waited for
     program = subprocess.Popen(

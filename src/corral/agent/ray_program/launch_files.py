@@ -17,7 +17,7 @@ _MODULES: Final = (
     "batch/frames.py",
     *(
         f"ray_program/{name}.py"
-        for name in ("count", "first", "local", "member", "other", "refuse")
+        for name in ("count", "first_node", "ray_node", "member", "other_node", "refusals")
     ),
 )
 _HAS_RAY: Final = "import importlib.util as u, sys; sys.exit(u.find_spec('ray') is None)"

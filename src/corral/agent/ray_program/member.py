@@ -23,7 +23,7 @@ WAIT_VARIABLE: Final = "RAY_GANG_WAIT_SECONDS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class RayProgramMember:
     """`run` is the program's command. `memory_bytes` 0: as much as Ray finds. `folder` is the
     attempt's own, by a path that is short, and open to its user, wherever it lies: it is the
     current directory of this process, and its work is open as a descriptor. `own` is the
@@ -107,7 +107,7 @@ class Member:
         }
 
 
-def decode_member(text: str, *, folder: Path, own: Mapping[str, str]) -> Member:
+def decode_member(text: str, *, folder: Path, own: Mapping[str, str]) -> RayProgramMember:
     """Raises: ValueError, TypeError."""
     named: dict[str, Any] = json.loads(text)
-    return Member(**named, folder=folder, own=own)
+    return RayProgramMember(**named, folder=folder, own=own)

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from corral.agent.batch.frames import Frames, Signature, Stranger
-from corral.agent.ray_program.member import Member
+from corral.agent.ray_program.member import RayProgramMember
 from corral.agent.ray_program.ray_node import LocalRay, check_ray, starting
 from corral.agent.ray_program.refusals import CannotRun
 
@@ -18,7 +18,7 @@ LOOK_SECONDS: Final = 0.2
 CONNECT_SECONDS: Final = 10.0
 
 
-def help_program(member: Member) -> int:
+def help_program(member: RayProgramMember) -> int:
     """Be a node of the Ray cluster until the first says that the program has ended. The exit code.
 
     Raises: CannotStart when this node's Ray does not start; CannotRun when it ends before the
@@ -51,7 +51,7 @@ def _listen(frames: Frames, said: set[str]) -> None:
         said.add(heard[0]["type"])
 
 
-def _joined(member: Member) -> Frames:
+def _joined(member: RayProgramMember) -> Frames:
     """The first node may come up later: it is tried for as long as this attempt lives."""
     pause_seconds = TRY_SECONDS
     while True:

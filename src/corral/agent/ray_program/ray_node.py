@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from corral.agent.ray_program.member import Member
+from corral.agent.ray_program.member import RayProgramMember
 from corral.agent.ray_program.refusals import CannotRun, CannotStart
 
 OLDEST: Final = (2, 52)  # the first that knows tokens
@@ -44,7 +44,7 @@ def check_ray() -> None:
 
 
 @contextmanager
-def starting(member: Member) -> Iterator[None]:
+def starting(member: RayProgramMember) -> Iterator[None]:
     """Raises: CannotStart for what this node does not give to Ray: a port, a place on its disk."""
     try:
         yield
@@ -55,7 +55,7 @@ def starting(member: Member) -> Iterator[None]:
 class LocalRay:
     """This node's Ray. It joins the cluster at `address`; "" begins one."""
 
-    def __init__(self, member: Member, address: str = "") -> None:
+    def __init__(self, member: RayProgramMember, address: str = "") -> None:
         self._member = member
         self._log = member.folder / "ray.log"
         (member.folder / "session").mkdir(mode=0o700, exist_ok=True)
@@ -94,7 +94,7 @@ def how_ended(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def words(member: Member, address: str) -> list[str]:
+def words(member: RayProgramMember, address: str) -> list[str]:
     """`ray start` for this node. Ports are the kernel's choice: two nodes of Ray may share a
     machine, and those which Ray prefers would meet. The path of a socket has at most 107 bytes."""
     if address:
@@ -102,16 +102,23 @@ def words(member: Member, address: str) -> list[str]:
     else:
         begin = ["--head", "--port=0", "--include-dashboard=false", *_client_port()]
     return [
-        sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *begin,
+        sys.executable,
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--block",
+        *begin,
         f"--node-ip-address={member.addresses[member.place]}",
         f"--node-name={member.node}",
         f"--num-cpus={member.cpus}",
         f"--num-gpus={member.gpus}",
         *memory_words(member.memory_bytes),
         f"--temp-dir={member.folder / 'session'}",
-        "--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0",
+        "--min-worker-port=0",
+        "--max-worker-port=0",
+        "--dashboard-agent-listen-port=0",
         "--disable-usage-stats",
-    ]  # fmt: skip
+    ]
 
 
 def memory_words(memory_bytes: int) -> list[str]:
@@ -131,7 +138,9 @@ def _client_port() -> list[str]:
         return [f"--ray-client-server-port={probe.getsockname()[1]}"]
 
 
-def _start(member: Member, command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+def _start(
+    member: RayProgramMember, command: Sequence[str], log: Path
+) -> "subprocess.Popen[bytes]":
     token = member.folder / "token"
     with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(member.ray_token)

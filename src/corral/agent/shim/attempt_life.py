@@ -8,21 +8,21 @@ from typing import Final
 
 from corral.agent import containment
 from corral.agent.clocks import since_boot, wall
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.agent.journal import Journal
 from corral.agent.output_capture import RankLog
 from corral.agent.processes import catches, send
 from corral.agent.shim import attach, signal_targets
-from corral.agent.shim.attempt_record import Ledger, reserve_bytes
-from corral.agent.shim.connection import Line, Message
-from corral.agent.shim.connections import Lines
+from corral.agent.shim.attempt_record import AttemptRecord, reserve_bytes
+from corral.agent.shim.connection import Message, ShimConnection
+from corral.agent.shim.connections import ShimConnections
 from corral.agent.shim.dropped_messages import Drops
 from corral.agent.shim.event_loop import Loop
 from corral.agent.shim.exit_record import Exits
 from corral.agent.shim.filesystem_view import Inside
 from corral.agent.shim.rank_process import Rank, tell_end
 from corral.agent.shim.spawn import Child
-from corral.agent.shim.state import Record, State, save_record
+from corral.agent.shim.state import Record, ShimState, save_record
 from corral.agent.shim.termination import SHELL, Grace
 from corral.domain import bounds
 from corral.domain.culprits import OWN_PROGRAM
@@ -35,7 +35,7 @@ WINDOW: Final = ("rows", "columns")  # of a terminal
 MOST_CELLS: Final = 1_000  # in either direction
 
 
-class Life:
+class AttemptLife:
     """Made when the journal and the containment are there; over when `loop` has stopped."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Life:
         journal: Journal,
         group: containment.Containment,
         logs: dict[int, RankLog],
-        account: Account | None,
+        account: JobAccount | None,
         inside: Inside,
     ) -> None:
         self.spec = spec
@@ -54,7 +54,7 @@ class Life:
         self._loop = loop
         self._group = group
         self._logs = logs
-        self._ledger = Ledger(
+        self._ledger = AttemptRecord(
             loop, journal, reserve_bytes(len(spec.ranks)), self._written, self._warn
         )
         self._grace = Grace(loop, group, self._look)
@@ -67,13 +67,13 @@ class Life:
         self._finishing = False
         self._exits = Exits(group, logs, spec.run)
         self._drops = Drops(loop, self._say_dropped)
-        self._lines = Lines(loop, self._heard, self._drops.note)
+        self._lines = ShimConnections(loop, self._heard, self._drops.note)
         self._trouble = ""
         self._infra = True
         self._trouble_of = ""
 
     @property
-    def state(self) -> State:
+    def state(self) -> ShimState:
         return self._ledger.state
 
     @property
@@ -302,11 +302,11 @@ class Life:
         if watches and line is not None:
             self._watched(line)
 
-    def _watched(self, line: Line) -> None:
+    def _watched(self, line: ShimConnection) -> None:
         line.watches = True
         line.renew(self.state.message)
 
-    def _heard(self, line: Line, message: Message) -> None:
+    def _heard(self, line: ShimConnection, message: Message) -> None:
         kind = message["type"]
         if kind == "watch":
             self._watched(line)
@@ -369,7 +369,7 @@ class Life:
         self._lines.tell_ranks({"type": "committed", "steps": steps})
         self._publish()
 
-    def _attach(self, line: Line, message: Message) -> None:
+    def _attach(self, line: ShimConnection, message: Message) -> None:
         connection = line.take_over()
         number = int(message["rank"])
         at = next((at for at, rank in enumerate(self._ranks) if rank.number == number), None)

@@ -6,9 +6,9 @@ from typing import Final
 
 from corral.agent.journal import Journal
 from corral.agent.shim.event_loop import Loop
-from corral.agent.shim.state import Record, State
+from corral.agent.shim.state import Record, ShimState
 from corral.domain.bounds import MOST_SAVES, OutOfBounds
-from corral.domain.refill_budget import Budget
+from corral.domain.refill_budget import RefillBudget
 
 SAVES_PER_SECOND: Final = 2  # of all ranks together
 BURST_SAVES: Final = 200
@@ -26,7 +26,7 @@ def _is_save(record: Record) -> bool:
     return bool(record["type"] == "save")
 
 
-class Ledger:
+class AttemptRecord:
     """`state` holds what is on the disk; `changed` is called when it does more of it."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Ledger:
         warn: Callable[[str], None],
     ) -> None:
         """`reserve`: so many bytes of the journal's space no save may take."""
-        self.state = State()
+        self.state = ShimState()
         self._loop = loop
         self._journal = journal
         self._reserve = reserve
@@ -46,7 +46,7 @@ class Ledger:
         self._warn = warn
         self._unwritten: list[Record] = []
         self._retries = False
-        self._saves = Budget(SAVES_PER_SECOND, BURST_SAVES)
+        self._saves = RefillBudget(SAVES_PER_SECOND, BURST_SAVES)
 
     def record(self, *records: Record) -> None:
         """Nobody hears of them before they are on the disk."""

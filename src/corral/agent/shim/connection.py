@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from corral.agent.shim.event_loop import Loop
-from corral.domain.refill_budget import Budget
+from corral.domain.refill_budget import RefillBudget
 
 LINE_BYTES: Final = 1024 * 1024  # a longer line is no message
 UNSENT_BYTES: Final = 4 * 1024 * 1024  # who reads so slowly is hung up on
@@ -18,15 +18,15 @@ Message = dict[str, Any]
 _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 
-class Line:
+class ShimConnection:
     """Belongs to an agent, a rank, or nobody yet. `newest` is sent when there is room for it."""
 
     def __init__(
         self,
         loop: Loop,
         connection: socket.socket,
-        heard: Callable[["Line", Message], None],
-        closed: Callable[["Line"], None],
+        heard: Callable[["ShimConnection", Message], None],
+        closed: Callable[["ShimConnection"], None],
         dropped: Callable[[str], None] = lambda why: None,
     ) -> None:
         """`dropped` is called for each message that is not taken, with the reason."""
@@ -39,8 +39,8 @@ class Line:
         self._heard = heard
         self._closed = closed
         self._dropped = dropped
-        self._bytes = Budget(BYTES_PER_SECOND, BURST_BYTES)
-        self._messages = Budget(MESSAGES_PER_SECOND, BURST_MESSAGES)
+        self._bytes = RefillBudget(BYTES_PER_SECOND, BURST_BYTES)
+        self._messages = RefillBudget(MESSAGES_PER_SECOND, BURST_MESSAGES)
         self._received = bytearray()
         self._unsent = bytearray()
         self._newest: bytes | None = None

@@ -4,32 +4,34 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from corral.agent.shim.connection import Line, Message
+from corral.agent.shim.connection import Message, ShimConnection
 from corral.agent.shim.event_loop import Loop
 
 MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
-class Lines:
+class ShimConnections:
     """`heard` and `dropped` are called as those of a line."""
 
     def __init__(
         self,
         loop: Loop,
-        heard: Callable[[Line, Message], None],
+        heard: Callable[[ShimConnection, Message], None],
         dropped: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._heard = heard
         self._dropped = dropped
-        self._lines: list[Line] = []
+        self._lines: list[ShimConnection] = []
 
-    def connect(self, connection: socket.socket) -> Line | None:
+    def connect(self, connection: socket.socket) -> ShimConnection | None:
         """Return the new line; None where there are too many."""
         if len(self._lines) >= MOST_LINES:
             connection.close()
             return None
-        line = Line(self._loop, connection, self._heard, self._lines.remove, self._dropped)
+        line = ShimConnection(
+            self._loop, connection, self._heard, self._lines.remove, self._dropped
+        )
         self._lines.append(line)
         return line
 

@@ -15,11 +15,11 @@ from typing import Final, NoReturn
 
 from corral.agent import containment
 from corral.agent.clocks import wall
-from corral.agent.job_account import Account, account_from
+from corral.agent.job_account import JobAccount, account_from
 from corral.agent.journal import FILE, Journal
 from corral.agent.output_capture import RankLog
-from corral.agent.processes import Process, myself
-from corral.agent.shim.attempt_life import Life
+from corral.agent.processes import LocalProcess, myself
+from corral.agent.shim.attempt_life import AttemptLife
 from corral.agent.shim.attempt_record import reserve_bytes
 from corral.agent.shim.begin_mark import record_begin
 from corral.agent.shim.event_loop import Loop
@@ -64,7 +64,7 @@ def main(connection: socket.socket) -> bool:
     return leaves_nothing(life)
 
 
-def _run(life: Life, loop: Loop, server: socket.socket, connection: socket.socket) -> None:
+def _run(life: AttemptLife, loop: Loop, server: socket.socket, connection: socket.socket) -> None:
     woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -87,13 +87,13 @@ def _run(life: Life, loop: Loop, server: socket.socket, connection: socket.socke
         (Path(life.spec.folder) / name).unlink(missing_ok=True)
 
 
-def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> Life:
+def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
     """Raises: OSError."""
     folder = Path(spec.folder)
     me = myself()
     me.record(folder / PID_FILE)
     logs = open_logs(spec, loop)
-    limits = containment.Limits(
+    limits = containment.ContainmentLimits(
         pids=spec.pids,
         cpu_millis=spec.cpu_millis,
         memory_bytes=spec.memory_bytes,
@@ -111,12 +111,12 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> Life:
             _give(Path(one), user)
     record_begin(spec.folder, spec.work)
     view = containment.settle(group)
-    return Life(
+    return AttemptLife(
         spec, loop, journal, group, logs, user, inside_of(spec.image, view if spec.apart else None)
     )
 
 
-def launch_record(spec: ShimSpec, group: containment.Containment, shim: Process) -> Record:
+def launch_record(spec: ShimSpec, group: containment.Containment, shim: LocalProcess) -> Record:
     """The first record: what another agent must know to look after the attempt."""
     return {
         "type": "launch",
@@ -135,7 +135,7 @@ def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
 
 
 def _contain(
-    spec: ShimSpec, limits: containment.Limits, say: Callable[[str], None]
+    spec: ShimSpec, limits: containment.ContainmentLimits, say: Callable[[str], None]
 ) -> containment.Containment:
     """The planned containment, or the next weaker one that works now."""
     mark = f"CORRAL_SOCKET={spec.folder}/{SOCKET}"
@@ -150,7 +150,7 @@ def _contain(
     raise OSError("no containment is to be had")
 
 
-def _serve(folder: Path, user: Account | None) -> socket.socket:
+def _serve(folder: Path, user: JobAccount | None) -> socket.socket:
     """The attempt's socket, by a path that is short enough for any folder."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -166,7 +166,7 @@ def _serve(folder: Path, user: Account | None) -> socket.socket:
     return server
 
 
-def _give(whole: Path, user: Account) -> None:
+def _give(whole: Path, user: JobAccount) -> None:
     """The directory, with all in it, belongs to whom the ranks run as."""
     group = user.groups[0]
     for at, folders, files in os.walk(whole):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from corral.agent.containment import CGROUP
-from corral.agent.shim.attempt_life import Life
+from corral.agent.shim.attempt_life import AttemptLife
 
 IDLE: Final = b"i"  # from a shim to the launcher: it waits
 NAME: Final = b"corral-shim"  # as ps shows it
@@ -24,7 +24,7 @@ _MOST: Final = 65536
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def leaves_nothing(life: Life) -> bool:
+def leaves_nothing(life: AttemptLife) -> bool:
     """Return whether the attempt has changed nothing of the shim itself: no namespace, no image."""
     spec = life.spec
     return life.containment_kind == CGROUP and spec.apart is None and spec.image is None

@@ -17,7 +17,7 @@ ScalarRecord = list[Any]  # name, value, low, high
 
 
 @dataclass(slots=True)
-class Track:
+class ScalarTrack:
     """One scalar. `low` and `high` are of the window that began at `since`, the others of the
     window before it."""
 
@@ -50,7 +50,7 @@ class Scalars:
     """The scalars of an attempt on a node, by name: at most MOST_SCALARS of them."""
 
     def __init__(self) -> None:
-        self._tracks: dict[str, Track] = {}
+        self._tracks: dict[str, ScalarTrack] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._tracks
@@ -66,7 +66,7 @@ class Scalars:
             if track is None:
                 if len(self._tracks) >= MOST_SCALARS:
                     continue
-                track = self._tracks[name] = Track()
+                track = self._tracks[name] = ScalarTrack()
             track.take(float(value) if value is not None and isfinite(value) else None, at)
 
     @property

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from corral.agent.containment import Containment
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.agent.shim.filesystem_view import Inside
 
 OOM_SCORE: Final = b"200"  # above the agent's: the kernel is to choose a rank first
@@ -32,7 +32,7 @@ class Child:
     env: Mapping[str, str]
     work: str
     stdio: tuple[int, int, int]
-    account: Account | None
+    account: JobAccount | None
     containment: Containment
     inside: Inside
     terminal: bool = False

@@ -27,7 +27,7 @@ NOT_WITHIN: Final = (ValueError, KeyError, TypeError)
 TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of"})  # of the attempt, in a rank's record
 
 
-class State:
+class ShimState:
     """Takes in journal records, in their order. `running` are ranks that were started."""
 
     def __init__(self) -> None:
@@ -125,8 +125,8 @@ class State:
         }
 
 
-def of_journal(records: Iterable[Record]) -> State:
-    state = State()
+def of_journal(records: Iterable[Record]) -> ShimState:
+    state = ShimState()
     for record in records:
         state.take(record)
     return state

@@ -16,12 +16,12 @@ from corral.agent import containment, journal
 from corral.agent.clocks import since_boot
 from corral.agent.failure_output import tails_of
 from corral.agent.image.image_cache import digest_in_use
-from corral.agent.processes import Process
+from corral.agent.processes import LocalProcess
 from corral.agent.shim.file_names import SOCKET
-from corral.agent.shim.state import Record, State, is_within, of_journal, progress_within
+from corral.agent.shim.state import Record, ShimState, is_within, of_journal, progress_within
 from corral.domain.attempt import Exit, Save
 from corral.domain.bounds import MOST_SAVES, SENTENCE_LETTERS, cut
-from corral.domain.desired_state import Notice, Stop
+from corral.domain.desired_state import Stop, TimeWarning
 from corral.domain.observed_state import AttemptKey, Pace, Phase, Progress, Scalar, Seen
 from corral.wire.shim_spec import ShimSpec
 from corral.wire.signals import To
@@ -61,7 +61,7 @@ class Supervised:
     refusal_of: str = ""
     known: bool = False  # its state has been heard or read at least once
     _image: str | None = None  # its digest, once it has been looked for
-    _state: Record = field(default_factory=lambda: State().message)
+    _state: Record = field(default_factory=lambda: ShimState().message)
     _writer: asyncio.StreamWriter | None = None
     _following: asyncio.Task[None] | None = None
     _stop: Record | None = None
@@ -236,7 +236,7 @@ class Supervised:
             launch = next((one for one in records if one["type"] == "launch"), None)
             log.error("the shim of %s.%s was killed: its ranks are killed too", *self.key)
             if launch is not None:
-                await self._wait_for(Process(*launch["shim"]))
+                await self._wait_for(LocalProcess(*launch["shim"]))
                 group = containment.recorded(launch["containment"])
                 await asyncio.to_thread(kill_all, group, GONE_SECONDS)
             record = {
@@ -250,7 +250,7 @@ class Supervised:
             state.take(record)
         self._take(state.message)
 
-    async def _wait_for(self, shim: Process) -> None:
+    async def _wait_for(self, shim: LocalProcess) -> None:
         """It hangs up a moment before it is gone."""
         for _ in range(200):
             if not shim.lives:
@@ -281,7 +281,7 @@ class Supervised:
         self._tell(self._stop)
         self._changed()
 
-    def warn(self, notice: Notice) -> None:
+    def warn(self, notice: TimeWarning) -> None:
         if self._notice is None:
             self._notice = {"type": "warn", "signal": notice.signal, "save": notice.save}
             self._tell(self._notice)

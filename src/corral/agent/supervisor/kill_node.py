@@ -9,7 +9,7 @@ from typing import Final
 
 from corral.agent import containment, journal
 from corral.agent.launcher import PID_FILE as LAUNCHER
-from corral.agent.processes import Process, children
+from corral.agent.processes import LocalProcess, children
 from corral.agent.shim.file_names import PID_FILE as SHIM
 from corral.agent.supervisor.attempt import kill_all
 
@@ -36,21 +36,21 @@ def kill_node(node_dir: Path) -> None:
         time.sleep(0.002)
 
 
-def _halt(node_dir: Path) -> list[Process]:
+def _halt(node_dir: Path) -> list[LocalProcess]:
     """Stop the agent, the launcher, then all shims, also one that is being born."""
-    halted: dict[int, Process] = {}
+    halted: dict[int, LocalProcess] = {}
     for name in ("agent.pid", LAUNCHER):
-        _stop(Process.recorded(node_dir / name), halted)
-    launcher = Process.recorded(node_dir / LAUNCHER)
+        _stop(LocalProcess.recorded(node_dir / name), halted)
+    launcher = LocalProcess.recorded(node_dir / LAUNCHER)
     if launcher is not None:
         for pid in children(launcher.pid):
-            _stop(Process.find(pid), halted)
+            _stop(LocalProcess.find(pid), halted)
     for file in node_dir.glob(f"attempts/*/{SHIM}"):
-        _stop(Process.recorded(file), halted)
+        _stop(LocalProcess.recorded(file), halted)
     return list(halted.values())
 
 
-def _stop(process: Process | None, halted: dict[int, Process]) -> None:
+def _stop(process: LocalProcess | None, halted: dict[int, LocalProcess]) -> None:
     if process is not None and process.pid not in halted and process.pid != os.getpid():
         process.signal(signal.SIGSTOP)
         halted[process.pid] = process

@@ -12,7 +12,7 @@ from corral.agent.devices import gpu_devices
 from corral.agent.discovery.client import cpu_millis, memory_bytes
 from corral.agent.host_environment import interpreter, passed_on, with_active_environment
 from corral.agent.image.root import ImageRoot
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.agent.mig import MigPart, read_parts
 from corral.agent.ray_program import launch_files
 from corral.agent.shim.user_isolation import Apart, own_code
@@ -47,7 +47,7 @@ def shim_spec_on(
     settings: NodeSettings,
     containment: str,
     image: ImageRoot | None = None,
-    account: Account | None = None,
+    account: JobAccount | None = None,
     policy: NodePolicy = NO_POLICY,
 ) -> ShimSpec:
     """`env` is what only the node knows, and the secrets; it wins over what the launch says, and
@@ -98,7 +98,7 @@ def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
 
 def _apart(
     folder: Path,
-    account: Account | None,
+    account: JobAccount | None,
     settings: NodeSettings,
     policy: NodePolicy,
     image: ImageRoot | None,

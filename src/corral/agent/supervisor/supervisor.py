@@ -19,11 +19,11 @@ import msgspec
 from corral.agent import containment, journal
 from corral.agent.clocks import wall
 from corral.agent.image.root import ImageRoot
-from corral.agent.job_account import Account
+from corral.agent.job_account import JobAccount
 from corral.agent.launcher_client import LauncherClient
 from corral.agent.outputs.kept_folders import KeptWorks
 from corral.agent.outputs.work_record import WORK
-from corral.agent.processes import Process
+from corral.agent.processes import LocalProcess
 from corral.agent.ray_program import launch_files
 from corral.agent.shim.file_names import PID_FILE, SOCKET
 from corral.agent.shim.user_isolation import TMP
@@ -32,7 +32,7 @@ from corral.agent.supervisor.attempt import Supervised, connect_shim
 from corral.agent.supervisor.kill_node import kill_node
 from corral.agent.supervisor.shim_spec import folder_of, shim_spec_on
 from corral.agent.user_accounts import load_policy
-from corral.domain.desired_state import Launch, Notice, Stop
+from corral.domain.desired_state import Launch, Stop, TimeWarning
 from corral.domain.errors import Trouble
 from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.node_policy import NodePolicy
@@ -90,7 +90,7 @@ class Supervisor:
         work: Path,
         env: Mapping[str, str],
         image: ImageRoot | None = None,
-        account: Account | None = None,
+        account: JobAccount | None = None,
     ) -> None:
         """Start the attempt, once however often this is called.
 
@@ -134,7 +134,7 @@ class Supervisor:
         if key in self._attempts:
             self._attempts[key].committed(steps)
 
-    def warn(self, notice: Notice) -> None:
+    def warn(self, notice: TimeWarning) -> None:
         """The attempt's time is nearly over: its ranks are told, once however often it is said."""
         if notice.key in self._attempts:
             self._attempts[notice.key].warn(notice)
@@ -250,7 +250,7 @@ class Supervisor:
 
     def _living_shim(self) -> int | None:
         files = (self._node_dir / "attempts").glob(f"*/{PID_FILE}")
-        living = (Process.recorded(file) for file in files)
+        living = (LocalProcess.recorded(file) for file in files)
         return next((shim.pid for shim in living if shim is not None), None)
 
     def _remove(self, folder: Path) -> None:

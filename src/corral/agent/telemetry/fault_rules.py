@@ -13,8 +13,8 @@ from corral.agent.telemetry.gpu_rules import gpu_holding, gpu_risen
 from corral.agent.telemetry.kernel_confirmation import confirmed_by
 from corral.agent.telemetry.machine_rules import machine_holding, port_risen, silences
 from corral.agent.telemetry.messages import Happening
-from corral.agent.telemetry.rule_state import NO_GPU, Holding, Past, signal
-from corral.agent.telemetry.thresholds import LIMITS, Limits
+from corral.agent.telemetry.rule_state import NO_GPU, RulePast, StandingCondition, signal
+from corral.agent.telemetry.thresholds import LIMITS, SensorThresholds
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.telemetry import GPUS, SENSORS, GpuSample, NodeSample
 
@@ -22,13 +22,13 @@ MOST_WAITING: Final = 64  # lines of the kernel's log that wait for the driver; 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class RuleMemory:
     """What must be known of the past. `since`: since when each thing holds; `told`: when it was
     told last; `words`: when each word of a driver came last. By the node's wall clock.
     `log_read_to`: how far the kernel's log has been read. `waiting`: signals of that log which the
     GPUs' driver has not confirmed, by the keys of their words."""
 
-    past: Past = field(default_factory=Past)
+    past: RulePast = field(default_factory=RulePast)
     since: Mapping[str, float] = field(default_factory=dict)
     told: Mapping[str, float] = field(default_factory=dict)
     words: Mapping[str, float] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class Memory:
 
 
 def notice(
-    memory: Memory, sample: NodeSample, limits: Limits = LIMITS
-) -> tuple[Memory, tuple[Signal, ...]]:
+    memory: RuleMemory, sample: NodeSample, limits: SensorThresholds = LIMITS
+) -> tuple[RuleMemory, tuple[Signal, ...]]:
     """What the newest sample says that is worth telling; their numbers are still 0."""
     found = list(_risen(memory.past, sample, limits))
     since: dict[str, float] = {}
@@ -69,8 +69,8 @@ def notice(
 
 
 def hear(
-    memory: Memory, happening: Happening, limits: Limits = LIMITS
-) -> tuple[Memory, tuple[Signal, ...]]:
+    memory: RuleMemory, happening: Happening, limits: SensorThresholds = LIMITS
+) -> tuple[RuleMemory, tuple[Signal, ...]]:
     """Take in a report of a driver or of the kernel; the same one by another way is not reported
     again, unless it confirms what the kernel's log alone had said."""
     key = f"{happening.kind}/{happening.code}/{happening.gpu}/{happening.device}"
@@ -101,7 +101,7 @@ def hear(
     return replace(memory, words=words, waiting=waiting), (found,)
 
 
-def _risen(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Signal]:
+def _risen(past: RulePast, sample: NodeSample, limits: SensorThresholds) -> Iterator[Signal]:
     before = past.sample
     if before is None or sample.at <= before.at:
         return
@@ -116,7 +116,9 @@ def _risen(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Signal]:
             yield from port_risen(ports[port.name], port, sample.at, seconds, limits)
 
 
-def _holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Holding]:
+def _holding(
+    past: RulePast, sample: NodeSample, limits: SensorThresholds
+) -> Iterator[StandingCondition]:
     for gpu in sample.gpus if SENSORS not in sample.silent else ():  # else nobody asked them
         yield from gpu_holding(past, gpu, sample.at, limits)
     there = {gpu.uuid for gpu in sample.gpus}
@@ -128,9 +130,11 @@ def _holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Holding
     yield from silences(sample)
 
 
-def _gone(uuid: str, index: int, at: float) -> Holding:
+def _gone(uuid: str, index: int, at: float) -> StandingCondition:
     text = f"GPU {index} ({uuid}) is there no more"
-    return Holding(key=f"gpu/{uuid}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=index))
+    return StandingCondition(
+        key=f"gpu/{uuid}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=index)
+    )
 
 
 def _gpu_of(gpus: Sequence[GpuSample], like: GpuSample) -> GpuSample | None:

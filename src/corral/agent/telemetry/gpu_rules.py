@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from corral.agent.telemetry.rule_state import Holding, Past, signal
-from corral.agent.telemetry.thresholds import HOT, Limits
+from corral.agent.telemetry.rule_state import RulePast, StandingCondition, signal
+from corral.agent.telemetry.thresholds import HOT, SensorThresholds
 from corral.domain.node_signal import CORRECTED, FAILED, PENDING, UNCORRECTED, Signal, SignalKind
 from corral.domain.telemetry import GpuSample, NvLink
 
@@ -12,7 +12,7 @@ _MINUTE_SECONDS: Final = 60.0
 
 
 def gpu_risen(
-    before: GpuSample, now: GpuSample, at: float, seconds: float, limits: Limits
+    before: GpuSample, now: GpuSample, at: float, seconds: float, limits: SensorThresholds
 ) -> Iterator[Signal]:
     """Its counters that have risen."""
     gpu, name = now.index, f"GPU {now.index}"
@@ -42,7 +42,13 @@ def gpu_risen(
 
 
 def _link_risen(
-    name: str, gpu: int, before: NvLink, now: NvLink, at: float, seconds: float, limits: Limits
+    name: str,
+    gpu: int,
+    before: NvLink,
+    now: NvLink,
+    at: float,
+    seconds: float,
+    limits: SensorThresholds,
 ) -> Iterator[Signal]:
     device = f"NVLink {now.link}"
     for word, count in (
@@ -59,38 +65,44 @@ def _link_risen(
         yield signal(at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=rate, limit=most)
 
 
-def gpu_holding(past: Past, now: GpuSample, at: float, limits: Limits) -> Iterator[Holding]:
+def gpu_holding(
+    past: RulePast, now: GpuSample, at: float, limits: SensorThresholds
+) -> Iterator[StandingCondition]:
     """What holds of it now."""
     gpu, name, key = now.index, f"GPU {now.index}", f"gpu/{now.uuid}"
     if now.silent:
         text = f"{name} ({now.uuid}): its driver does not answer"
-        yield Holding(key=f"{key}/silent", signal=signal(at, SignalKind.SILENT, text, gpu=gpu))
+        yield StandingCondition(
+            key=f"{key}/silent", signal=signal(at, SignalKind.SILENT, text, gpu=gpu)
+        )
         return
     if now.lost:
         text = f"{name} ({now.uuid}) is lost: off the bus, or of no use before a reset"
-        yield Holding(key=f"{key}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=gpu))
+        yield StandingCondition(
+            key=f"{key}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=gpu)
+        )
         return
     if now.remap_failed:
         text = f"{name}: a memory row could not be remapped"
-        yield Holding(
+        yield StandingCondition(
             key=f"{key}/remap-failed",
             signal=signal(at, SignalKind.REMAP, text, code=FAILED, gpu=gpu),
         )
     if now.remap_pending:
         text = f"{name}: a memory row is to be remapped at the next reset"
-        yield Holding(
+        yield StandingCondition(
             key=f"{key}/remap-pending",
             signal=signal(at, SignalKind.REMAP, text, code=PENDING, gpu=gpu),
         )
     if hot := sorted(HOT & set(now.throttle)):
         text = f"{name} is slowed down: {', '.join(hot)}" + _degrees(now)
-        yield Holding(
+        yield StandingCondition(
             key=f"{key}/throttle",
             signal=signal(at, SignalKind.THROTTLE, text, gpu=gpu, value=now.temperature_celsius),
             lasting_seconds=limits.throttle_seconds,
         )
     if narrow := _narrow(now, limits):
-        yield Holding(
+        yield StandingCondition(
             key=f"{key}/pcie",
             signal=signal(at, SignalKind.PCIE, f"{name}: {narrow}", gpu=gpu),
             lasting_seconds=limits.pcie_seconds,
@@ -98,13 +110,13 @@ def gpu_holding(past: Past, now: GpuSample, at: float, limits: Limits) -> Iterat
     yield from _links_down(past, now, at)
 
 
-def _links_down(past: Past, now: GpuSample, at: float) -> Iterator[Holding]:
+def _links_down(past: RulePast, now: GpuSample, at: float) -> Iterator[StandingCondition]:
     """Those that were up when they were seen first; others have nothing at their other end."""
     for link in now.nvlinks:
         if not link.up and f"{now.uuid}/{link.link}" in past.links:
             device = f"NVLink {link.link}"
             text = f"GPU {now.index}: {device} is down"
-            yield Holding(
+            yield StandingCondition(
                 key=f"gpu/{now.uuid}/nvlink-{link.link}",
                 signal=signal(at, SignalKind.NVLINK, text, gpu=now.index, device=device),
             )
@@ -115,7 +127,7 @@ def _degrees(now: GpuSample) -> str:
     return "" if heat is None else f", at {heat:.0f} degrees"
 
 
-def _narrow(now: GpuSample, limits: Limits) -> str:
+def _narrow(now: GpuSample, limits: SensorThresholds) -> str:
     """How its PCIe link is less than it could be, while it works; "" when it is not."""
     if now.utilisation is None or now.utilisation < limits.pcie_load:
         return ""

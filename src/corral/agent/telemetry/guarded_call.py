@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Part(Generic[T]):
+class GuardedCall(Generic[T]):
     """Asked by `begin`, answered by `end`. While it hangs it is asked nothing more."""
 
     def __init__(self, read: Callable[[], T]) -> None:

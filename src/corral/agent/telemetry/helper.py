@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.agent.telemetry.messages import Ask, Happening, Reading, Said
+from corral.agent.telemetry.messages import Happening, Said, SampleRequest, SensorReading
 
 ANSWER_SECONDS: Final = 5.0  # more than the reader takes when everything is silent
 START_SECONDS: Final = 30.0  # what its first answer may take beyond that
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Helper:
+class SensorHelper:
     """One reader at a time. `happened` is called with what it tells by itself."""
 
     node_dir: Path
@@ -30,7 +30,7 @@ class Helper:
     answer_seconds: float = ANSWER_SECONDS
     _process: asyncio.subprocess.Process | None = None
     _listening: asyncio.Task[None] | None = None
-    _answers: asyncio.Queue[Reading] = field(default_factory=asyncio.Queue)
+    _answers: asyncio.Queue[SensorReading] = field(default_factory=asyncio.Queue)
     _answered: bool = False
     _failures: int = 0
     not_before: float = 0.0
@@ -39,7 +39,7 @@ class Helper:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def ask(self, ask: Ask) -> Reading | None:
+    async def ask(self, ask: SampleRequest) -> SensorReading | None:
         """The sensors now; None when they do not answer in time: then the reader is killed, and
         after a pause that grows the next question starts another."""
         now = asyncio.get_running_loop().time
@@ -95,7 +95,7 @@ class Helper:
         assert self._process.stdout is not None
         self._listening = asyncio.create_task(self._listen(self._process.stdout))
 
-    async def _answer(self) -> Reading:
+    async def _answer(self) -> SensorReading:
         """Raises: OSError when the reader is gone."""
         assert self._listening is not None
         answer = asyncio.create_task(self._answers.get())
@@ -111,7 +111,7 @@ class Helper:
         with contextlib.suppress(ValueError):  # what it says is not understood: it is done with
             while line := await stdout.readline():
                 match msgspec.json.decode(line, type=Said):
-                    case Reading() as reading:
+                    case SensorReading() as reading:
                         self._answers.put_nowait(reading)
                     case Happening() as happening:
                         self.happened(happening)

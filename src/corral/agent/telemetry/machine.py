@@ -75,7 +75,7 @@ def disk(path: str) -> DiskSample:
 
 
 @dataclass(slots=True)
-class Machine:
+class MachineSensors:
     """What needs no driver and does not hang."""
 
     root: Path

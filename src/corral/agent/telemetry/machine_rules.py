@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from corral.agent.telemetry.gpu_rules import rise
-from corral.agent.telemetry.rule_state import NO_GPU, Holding, Past, signal
-from corral.agent.telemetry.thresholds import Limits
+from corral.agent.telemetry.rule_state import NO_GPU, RulePast, StandingCondition, signal
+from corral.agent.telemetry.thresholds import SensorThresholds
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.telemetry import GPUS, PORTS, SENSORS, DiskSample, NodeSample, PortSample
 from corral.domain.units import share_text
@@ -15,7 +15,7 @@ _NAMES: Final = {GPUS: "the GPUs' driver does", PORTS: "the network ports do",
 
 
 def port_risen(
-    before: PortSample, now: PortSample, at: float, seconds: float, limits: Limits
+    before: PortSample, now: PortSample, at: float, seconds: float, limits: SensorThresholds
 ) -> Iterator[Signal]:
     """Its counters that have risen. A link that fell and is up again was down, too."""
     falls = rise(before.downs, now.downs)
@@ -29,7 +29,9 @@ def port_risen(
         yield signal(at, SignalKind.PORT_ERRORS, text, device=now.name, value=rate, limit=most)
 
 
-def machine_holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Holding]:
+def machine_holding(
+    past: RulePast, sample: NodeSample, limits: SensorThresholds
+) -> Iterator[StandingCondition]:
     """What holds of it now."""
     for port in sample.ports:
         yield from _port(past, port, sample.at, limits)
@@ -40,7 +42,7 @@ def machine_holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[
         text = (
             f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the head's"
         )
-        yield Holding(
+        yield StandingCondition(
             key="clock",
             signal=signal(
                 sample.at, SignalKind.CLOCK, text, value=offset, limit=limits.clock_seconds
@@ -49,13 +51,15 @@ def machine_holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[
         )
 
 
-def _port(past: Past, port: PortSample, at: float, limits: Limits) -> Iterator[Holding]:
+def _port(
+    past: RulePast, port: PortSample, at: float, limits: SensorThresholds
+) -> Iterator[StandingCondition]:
     """One that never was up has no cable."""
     best = past.ports.get(port.name)
     if best is None:
         return
     if not port.up:
-        yield Holding(
+        yield StandingCondition(
             key=f"ports/{port.name}/down",
             signal=signal(at, SignalKind.PORT_DOWN, f"port {port.name} is down", device=port.name),
         )
@@ -63,40 +67,46 @@ def _port(past: Past, port: PortSample, at: float, limits: Limits) -> Iterator[H
     pace = port.bits_per_second
     if pace is not None and pace < best:
         text = f"port {port.name} runs at {pace / 1e9:g} Gbit/s; it ran at {best / 1e9:g}"
-        yield Holding(
+        yield StandingCondition(
             key=f"ports/{port.name}/slow",
             signal=signal(at, SignalKind.PORT_SLOW, text, device=port.name, value=pace, limit=best),
             lasting_seconds=limits.port_slow_seconds,
         )
 
 
-def _disk(past: Past, disk: DiskSample, at: float, limits: Limits) -> Iterator[Holding]:
+def _disk(
+    past: RulePast, disk: DiskSample, at: float, limits: SensorThresholds
+) -> Iterator[StandingCondition]:
     if disk.read_only and disk.path in past.written:
         text = f"{disk.path} can only be read now"
-        yield Holding(
+        yield StandingCondition(
             key=f"disk/{disk.path}/read-only",
             signal=signal(at, SignalKind.DISK_ERRORS, text, device=disk.path),
         )
     used = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
     if used > limits.disk_used:
         text = f"the disk of {disk.path} is {share_text(used)} full"
-        yield Holding(
+        yield StandingCondition(
             key=f"disk/{disk.path}/full",
             signal=signal(
-                at, SignalKind.DISK_FULL, text, device=disk.path, value=used,
+                at,
+                SignalKind.DISK_FULL,
+                text,
+                device=disk.path,
+                value=used,
                 limit=limits.disk_used,
             ),
-        )  # fmt: skip
+        )
 
 
-def silences(sample: NodeSample) -> Iterator[Holding]:
+def silences(sample: NodeSample) -> Iterator[StandingCondition]:
     """What does not answer at all; a GPU of which that is said itself has its own signal."""
     each = SENSORS not in sample.silent and any(gpu.silent for gpu in sample.gpus)
     for name in sample.silent:
         if each and name in NO_GPU:
             continue
         text = f"{_NAMES.get(name, name + ' does')} not answer"
-        yield Holding(
+        yield StandingCondition(
             key=f"{name}/silent",
             signal=signal(sample.at, SignalKind.SILENT, text, device=name),
         )

@@ -10,7 +10,7 @@ from corral.domain.node_signal import SignalKind
 from corral.domain.telemetry import NodeSample
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt that is up, and its GPUs by Corral's indices. `use` and `memory` are for pretend
     GPUs: the share of time and of memory that its ranks shall seem to use; None leaves it to the
     model. `since` is the node's wall clock."""
@@ -23,14 +23,14 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     memory: float | None = None
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`after`: how far an earlier reader had read the kernel's log."""
 
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldAttempt, ...] = ()
     after: int | None = None
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
+class SensorReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
     """`place`: how far the kernel's log has been read."""
 
     sample: NodeSample
@@ -53,4 +53,4 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, tag="happening"):
     confirmed: bool = True
 
 
-Said = Reading | Happening
+Said = SensorReading | Happening

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pynvml  # type: ignore[import-untyped]
 
 from corral.agent.clocks import wall
-from corral.agent.telemetry.guarded_call import Part
-from corral.agent.telemetry.messages import Happening, Held
-from corral.agent.telemetry.nvml import Device, devices
-from corral.agent.telemetry.nvml_call import Gone, Lost
+from corral.agent.telemetry.guarded_call import GuardedCall
+from corral.agent.telemetry.messages import Happening, HeldAttempt
+from corral.agent.telemetry.nvml import NvmlDevice, devices
+from corral.agent.telemetry.nvml_call import DriverGone, Lost
 from corral.domain.node_signal import XID_RECOVERY, SignalKind
 from corral.domain.observed_state import AttemptKey
 from corral.domain.telemetry import GpuSample
@@ -38,9 +38,9 @@ class Nvidia:
     chosen: tuple[int, ...] | None
     tell: Callable[[Happening], None]
     numbers: tuple[int, ...] | None = None
-    devices: tuple[Device, ...] = ()
-    _opening: Part[tuple[Device, ...]] = field(init=False)
-    _parts: list[Part[GpuSample]] = field(default_factory=list)
+    devices: tuple[NvmlDevice, ...] = ()
+    _opening: GuardedCall[tuple[NvmlDevice, ...]] = field(init=False)
+    _parts: list[GuardedCall[GpuSample]] = field(default_factory=list)
     _opened_at: float = float("-inf")
     _hurt_at: float | None = None
     _hangs_at: float = float("-inf")
@@ -48,9 +48,9 @@ class Nvidia:
     _said: str = ""
 
     def __post_init__(self) -> None:
-        self._opening = Part(lambda: devices(self.chosen, self.numbers))
+        self._opening = GuardedCall(lambda: devices(self.chosen, self.numbers))
 
-    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
+    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None:
         if not self.devices and time.monotonic() - self._opened_at >= LOOK_AGAIN_SECONDS:
             self._opening.begin()
         for part in self._parts:
@@ -85,7 +85,7 @@ class Nvidia:
         if found is None:
             return False
         self._opened_at, self.devices = time.monotonic(), found
-        self._parts = [Part(device.read) for device in found]
+        self._parts = [GuardedCall(device.read) for device in found]
         for part in self._parts:
             part.begin()
         if found:
@@ -97,7 +97,7 @@ class Nvidia:
         bare = GpuSample(index=device.index, uuid=device.uuid, type=device.type)
         try:
             found = self._parts[at].end(deadline - time.monotonic())
-        except (Lost, Gone) as trouble:
+        except (Lost, DriverGone) as trouble:
             self._hurt_at = self._hurt_at or time.monotonic()
             lost = isinstance(trouble, Lost)
             return replace(bare, lost=lost, silent=not lost)
@@ -125,7 +125,7 @@ class Nvidia:
             if event.eventType == pynvml.nvmlEventTypeXidCriticalError:
                 self.tell(self._xid(int(event.eventData), event.device))
 
-    def _register(self, device: Device, waiting: Any) -> None:
+    def _register(self, device: NvmlDevice, waiting: Any) -> None:
         try:
             pynvml.nvmlDeviceRegisterEvents(
                 device.handle, pynvml.nvmlEventTypeXidCriticalError, waiting
@@ -157,13 +157,13 @@ class Nvidia:
             print(trouble, file=sys.stderr, flush=True)
 
 
-def _address(device: Device) -> int | None:
+def _address(device: NvmlDevice) -> int | None:
     return ctypes.cast(device.handle, ctypes.c_void_p).value
 
 
-def _recovery(device: Device) -> str:
+def _recovery(device: NvmlDevice) -> str:
     """The action that the driver names now."""
-    with suppress(Lost, Gone):
+    with suppress(Lost, DriverGone):
         named = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]
         return RECOVERIES[named] if named is not None and named < len(RECOVERIES) else ""
     return ""

@@ -10,7 +10,7 @@ from typing import Final
 
 import pynvml  # type: ignore[import-untyped]
 
-from corral.agent.telemetry.nvml_call import Asked
+from corral.agent.telemetry.nvml_call import NvmlCall
 from corral.domain.telemetry import NvLink
 
 AGAIN_SECONDS: Final = 60.0
@@ -22,8 +22,8 @@ _TOTALS: Final = (
 
 
 @dataclass(slots=True)
-class Links:
-    asked: Asked
+class NvLinks:
+    asked: NvmlCall
     _count: int | None = None
     _read_at: float = float("-inf")
     _totals: tuple[int | None, ...] = ()

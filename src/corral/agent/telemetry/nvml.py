@@ -13,8 +13,8 @@ import pynvml  # type: ignore[import-untyped]
 
 from corral.agent.nvml_gpus import driver_indices, text_of
 from corral.agent.telemetry.gpm import EngineActivity
-from corral.agent.telemetry.nvlink import Links
-from corral.agent.telemetry.nvml_call import Asked
+from corral.agent.telemetry.nvlink import NvLinks
+from corral.agent.telemetry.nvml_call import NvmlCall
 from corral.domain.gpu_types import short_type
 from corral.domain.telemetry import GpuProcess, GpuSample
 
@@ -48,7 +48,7 @@ class Traffic:
 
 
 @dataclass(slots=True, kw_only=True)
-class Device:
+class NvmlDevice:
     """One GPU. `index` is Corral's; `bus` is where it is: (domain, bus, device)."""
 
     index: int
@@ -56,16 +56,16 @@ class Device:
     uuid: str
     type: str
     bus: tuple[int, int, int] | None = None
-    asked: Asked = field(init=False)
-    _links: Links = field(init=False)
+    asked: NvmlCall = field(init=False)
+    _links: NvLinks = field(init=False)
     _engines: EngineActivity = field(init=False)
     _sampled_to: int = 0  # microseconds of the driver's clock
     _pcie: Traffic = field(default_factory=Traffic)
     _nvlink: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
-        self.asked = Asked(self.handle)
-        self._links = Links(self.asked)
+        self.asked = NvmlCall(self.handle)
+        self._links = NvLinks(self.asked)
         self._engines = EngineActivity(self.handle)
 
     def read(self) -> GpuSample:
@@ -173,7 +173,7 @@ class Device:
 
 def devices(
     chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None = None
-) -> tuple[Device, ...]:
+) -> tuple[NvmlDevice, ...]:
     """Those of the driver's GPUs with a `chosen` index that can be named, which one that is lost
     cannot; by `numbers` where they are not called from 0 on, which are of whole GPUs alone: what a
     driver says of one that is cut is not of the part of it that was granted.
@@ -203,9 +203,9 @@ def called(
     return [(number, index) for number, index in zip(numbers, own, strict=True) if index in there]
 
 
-def _device(place: int, index: int) -> Device:
+def _device(place: int, index: int) -> NvmlDevice:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    return Device(
+    return NvmlDevice(
         index=place,
         handle=handle,
         uuid=text_of(pynvml.nvmlDeviceGetUUID(handle)),

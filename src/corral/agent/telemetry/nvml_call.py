@@ -20,7 +20,7 @@ class Lost(Exception):
     """The GPU has fallen off the bus, or does nothing more before it is reset."""
 
 
-class Gone(Exception):
+class DriverGone(Exception):
     """The driver was taken away or begun anew: it must be opened again."""
 
 
@@ -37,7 +37,7 @@ def answer(function: str, *arguments: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Asked:
+class NvmlCall:
     handle: Any
 
     def ask(self, what: str, *more: Any) -> Any:
@@ -64,4 +64,4 @@ def _raise(code: int) -> None:
     if code in _LOST:
         raise Lost
     if code in _GONE:
-        raise Gone
+        raise DriverGone

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from corral.agent.telemetry.messages import Held
+from corral.agent.telemetry.messages import HeldAttempt
 from corral.domain.observed_state import AttemptKey
 from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuProcess, GpuSample
@@ -40,7 +40,7 @@ def chance(*seed: object) -> float:
     return zlib.crc32("/".join(map(str, seed)).encode()) / 2**32
 
 
-class Work(NamedTuple):
+class ProcessWork(NamedTuple):
     """What the processes of an attempt on this node have used: CPU time since they began, and the
     memory that they have now."""
 
@@ -48,7 +48,7 @@ class Work(NamedTuple):
     memory_bytes: int = 0
 
 
-NO_WORK: Final[Mapping[AttemptKey, Work]] = {}
+NO_WORK: Final[Mapping[AttemptKey, ProcessWork]] = {}
 
 
 @dataclass(slots=True)
@@ -62,11 +62,11 @@ class Pretend:
 
     def read(
         self,
-        held: Sequence[Held],
+        held: Sequence[HeldAttempt],
         pids: Mapping[AttemptKey, tuple[int, ...]],
         at: float,
         faults: Mapping[str, Mapping[str, Any]],
-        work: Mapping[AttemptKey, Work] = NO_WORK,
+        work: Mapping[AttemptKey, ProcessWork] = NO_WORK,
     ) -> tuple[GpuSample, ...]:
         """Return a sample of each GPU.
 
@@ -89,10 +89,12 @@ class Pretend:
             found.append(_faulty(sample, faults.get(str(gpu.index), {})))
         return tuple(found)
 
-    def _derived(self, held: Held, work: Mapping[AttemptKey, Work], at: float) -> Held:
+    def _derived(
+        self, held: HeldAttempt, work: Mapping[AttemptKey, ProcessWork], at: float
+    ) -> HeldAttempt:
         """Return it with the shares that its processes have used of each of its GPUs."""
         key = (held.job, held.attempt)
-        known, many = work.get(key, Work()), max(1, len(held.gpus))
+        known, many = work.get(key, ProcessWork()), max(1, len(held.gpus))
         since = self._read_at if key in self._cpu_seconds else max(held.since, self._read_at)
         cpu_seconds = known.cpu_seconds - self._cpu_seconds.get(key, 0.0)
         use = max(0.0, cpu_seconds) / max(at - since, LEAST_SECONDS) / many
@@ -107,7 +109,7 @@ class Pretend:
 
 def sample_of(
     gpu: Gpu,
-    held: Sequence[Held],
+    held: Sequence[HeldAttempt],
     pids: Mapping[AttemptKey, tuple[int, ...]],
     at: float,
 ) -> GpuSample:

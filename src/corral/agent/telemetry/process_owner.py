@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from corral.agent.processes import Process, parent_of
+from corral.agent.processes import LocalProcess, parent_of
 from corral.agent.shim.file_names import PID_FILE
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.observed_state import AttemptKey
@@ -19,7 +19,7 @@ def shims(attempts: Path) -> dict[int, AttemptKey]:
     found = {}
     for file in attempts.glob(f"*/{PID_FILE}"):
         job, _, number = file.parent.name.rpartition(".")
-        shim = Process.recorded(file)
+        shim = LocalProcess.recorded(file)
         if shim is not None and number.isdecimal():
             found[shim.pid] = (JobId(job), AttemptNumber(int(number)))
     return found

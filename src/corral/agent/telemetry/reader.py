@@ -20,13 +20,19 @@ import msgspec
 
 from corral.agent.clocks import wall
 from corral.agent.settings import load_settings
-from corral.agent.telemetry.guarded_call import Part
+from corral.agent.telemetry.guarded_call import GuardedCall
 from corral.agent.telemetry.kernel_log import KernelLog
-from corral.agent.telemetry.machine import Machine, disk
-from corral.agent.telemetry.messages import Ask, Happening, Held, Reading, Said
+from corral.agent.telemetry.machine import MachineSensors, disk
+from corral.agent.telemetry.messages import (
+    Happening,
+    HeldAttempt,
+    Said,
+    SampleRequest,
+    SensorReading,
+)
 from corral.agent.telemetry.network_ports import ports
 from corral.agent.telemetry.process_owner import attributed, shims
-from corral.agent.telemetry.sources import Source, source_of
+from corral.agent.telemetry.sources import GpuSource, source_of
 from corral.domain.pilot import is_part, key_of
 from corral.domain.telemetry import GPUS, PORTS, DiskSample, GpuSample, NodeSample, PortSample
 from corral.wire.node import NodeSettings
@@ -39,34 +45,34 @@ _saying: Final = threading.Lock()
 
 
 @dataclass(slots=True)
-class Reader:
+class SensorReader:
     """Everything that the node can sense."""
 
     node_dir: Path
     settings: NodeSettings
     tell: Callable[[Happening], None]
     seconds: float = PART_SECONDS
-    machine: Machine = field(init=False)
-    source: Source = field(init=False)
-    _disks: dict[str, Part[DiskSample]] = field(default_factory=dict)
-    _ports: Part[tuple[PortSample, ...]] = field(init=False)
+    machine: MachineSensors = field(init=False)
+    source: GpuSource = field(init=False)
+    _disks: dict[str, GuardedCall[DiskSample]] = field(default_factory=dict)
+    _ports: GuardedCall[tuple[PortSample, ...]] = field(init=False)
     _log: KernelLog | None = None
     _read_at: float | None = None
 
     def __post_init__(self) -> None:
         root = Path(self.settings.sensors_root)
-        self.machine = Machine(root)
+        self.machine = MachineSensors(root)
         self.source = source_of(self.settings, self.node_dir, self.tell)
-        self._ports = Part(lambda: ports(root))
+        self._ports = GuardedCall(lambda: ports(root))
         if (log := kernel_log(self.settings, self.node_dir)) is not None:
             self._log = KernelLog(log, self.source.at, self.tell, self.source.confirms)
         own = self.node_dir.parent if is_part(self.settings.node) else self.node_dir
         for path in dict.fromkeys(
             (str(own), *self.settings.shared)
         ):  # a part's folder goes with it
-            self._disks[path] = Part(lambda path=path: disk(path))  # type: ignore[misc]
+            self._disks[path] = GuardedCall(lambda path=path: disk(path))  # type: ignore[misc]
 
-    def read(self, ask: Ask) -> Reading:
+    def read(self, ask: SampleRequest) -> SensorReading:
         """All sensors now, and how far the kernel's log has been read."""
         started = time.monotonic()
         deadline = started + self.seconds
@@ -98,7 +104,7 @@ class Reader:
             disks=disks,
             silent=tuple(silent),
         )
-        return Reading(sample=sample, place=None if self._log is None else self._log.place)
+        return SensorReading(sample=sample, place=None if self._log is None else self._log.place)
 
     def is_spent(self) -> bool:
         """Whether another reader would see more."""
@@ -112,7 +118,7 @@ class Reader:
         return found or DiskSample(path=path, silent=True)
 
     def _gpus(
-        self, held: Sequence[Held], deadline: float
+        self, held: Sequence[HeldAttempt], deadline: float
     ) -> tuple[tuple[GpuSample, ...], list[str]]:
         """What each says, with whose its processes are, and what is silent."""
         known, granted = shims(self.node_dir / "attempts"), key_of(self.settings.node)
@@ -142,9 +148,9 @@ def main() -> None:
     ctypes.CDLL(None).prctl(15, b"corral-sensors", 0, 0, 0)
     with suppress(OSError):
         os.nice(NICE)
-    reader = Reader(node_dir, load_settings(node_dir), say)
+    reader = SensorReader(node_dir, load_settings(node_dir), say)
     for line in sys.stdin.buffer:
-        say(reader.read(msgspec.json.decode(line, type=Ask)))
+        say(reader.read(msgspec.json.decode(line, type=SampleRequest)))
         if reader.is_spent():
             break
     os._exit(0)  # a thread that hangs in a driver would keep an ordinary exit waiting

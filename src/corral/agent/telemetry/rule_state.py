@@ -16,7 +16,7 @@ def signal(at: float, kind: SignalKind, text: str, **more: Any) -> Signal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class StandingCondition:
     """Something that holds now. `key` names it, from one sample to the next."""
 
     key: str
@@ -25,7 +25,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class RulePast:
     """`sample`: the last one, with the last that each GPU said in place of silence. `gpus`: the
     index of each that was ever seen, by uuid; `links`: NVLinks that were ever up, as uuid/link;
     `ports`: the most bit/s of each that was ever up; `written`: paths that were not read-only."""
@@ -36,7 +36,7 @@ class Past:
     ports: Mapping[str, float] = field(default_factory=dict)
     written: frozenset[str] = frozenset()
 
-    def after(self, sample: NodeSample) -> "Past":
+    def after(self, sample: NodeSample) -> "RulePast":
         """With what this sample says."""
         before = {gpu.uuid: gpu for gpu in self.sample.gpus} if self.sample else {}
         gpus = tuple(_said(gpu, before.get(gpu.uuid)) for gpu in sample.gpus)
@@ -45,7 +45,7 @@ class Past:
             if port.up:
                 ports[port.name] = max(ports.get(port.name, 0.0), port.bits_per_second or 0.0)
         written = {one.path for one in sample.disks if one.total_bytes and not one.read_only}
-        return Past(
+        return RulePast(
             sample=replace(sample, gpus=gpus),
             gpus={**self.gpus, **{gpu.uuid: gpu.index for gpu in sample.gpus if gpu.uuid}},
             links=self.links

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from corral.agent.clocks import wall
-from corral.agent.telemetry.fault_rules import Memory, hear, notice
-from corral.agent.telemetry.helper import Helper
-from corral.agent.telemetry.messages import Ask, Happening, Held
+from corral.agent.telemetry.fault_rules import RuleMemory, hear, notice
+from corral.agent.telemetry.helper import SensorHelper
+from corral.agent.telemetry.messages import Happening, HeldAttempt, SampleRequest
 from corral.agent.telemetry.pretend import MEMORY, USE
 from corral.agent.telemetry.signal_journal import FILE, Notebook
 from corral.domain.desired_state import Launch
@@ -45,7 +45,7 @@ class Senses:
     boot: BootId
     attempts: Attempts | None = None
     sample: NodeSample | None = None
-    helper: Helper = field(init=False)
+    helper: SensorHelper = field(init=False)
     notebook: Notebook = field(init=False)
     _wake: Callable[[], None] = lambda: None
     _soon: asyncio.Event = field(default_factory=asyncio.Event)
@@ -53,7 +53,7 @@ class Senses:
     _offset_trip: float = float("inf")
 
     def __post_init__(self) -> None:
-        self.helper = Helper(node_dir=self.node_dir, happened=self._happened)
+        self.helper = SensorHelper(node_dir=self.node_dir, happened=self._happened)
         self.notebook = Notebook(self.node_dir / FILE, self.boot)
 
     @property
@@ -98,7 +98,7 @@ class Senses:
     async def look(self) -> None:
         """Read the sensors once."""
         reading = await self.helper.ask(
-            Ask(held=tuple(self._held()), after=self.notebook.memory.log_read_to)
+            SampleRequest(held=tuple(self._held()), after=self.notebook.memory.log_read_to)
         )
         sample = self._silent() if reading is None else reading.sample
         sample = replace(sample, clock_offset_seconds=self._offset)
@@ -123,7 +123,7 @@ class Senses:
         if memory.waiting:
             self.look_soon()
 
-    def _keep(self, memory: Memory, signals: Iterable[Signal]) -> None:
+    def _keep(self, memory: RuleMemory, signals: Iterable[Signal]) -> None:
         """Remember it, and tell what is to be told."""
         part, uuids = is_part(self.settings.node), {}
         if part:
@@ -135,7 +135,7 @@ class Senses:
         if told:
             self._wake()
 
-    def _held(self) -> Iterator[Held]:
+    def _held(self) -> Iterator[HeldAttempt]:
         if self.attempts is None:
             return
         launches = self.attempts.launches
@@ -143,7 +143,7 @@ class Senses:
             launch = launches.get(seen.key)
             if launch is not None and seen.phase in RUNNING:
                 env = dict(launch.env)
-                yield Held(
+                yield HeldAttempt(
                     job=seen.key[0],
                     attempt=seen.key[1],
                     gpus=self._gpus(launch),

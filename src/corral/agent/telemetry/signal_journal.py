@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.agent.telemetry.fault_rules import Memory
+from corral.agent.telemetry.fault_rules import RuleMemory
 from corral.domain.ids import BootId
 from corral.domain.node_signal import Signal
 
@@ -22,7 +22,7 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
     boot: BootId
     number: int
     waiting: tuple[Signal, ...] = ()
-    memory: Memory = msgspec.field(default_factory=Memory)
+    memory: RuleMemory = msgspec.field(default_factory=RuleMemory)
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Notebook:
 
     file: Path
     boot: BootId
-    memory: Memory = field(default_factory=Memory)
+    memory: RuleMemory = field(default_factory=RuleMemory)
     waiting: tuple[Signal, ...] = ()
     number: int | None = None
 
@@ -54,7 +54,7 @@ class Notebook:
         """The oldest first."""
         return self.waiting[:MOST_AT_ONCE] if self.number is not None else ()
 
-    def take(self, memory: Memory, signals: tuple[Signal, ...]) -> None:
+    def take(self, memory: RuleMemory, signals: tuple[Signal, ...]) -> None:
         """Number the signals and keep them until the head has recorded them."""
         changed = bool(signals) or memory.told.keys() != self.memory.told.keys()
         self.memory = memory

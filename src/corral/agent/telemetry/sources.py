@@ -16,10 +16,10 @@ from corral.agent.discovery.helper import amd_gpus, pretend_gpus
 from corral.agent.processes import children, descendants
 from corral.agent.telemetry import amd
 from corral.agent.telemetry.amd_smi import AmdSmi
-from corral.agent.telemetry.guarded_call import Part
+from corral.agent.telemetry.guarded_call import GuardedCall
 from corral.agent.telemetry.kernel_log import Bus
-from corral.agent.telemetry.messages import Happening, Held
-from corral.agent.telemetry.pretend import Pretend, Work
+from corral.agent.telemetry.messages import Happening, HeldAttempt
+from corral.agent.telemetry.pretend import Pretend, ProcessWork
 from corral.domain.observed_state import AttemptKey
 from corral.domain.pilot import node_of
 from corral.domain.resources import Gpu
@@ -32,11 +32,11 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 FAULTS: Final = "pretend.json"  # in the node's folder: what its pretend GPUs shall say otherwise
 
 
-class Source(Protocol):
+class GpuSource(Protocol):
     """Asked by `begin`, with what is up and the shims of that, and answered by `end`: what each GPU
     says, and whether the driver as a whole is silent."""
 
-    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None: ...
+    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None: ...
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]: ...
 
@@ -54,13 +54,15 @@ class Source(Protocol):
         ...
 
 
-def source_of(settings: NodeSettings, node_dir: Path, tell: Callable[[Happening], None]) -> Source:
+def source_of(
+    settings: NodeSettings, node_dir: Path, tell: Callable[[Happening], None]
+) -> GpuSource:
     numbers = settings.gpu_numbers
     if settings.pretend_gpus is not None or numbers == ():  # a part without GPUs asks no driver
         return PretendGpus(Pretend(_numbered(pretend_gpus(settings), settings)), node_dir / FAULTS)
     if settings.amd_gpus:
         root, gpus, smi = Path(settings.sensors_root), amd_gpus(settings), AmdSmi()
-        return AmdGpus(Part(lambda: amd.read(root, gpus, smi)))
+        return AmdGpus(GuardedCall(lambda: amd.read(root, gpus, smi)))
     from corral.agent.telemetry.nvidia import Nvidia  # its library is large
 
     return Nvidia(settings.real_gpus, tell, numbers)
@@ -85,7 +87,7 @@ class PretendGpus:
     faults: Path
     _newest: tuple[GpuSample, ...] = ()
 
-    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
+    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None:
         ranks = {key: tuple(children(shim)) for shim, key in shims.items()}
         work = {key: work_below(shim) for shim, key in shims.items()}
         at = wall()
@@ -109,14 +111,14 @@ class PretendGpus:
         return False
 
 
-def work_below(shim: int) -> Work:
+def work_below(shim: int) -> ProcessWork:
     """Return what the processes below this one have used, with those of them that have ended."""
     seconds, pages = 0.0, 0
     for pid in descendants(shim):
         if (stat := stat_of(pid)) is not None:  # fields 14 to 17 and 24 of /proc/PID/stat
             seconds += sum(map(int, stat[11:15])) / _TICKS + _waited_seconds(pid)
             pages += int(stat[21])
-    return Work(cpu_seconds=seconds, memory_bytes=pages * _PAGE_BYTES)
+    return ProcessWork(cpu_seconds=seconds, memory_bytes=pages * _PAGE_BYTES)
 
 
 def _waited_seconds(pid: int) -> float:
@@ -131,10 +133,10 @@ def _waited_seconds(pid: int) -> float:
 
 @dataclass(slots=True)
 class AmdGpus:
-    part: Part[tuple[GpuSample, ...]]
+    part: GuardedCall[tuple[GpuSample, ...]]
     _newest: tuple[GpuSample, ...] = field(default=())
 
-    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
+    def begin(self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]) -> None:
         self.part.begin()
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:

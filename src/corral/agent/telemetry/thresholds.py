@@ -5,7 +5,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SensorThresholds:
     """Rates are over the time between two samples.
 
     Sources: DCGM's passive health checks for NVLink, PCIe and remapped rows (DCGM user guide,
@@ -29,5 +29,5 @@ class Limits:
     twice_seconds: float = 5.0  # the same word within so long came by another way
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = SensorThresholds()
 HOT: Final = frozenset({"hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown"})

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from corral.api.metrics.families import Family, counter, gauge
-from corral.ingress.connections import ConnectionTable, Refused
+from corral.api.metrics.families import MetricFamily, counter, gauge
+from corral.ingress.connections import ClosedReason, ConnectionTable
 
 
-def connection_series(table: ConnectionTable | None) -> Iterator[Family]:
+def connection_series(table: ConnectionTable | None) -> Iterator[MetricFamily]:
     """Yield the series of a table of connections; none where connections are not counted."""
     if table is None:
         return
@@ -17,7 +17,7 @@ def connection_series(table: ConnectionTable | None) -> Iterator[Family]:
         [(("proven",), proven), (("unproven",), table.unproven)],
         labels=("kind",),
     )
-    refused = [((why.value,), table.refused[why]) for why in Refused]
+    refused = [((why.value,), table.refused[why]) for why in ClosedReason]
     yield counter(
         "corral_connections_refused",
         "Connections closed by a limit, before or beside authentication.",

@@ -25,7 +25,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """A metric family. `kind`: gauge, counter, histogram or info."""
 
     name: str
@@ -46,16 +46,16 @@ class Family:
 _PLAIN_FORMS: Final = {"counter": ("_total", "counter"), "info": ("_info", "gauge")}
 
 
-def gauge(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Family:
-    return Family(name, "gauge", help, tuple(_samples("", rows, labels)))
+def gauge(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> MetricFamily:
+    return MetricFamily(name, "gauge", help, tuple(_samples("", rows, labels)))
 
 
-def counter(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Family:
-    return Family(name, "counter", help, tuple(_samples("_total", rows, labels)))
+def counter(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> MetricFamily:
+    return MetricFamily(name, "counter", help, tuple(_samples("_total", rows, labels)))
 
 
-def info(name: str, help: str, values: Mapping[str, str]) -> Family:
-    return Family(name, "info", help, (Sample("_info", values, 1.0),))
+def info(name: str, help: str, values: Mapping[str, str]) -> MetricFamily:
+    return MetricFamily(name, "info", help, (Sample("_info", values, 1.0),))
 
 
 def histogram(
@@ -63,14 +63,14 @@ def histogram(
     help: str,
     rows: Iterable[tuple[tuple[str, ...], Buckets, float]],
     labels: tuple[str, ...] = (),
-) -> Family:
+) -> MetricFamily:
     """Each row: values of the labels, cumulative buckets, and the sum of what was observed."""
     samples = []
     for values, buckets, total in rows:
         own = dict(zip(labels, values, strict=True))
         samples += [Sample("_bucket", {**own, "le": bound}, count) for bound, count in buckets]
         samples += [Sample("_count", own, buckets[-1][1]), Sample("_sum", own, total)]
-    return Family(name, "histogram", help, tuple(samples))
+    return MetricFamily(name, "histogram", help, tuple(samples))
 
 
 def _samples(suffix: str, rows: Rows, labels: tuple[str, ...]) -> Iterator[Sample]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from corral.api.metrics.families import Family, counter, gauge
+from corral.api.metrics.families import MetricFamily, counter, gauge
 from corral.domain.ids import QueueName
-from corral.domain.ledger import AMOUNTS, Amounts
-from corral.insight.reports import Report, other_gpu_seconds
+from corral.domain.ledger import AMOUNTS, UsageAmounts
+from corral.insight.reports import UsageReport, other_gpu_seconds
 
 CAME_OF: Final = {  # what an attempt's seconds are, each of one kind
     "useful": "useful",
@@ -19,7 +19,7 @@ CAME_OF: Final = {  # what an attempt's seconds are, each of one kind
 SENSED: Final = {name: name for name in ("measured", "used", "idle")}
 
 
-def gpu_seconds(amounts: Mapping[QueueName, Amounts]) -> Iterator[Family]:
+def gpu_seconds(amounts: Mapping[QueueName, UsageAmounts]) -> Iterator[MetricFamily]:
     """Counters of what has been written down. An attempt's life is when it ends, what sensors say
     each minute."""
     by_kind = ("queue", "kind")
@@ -38,7 +38,7 @@ def gpu_seconds(amounts: Mapping[QueueName, Amounts]) -> Iterator[Family]:
 
 
 def _rows(
-    amounts: Mapping[QueueName, Amounts], kinds: Mapping[str, str]
+    amounts: Mapping[QueueName, UsageAmounts], kinds: Mapping[str, str]
 ) -> Iterator[tuple[tuple[str, ...], float]]:
     at = {kind: AMOUNTS.index(f"{name}_gpu_seconds") for kind, name in kinds.items()}
     for queue, one in amounts.items():
@@ -46,7 +46,7 @@ def _rows(
             yield (str(queue), kind), one[place]
 
 
-def goodput(report: Report) -> Iterator[Family]:
+def goodput(report: UsageReport) -> Iterator[MetricFamily]:
     """Of what was held today and yesterday (UTC), and is held now as if it ended well. A queue that
     held nothing has none."""
     rows = [((row.name,), share) for row in report.rows if (share := _share(row.amounts)) >= 0]
@@ -68,7 +68,7 @@ def goodput(report: Report) -> Iterator[Family]:
     )
 
 
-def _share(one: Amounts) -> float:
+def _share(one: UsageAmounts) -> float:
     """-1 where nothing was held. Clocks may disagree by a little: it is at most 1."""
     held = one.allocated_gpu_seconds
     return min(1.0, one.useful_gpu_seconds / held) if held > 0 else -1.0

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from corral.api import views
-from corral.api.metrics.families import Family, counter, gauge, histogram, info
+from corral.api.metrics.families import MetricFamily, counter, gauge, histogram, info
 from corral.api.metrics.goodput import goodput, gpu_seconds
-from corral.api.queues import Look
+from corral.api.queues import QueueSnapshot
 from corral.control import Control
 from corral.domain.job_states import JobState
 from corral.domain.world import World
-from corral.insight.reports import Report
+from corral.insight.reports import UsageReport
 
 QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
     ("own", "own_gpus", "GPUs that are the queue's own."),
@@ -33,14 +33,14 @@ class HeadSeries:
         *,
         version: str,
         disk: tuple[int, int] | None,
-        goodput: Report | None,
+        goodput: UsageReport | None,
     ) -> None:
         self._control = control
         self._goodput = goodput
         self._version = version
         self._disk = disk
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Iterator[MetricFamily]:
         control = self._control
         world = control.world
         about = {
@@ -51,7 +51,7 @@ class HeadSeries:
         yield info("corral", "The cluster and its head.", about)
         yield gauge("corral_term", "How often a head has begun to lead.", [((), world.term)])
         yield from _jobs(world, control.now().wall)
-        yield from _queues(Look(control))
+        yield from _queues(QueueSnapshot(control))
         yield from _nodes(world)
         yield from _counts(control)
         yield from gpu_seconds(control.counts.amounts)
@@ -68,7 +68,7 @@ class HeadSeries:
             yield gauge("corral_head_disk_bytes", "Of the cluster's directory.", [((), total)])
 
 
-def _jobs(world: World, now: float) -> Iterator[Family]:
+def _jobs(world: World, now: float) -> Iterator[MetricFamily]:
     states: Counter[tuple[str, ...]] = Counter(
         (str(job.spec.queue), job.state.value) for job in world.jobs.values()
     )
@@ -88,7 +88,7 @@ def _jobs(world: World, now: float) -> Iterator[Family]:
     )
 
 
-def _queues(look: Look) -> Iterator[Family]:
+def _queues(look: QueueSnapshot) -> Iterator[MetricFamily]:
     rows = look.rows()
     for field, name, help in QUEUES:
         found = [((row.name,), float(getattr(row, field))) for row in rows]
@@ -111,7 +111,7 @@ def _queues(look: Look) -> Iterator[Family]:
     )
 
 
-def _nodes(world: World) -> Iterator[Family]:
+def _nodes(world: World) -> Iterator[MetricFamily]:
     found: Counter[tuple[str, ...]] = Counter()
     for node in world.nodes.values():
         work = "drained" if node.draining else "cordoned" if node.cordoned else "open"
@@ -126,7 +126,7 @@ def _nodes(world: World) -> Iterator[Family]:
     )
 
 
-def _counts(control: Control) -> Iterator[Family]:
+def _counts(control: Control) -> Iterator[MetricFamily]:
     counts = control.counts
     by_queue = ("queue",)
     submitted = [((str(queue),), n) for queue, n in counts.submitted.items()]

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import StreamingResponse
 
 from corral.api.app_state import House
-from corral.api.job_visibility import Sight, sight_of
+from corral.api.job_visibility import CallerView, sight_of
 from corral.api.jobs import Asker, Within
 from corral.api.metrics.accept import wants_open_metrics
 from corral.api.metrics.connections import connection_series
@@ -21,7 +21,7 @@ from corral.control import Control
 from corral.control.reports import report_of
 from corral.domain.errors import Trouble
 from corral.domain.ledger import day_of
-from corral.insight.reports import Report
+from corral.insight.reports import UsageReport
 
 router = APIRouter()
 END = b"# EOF\n"
@@ -36,7 +36,7 @@ async def metrics(request: Request, house: Within, caller: Asker) -> StreamingRe
     return StreamingResponse(text, headers={"content-type": kind})
 
 
-async def _text(house: House, is_open: bool, sight: Sight) -> AsyncIterator[bytes]:
+async def _text(house: House, is_open: bool, sight: CallerView) -> AsyncIterator[bytes]:
     """A family at a time: agents are heard between two."""
     control, settings = house.control, house.settings
     series = HeadSeries(
@@ -55,7 +55,7 @@ async def _text(house: House, is_open: bool, sight: Sight) -> AsyncIterator[byte
         yield END
 
 
-async def _goodput(control: Control) -> Report | None:
+async def _goodput(control: Control) -> UsageReport | None:
     """A store that is away takes none of the other series with it."""
     today = day_of(control.now().wall)
     with suppress(Trouble):

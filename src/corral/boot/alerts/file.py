@@ -7,13 +7,13 @@ import msgspec
 
 from corral.boot.alerts.senders import receiver_of
 from corral.boot.settings import write_atomically
-from corral.control.alert_delivery import Asked, Remembered
+from corral.control.alert_delivery import AlertSettings, Remembered
 from corral.domain.errors import CorralError
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.wire.alerts import read_alerts
 from corral.wire.spec_reader import read_documents
 
-log = Log("corral.alerts")
+log = HeadLogger("corral.alerts")
 
 
 class AlertFiles:
@@ -22,13 +22,13 @@ class AlertFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
-        self._asked = Asked()
+        self._asked = AlertSettings()
 
-    def read(self) -> Asked:
+    def read(self) -> AlertSettings:
         try:
             stat = self._path.stat()
         except OSError:
-            self._seen, self._asked = None, Asked()
+            self._seen, self._asked = None, AlertSettings()
             return self._asked
         if (mark := (stat.st_mtime_ns, stat.st_size)) != self._seen:
             self._seen = mark
@@ -40,13 +40,15 @@ class AlertFiles:
             (document, *_) = read_documents(self._path)
             found = read_alerts(document)
             receivers = tuple(receiver_of(one, self._path.parent) for one in found.to)
-            self._asked = Asked(rules=found.rules.domain, receivers=receivers)
+            self._asked = AlertSettings(rules=found.rules.domain, receivers=receivers)
         except (CorralError, ValueError) as error:
             why = str(error).partition("\n")[0]
             log.warning("alerts_not_read", error=why)
             before = self._asked
             told = f"alerts.yaml is not used as it is: {why}"
-            self._asked = Asked(rules=before.rules, receivers=before.receivers, trouble=told)
+            self._asked = AlertSettings(
+                rules=before.rules, receivers=before.receivers, trouble=told
+            )
 
 
 class DiskMemory:

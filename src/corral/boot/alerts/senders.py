@@ -19,7 +19,7 @@ import httpx2
 
 from corral.domain.errors import Trouble
 from corral.insight.alerts import Severity
-from corral.insight.notifications import Notice, Taste
+from corral.insight.notifications import Notification, Taste
 from corral.wire import alerts as wire
 
 SECONDS: Final = 15.0
@@ -28,7 +28,7 @@ MARKS: Final = {Severity.INFO: ":information_source:", Severity.WARNING: ":warni
                 Severity.CRITICAL: ":rotating_light:"}  # fmt: skip
 
 
-class NotSent(Trouble):
+class MessageNotSent(Trouble):
     """A message could not be handed over."""
 
     code = "not_sent"
@@ -38,7 +38,7 @@ class NotSent(Trouble):
         super().__init__(f"{name}: {why}", hint=hint)
 
 
-def title_of(notice: Notice, cluster: str) -> str:
+def title_of(notice: Notification, cluster: str) -> str:
     if not notice.alerts and not notice.over:
         return f"Corral {cluster}: test"
     if not notice.alerts:
@@ -47,7 +47,7 @@ def title_of(notice: Notice, cluster: str) -> str:
     return f"Corral {cluster}: {first.text}" + (f" and {more} more" if more else "")
 
 
-def body_of(notice: Notice) -> str:
+def body_of(notice: Notification) -> str:
     return "\n".join(notice.lines) or TEST
 
 
@@ -61,7 +61,7 @@ class _Receiver:
         local = datetime.fromtimestamp(wall, ZoneInfo(self.zone))
         return local.hour * 3600.0 + local.minute * 60.0 + local.second
 
-    async def send(self, notice: Notice, cluster: str) -> None:
+    async def send(self, notice: Notification, cluster: str) -> None:
         raise NotImplementedError
 
 
@@ -74,7 +74,7 @@ class Webhook(_Receiver):
     secret_file: Path | None = None
     slack: bool = False
 
-    async def send(self, notice: Notice, cluster: str) -> None:
+    async def send(self, notice: Notification, cluster: str) -> None:
         form = slack_form if self.slack else webhook_form
         body = json.dumps(form(notice, cluster)).encode()
         headers = {"Content-Type": "application/json"}
@@ -86,12 +86,12 @@ class Webhook(_Receiver):
             async with httpx2.AsyncClient(timeout=SECONDS) as http:
                 answer = await http.post(self.address, content=body, headers=headers)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise NotSent(self.name, f"{type(error).__name__}: {error}") from error
+            raise MessageNotSent(self.name, f"{type(error).__name__}: {error}") from error
         if answer.status_code >= 300:
-            raise NotSent(self.name, f"its address answers {answer.status_code}")
+            raise MessageNotSent(self.name, f"its address answers {answer.status_code}")
 
 
-def webhook_form(notice: Notice, cluster: str) -> dict[str, Any]:
+def webhook_form(notice: Notification, cluster: str) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "severity": notice.severity.value,
@@ -102,7 +102,7 @@ def webhook_form(notice: Notice, cluster: str) -> dict[str, Any]:
     }
 
 
-def slack_form(notice: Notice, cluster: str) -> dict[str, Any]:
+def slack_form(notice: Notification, cluster: str) -> dict[str, Any]:
     """Source: Slack, "Incoming webhooks"; &, < and > are its own."""
     lines = body_of(notice)
     for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
@@ -117,7 +117,7 @@ class Mailbox(_Receiver):
     mail: wire.Mail
     folder: Path
 
-    async def send(self, notice: Notice, cluster: str) -> None:
+    async def send(self, notice: Notification, cluster: str) -> None:
         message = EmailMessage()
         message["Subject"] = " ".join(title_of(notice, cluster).split())[:200]
         message["From"], message["To"] = self.mail.sender, ", ".join(self.mail.to)
@@ -125,7 +125,7 @@ class Mailbox(_Receiver):
         try:
             await asyncio.to_thread(self._hand_over, message)
         except (OSError, smtplib.SMTPException, ValueError) as error:
-            raise NotSent(self.name, f"{self.mail.host}: {error}") from error
+            raise MessageNotSent(self.name, f"{self.mail.host}: {error}") from error
 
     def _hand_over(self, message: EmailMessage) -> None:
         mail, context = self.mail, ssl.create_default_context()
@@ -146,7 +146,7 @@ class Mailbox(_Receiver):
             server.send_message(message)
 
 
-def receiver_of(one: wire.Receiver, folder: Path) -> Webhook | Mailbox:
+def receiver_of(one: wire.ReceiverBody, folder: Path) -> Webhook | Mailbox:
     """Files are relative to the folder of alerts.yaml."""
     zone = one.quiet.zone if one.quiet is not None else "UTC"
     if one.email is not None:
@@ -168,7 +168,7 @@ def _secret(name: str, file: Path) -> bytes:
     try:
         return file.read_bytes().strip()
     except OSError as error:
-        raise NotSent(name, f"{file} cannot be read: {error.strerror}") from error
+        raise MessageNotSent(name, f"{file} cannot be read: {error.strerror}") from error
 
 
 def disks_of(root: Path) -> dict[str, tuple[int, int]]:

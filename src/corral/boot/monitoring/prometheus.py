@@ -14,15 +14,15 @@ from corral.boot.monitoring.config import RULES, scrape_config, web_config
 from corral.boot.settings import ClusterDir, ClusterSettings, once, write_atomically
 from corral.boot.tls import makes_own
 from corral.domain.errors import Conflict
-from corral.engines.local.processes import Process, reap, spawn
-from corral.ports.log import Log
+from corral.engines.local.processes import LocalProcess, reap, spawn
+from corral.ports.log import HeadLogger
 
 PROGRAM: Final = "prometheus"
 USER: Final = "corral"
 KEPT_DAYS: Final = 90
 KEPT_BYTES: Final = "10GB"
 AGAIN_SECONDS: Final = 10.0
-log = Log("corral.monitoring")
+log = HeadLogger("corral.monitoring")
 
 
 def check_prometheus() -> None:
@@ -40,7 +40,7 @@ class Prometheus:
 
     folder: Path
     ca_file: Path | None = None
-    process: Process | None = None
+    process: LocalProcess | None = None
     _again_at: float = field(default=0.0)
 
     @property
@@ -66,7 +66,7 @@ class Prometheus:
     def look_after(self, head_url: str) -> None:
         """Start it, in the place of one that an earlier head has left; and again when it ends."""
         if self.process is None:
-            if (left := Process.recorded(self._pid_file)) is not None:
+            if (left := LocalProcess.recorded(self._pid_file)) is not None:
                 left.signal(signal.SIGTERM)
             self._write(head_url)
         elif self.process.lives:
@@ -122,7 +122,7 @@ class Prometheus:
         except OSError as error:  # the head does without
             log.error("prometheus_not_started", error=str(error))
             return
-        self.process = Process.find(pid)
+        self.process = LocalProcess.find(pid)
         if self.process is not None:
             self.process.record(self._pid_file)
         log.info("prometheus_started", pid=pid, url=self.url)

@@ -4,7 +4,7 @@ import csv
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from corral.cli.curves.rows import Picture, Row
+from corral.cli.curves.rows import CurveRow, Picture
 from corral.cli.curves.sparkline import sparkline, value_text
 from corral.cli.printing import clean, clock_text, note, say, show_table, table
 from corral.domain.units import duration_text
@@ -40,7 +40,7 @@ def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
         note(said)
 
 
-def _show_rows(title: str, rows: tuple[Row, ...], picture: Picture, width: int) -> None:
+def _show_rows(title: str, rows: tuple[CurveRow, ...], picture: Picture, width: int) -> None:
     names = [f"{row.name} ({row.unit})" if _is_told(row) else row.name for row in rows]
     if picture.pretend:
         names = [
@@ -61,12 +61,12 @@ def _show_rows(title: str, rows: tuple[Row, ...], picture: Picture, width: int) 
     show_table(made)
 
 
-def _is_of_gpus(row: Row) -> bool:
+def _is_of_gpus(row: CurveRow) -> bool:
     """Whether it shows readings of GPUs."""
     return "GPU " in row.name or row.name in OF_GPUS
 
 
-def _is_told(row: Row) -> bool:
+def _is_told(row: CurveRow) -> bool:
     return row.unit not in ("", "share", "bytes/s", "jobs")
 
 
@@ -83,7 +83,7 @@ def as_json(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _plain(row: CurveRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "unit": row.unit,

@@ -14,7 +14,7 @@ from corral.domain.time_series import HIGH, LOW
 
 if TYPE_CHECKING:
     from corral.wire import api
-    from corral.wire.time_series import Series
+    from corral.wire.time_series import SeriesView
 
 POINTS: Final = 360
 STEP_SECONDS: Final = 10.0  # between two moments of a curve, in its first day
@@ -26,7 +26,7 @@ Points = list[tuple[float, float]]  # (moment, value), in any order
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CurveKind:
     """A row: its name, the field that it is made of, its unit. `is_rate`: the field only rises, and
     its rise in a second is told."""
 
@@ -37,40 +37,40 @@ class Kind:
 
 
 JOB: Final = (
-    Kind("loss", "loss"),
-    Kind("throughput", "samples_per_second", "samples/s"),
-    Kind("steps", "step", "steps/s", is_rate=True),
-    Kind("waits for data", "data_seconds", "share", is_rate=True),
-    Kind("saves", "save_seconds", "share", is_rate=True),
+    CurveKind("loss", "loss"),
+    CurveKind("throughput", "samples_per_second", "samples/s"),
+    CurveKind("steps", "step", "steps/s", is_rate=True),
+    CurveKind("waits for data", "data_seconds", "share", is_rate=True),
+    CurveKind("saves", "save_seconds", "share", is_rate=True),
 )
 JOB_FIELDS: Final = {kind.field for kind in JOB} | {"compute_seconds"}
 GPU: Final = (
-    Kind("GPU busy", "utilisation", "share"),
-    Kind("GPU memory", "memory", "share"),
-    Kind("GPU power", "power_watts", "W"),
-    Kind("GPU heat", "temperature_celsius", "C"),
+    CurveKind("GPU busy", "utilisation", "share"),
+    CurveKind("GPU memory", "memory", "share"),
+    CurveKind("GPU power", "power_watts", "W"),
+    CurveKind("GPU heat", "temperature_celsius", "C"),
 )
 NODE: Final = (
-    Kind("CPU busy", "cpu", "share"),
-    Kind("memory", "memory", "share"),
-    Kind("waits for disks", "pressure_io", "share"),
-    Kind("received", "received_bytes", "bytes/s", is_rate=True),
-    Kind("sent", "sent_bytes", "bytes/s", is_rate=True),
+    CurveKind("CPU busy", "cpu", "share"),
+    CurveKind("memory", "memory", "share"),
+    CurveKind("waits for disks", "pressure_io", "share"),
+    CurveKind("received", "received_bytes", "bytes/s", is_rate=True),
+    CurveKind("sent", "sent_bytes", "bytes/s", is_rate=True),
 )
 CLUSTER: Final = (
-    Kind("nodes", "nodes"),
-    Kind("GPUs", "gpus"),
-    Kind("GPUs held", "held_gpus"),
-    Kind("busy of those", "utilisation", "share"),
-    Kind("power", "power_watts", "W"),
-    Kind("running", "running", "jobs"),
-    Kind("waiting", "queued", "jobs"),
+    CurveKind("nodes", "nodes"),
+    CurveKind("GPUs", "gpus"),
+    CurveKind("GPUs held", "held_gpus"),
+    CurveKind("busy of those", "utilisation", "share"),
+    CurveKind("power", "power_watts", "W"),
+    CurveKind("running", "running", "jobs"),
+    CurveKind("waiting", "queued", "jobs"),
 )
-QUEUE: Final = (Kind("GPUs held", "held_gpus"), Kind("waiting", "queued", "jobs"))
+QUEUE: Final = (CurveKind("GPUs held", "held_gpus"), CurveKind("waiting", "queued", "jobs"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class SeriesQuery:
     """One question for `GET /v1/series`."""
 
     key: str
@@ -80,7 +80,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CurveRow:
     """One curve, a value for each cell of the grid."""
 
     name: str
@@ -168,8 +168,8 @@ class Picture:
 
     what: str
     grid: Grid
-    rows: tuple[Row, ...]
-    gpus: tuple[Row, ...] = ()
+    rows: tuple[CurveRow, ...]
+    gpus: tuple[CurveRow, ...] = ()
     is_over: bool = False
     notes: tuple[str, ...] = ()
     pretend: bool = False  # its GPUs are pretend ones
@@ -187,7 +187,7 @@ class Gathered:
     gpus: dict[str, dict[str, Points]] = field(default_factory=dict)  # "n1 GPU 0" -> field
     pretend: bool = False
 
-    def take(self, series: "Series") -> None:
+    def take(self, series: "SeriesView") -> None:
         self.pretend |= series.pretend
         _, _, node = series.key.partition("node:")
         for name, values in series.fields.items():
@@ -206,23 +206,25 @@ class Gathered:
 
 def job_asks(
     job: "api.JobDetail", since: float, until: float, *, nodes: int = MOST_NODES
-) -> list[Ask]:
+) -> list[SeriesQuery]:
     """Its own curve, and those of its GPUs while it held them: of so many nodes at most."""
-    asks = [Ask(key=f"job:{job.id}", since=since, until=until)]
+    asks = [SeriesQuery(key=f"job:{job.id}", since=since, until=until)]
     for attempt in job.attempts:
         first = max(since, attempt.placed_at)
         last = until if attempt.ended_at is None else min(until, attempt.ended_at)
         for seat in attempt.seats[:nodes]:
             if seat.gpus and first < last:
                 fields = tuple(f"gpu{at}.{name}" for at in seat.gpus for name in GPU_FIELDS)
-                asks.append(Ask(key=f"node:{seat.node}", since=first, until=last, fields=fields))
+                asks.append(
+                    SeriesQuery(key=f"node:{seat.node}", since=first, until=last, fields=fields)
+                )
     return asks
 
 
 def job_picture(
     job: "api.JobDetail",
     grid: Grid,
-    answers: Iterable["Series"],
+    answers: Iterable["SeriesView"],
     *,
     is_over: bool,
     nodes: int = MOST_NODES,
@@ -231,7 +233,7 @@ def job_picture(
     gathered = _gathered(answers)
     seats = max((len(one.seats) for one in job.attempts), default=0)
     left = f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
-    logged = tuple(Kind(name, name) for name in sorted(gathered.own) if is_logged(name))
+    logged = tuple(CurveKind(name, name) for name in sorted(gathered.own) if is_logged(name))
     return Picture(
         what=f"{job.name} ({job.id})",
         grid=grid,
@@ -248,7 +250,7 @@ def is_logged(name: str) -> bool:
     return name not in JOB_FIELDS and not name.endswith((LOW, HIGH))
 
 
-def node_picture(node: str, grid: Grid, answers: Iterable["Series"]) -> Picture:
+def node_picture(node: str, grid: Grid, answers: Iterable["SeriesView"]) -> Picture:
     gathered = _gathered(answers)
     rows = (*_of_gpus(gathered, grid), *_rows(NODE, gathered.own, grid))
     return Picture(
@@ -261,7 +263,7 @@ def node_picture(node: str, grid: Grid, answers: Iterable["Series"]) -> Picture:
 
 
 def plain_picture(
-    what: str, kinds: Sequence[Kind], grid: Grid, answers: Iterable["Series"]
+    what: str, kinds: Sequence[CurveKind], grid: Grid, answers: Iterable["SeriesView"]
 ) -> Picture:
     """Of a queue, or of the cluster."""
     gathered = _gathered(answers)
@@ -269,23 +271,23 @@ def plain_picture(
     return Picture(what=what, grid=grid, rows=rows, pretend=gathered.pretend)
 
 
-def _gathered(answers: Iterable["Series"]) -> Gathered:
+def _gathered(answers: Iterable["SeriesView"]) -> Gathered:
     found = Gathered()
     for series in answers:
         found.take(series)
     return found
 
 
-def _rows(kinds: Sequence[Kind], book: Mapping[str, Points], grid: Grid) -> Iterable[Row]:
+def _rows(kinds: Sequence[CurveKind], book: Mapping[str, Points], grid: Grid) -> Iterable[CurveRow]:
     """Those of which anything is known."""
     for kind in kinds:
         points = book.get(kind.field, [])
         values = grid.row(rises(points) if kind.is_rate else points)
         if any(value is not None for value in values):
-            yield Row(name=kind.name, unit=kind.unit, values=values)
+            yield CurveRow(name=kind.name, unit=kind.unit, values=values)
 
 
-def _of_gpus(gathered: Gathered, grid: Grid) -> Iterable[Row]:
+def _of_gpus(gathered: Gathered, grid: Grid) -> Iterable[CurveRow]:
     """The means of all GPUs."""
     together: dict[str, Points] = {}
     for book in gathered.gpus.values():
@@ -294,9 +296,9 @@ def _of_gpus(gathered: Gathered, grid: Grid) -> Iterable[Row]:
     return _rows(GPU, together, grid)
 
 
-def _each_gpu(gathered: Gathered, grid: Grid) -> tuple[Row, ...]:
+def _each_gpu(gathered: Gathered, grid: Grid) -> tuple[CurveRow, ...]:
     return tuple(
-        Row(name=name, unit="share", values=grid.row(book.get("utilisation", [])))
+        CurveRow(name=name, unit="share", values=grid.row(book.get("utilisation", [])))
         for name, book in gathered.gpus.items()
     )
 

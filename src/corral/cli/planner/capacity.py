@@ -11,15 +11,15 @@ from corral.cli.error_output import Usage
 from corral.cli.head_options import DIR
 from corral.cli.planner.output import Out
 from corral.cli.printing import note
-from corral.cli.progress import Progress, progress
+from corral.cli.progress import WorkProgress, progress
 from corral.cli.replay_input import replayed as of_log
 from corral.domain.errors import SpecInvalid
 from corral.domain.units import seconds_of
 
 if TYPE_CHECKING:
     from corral.plan.capacity.sizing import Play, WaitTarget
-    from corral.plan.report import Report
-    from corral.replay import Outcome, Workload
+    from corral.plan.report import PlannerReport
+    from corral.replay import ReplayOutcome, Workload
     from corral.traces.traces import Trace
 
 _OWN = Parameter(negative="", show_default=False)
@@ -128,7 +128,7 @@ def _refuse(options: Sequence[str], why: str, hint: str) -> None:
         raise Usage(f"{' and '.join(options)} {why}", hint=hint)
 
 
-def _simple(runs: ByHand, node_gpus: int) -> "Report":
+def _simple(runs: ByHand, node_gpus: int) -> "PlannerReport":
     from corral.plan.capacity.plan import SimpleNeed, simple_capacity
     from corral.plan.capacity.report import simple_report
 
@@ -171,7 +171,7 @@ def _target(wait: str | None, share: float) -> "WaitTarget | None":
     return WaitTarget(seconds=seconds, share=share)
 
 
-def _play(policy: str, at: Progress) -> "Play":
+def _play(policy: str, at: WorkProgress) -> "Play":
     from corral.replay import compiles_first, replay
     from corral.traces.policies import chosen
 
@@ -181,7 +181,7 @@ def _play(policy: str, at: Progress) -> "Play":
         note("compiling once (about a minute); the next replays begin at once")
         compiling = "compiling, then "
 
-    def play(work: "Workload", nodes: Sequence[int]) -> "Outcome":
+    def play(work: "Workload", nodes: Sequence[int]) -> "ReplayOutcome":
         nonlocal compiling
         at.doing = f"{compiling}replaying {len(work.submits):,} jobs on {_nodes(len(nodes))}"
         compiling = ""

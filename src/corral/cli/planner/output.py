@@ -12,7 +12,7 @@ from corral.cli.printing import fits, note, print_json, say, show_pairs, show_ta
 if TYPE_CHECKING:
     from rich.table import Table as Rows
 
-    from corral.plan.report import Answer, Report, Table
+    from corral.plan.report import PlannerReport, ReportFigure, ReportTable
 
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
 _HTML = Parameter(name="--html", negative="", help="Write a page with plots to this file.")
@@ -34,7 +34,7 @@ class Out:
         check_apart(self.html, read)
         return self
 
-    def show(self, report: "Report") -> None:
+    def show(self, report: "PlannerReport") -> None:
         """On stdout: the verdict, the numbers with their bands, the tables."""
         from corral.plan.page import page
 
@@ -46,7 +46,7 @@ class Out:
         show_report(report)
 
 
-def show_report(report: "Report") -> None:
+def show_report(report: "PlannerReport") -> None:
     """On stdout; what to be wary of on stderr."""
     from rich.text import Text
 
@@ -69,13 +69,13 @@ def show_report(report: "Report") -> None:
                 say(f"  {line}")
 
 
-def _answer(one: "Answer") -> str:
+def _answer(one: "ReportFigure") -> str:
     from corral.plan.page import answer_text
 
     return answer_text(one) + (f"  {one.note}" if one.note else "")
 
 
-def _show_table(shown: "Table") -> None:
+def _show_table(shown: "ReportTable") -> None:
     from rich.text import Text
 
     from corral.plan.page import column_text
@@ -91,7 +91,7 @@ def _show_table(shown: "Table") -> None:
         say(shown.note)
 
 
-def _made(shown: "Table", heads: list[str]) -> "Rows":
+def _made(shown: "ReportTable", heads: list[str]) -> "Rows":
     from corral.plan.page import cell_text
 
     numbers = [

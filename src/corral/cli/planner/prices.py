@@ -13,7 +13,7 @@ from corral.cli.printing import note, print_json, say, show_table, table
 from corral.domain.errors import NotFound, Refusal, SpecInvalid, Trouble
 
 if TYPE_CHECKING:
-    from corral.catalog.prices import Prices
+    from corral.catalog.prices import PriceList
 
 _CSV = Parameter(name="--csv", negative="", show_default=False)
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
@@ -94,7 +94,7 @@ def _show(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> None:
         show_table(shown)
 
 
-def _show_list(listed: "Prices", only: str | None) -> None:
+def _show_list(listed: "PriceList", only: str | None) -> None:
     import sys
     from csv import writer
 
@@ -105,7 +105,7 @@ def _show_list(listed: "Prices", only: str | None) -> None:
     rows.writerows(line for line in listed.lines() if only in (None, line[0].partition(":")[2]))
 
 
-def read_prices_of(path: Path | None) -> "Prices":
+def read_prices_of(path: Path | None) -> "PriceList":
     """A list of one's own before that of the catalog. Raises: NotFound, FileUnreadable,
     SpecInvalid."""
     from corral.catalog.prices import FORM as PRICES
@@ -121,7 +121,7 @@ def read_prices_of(path: Path | None) -> "Prices":
         raise SpecInvalid(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def _rows(listed: "Prices", only: str | None) -> Iterator[dict[str, Any]]:
+def _rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
     fit = (one for one in listed.rents if only in (None, one.device))
     for one in sorted(fit, key=lambda one: (one.device, one.kind, one.usd_per_gpu_hour)):
         yield {
@@ -136,7 +136,7 @@ def _rows(listed: "Prices", only: str | None) -> Iterator[dict[str, Any]]:
         }
 
 
-def _sales(listed: "Prices", only: str | None) -> Iterator[dict[str, Any]]:
+def _sales(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
     fit = (one for one in listed.sales if only in (None, one.device))
     for one in sorted(fit, key=lambda one: (one.device, one.what)):
         yield {

@@ -20,14 +20,14 @@ class TableInvalid(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class CsvRows:
     """Each cell as it is written; one that is missing is ""."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, str], ...]
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path) -> CsvRows:
     """Raises: NotFound, FileUnreadable, TableInvalid."""
     text = read_text(path, "a table", hint=HINT)
     try:
@@ -37,7 +37,7 @@ def read_rows(path: Path) -> Rows:
         if not columns or twice:
             what = f"has a column {twice[0]!r} twice" if twice else "is empty"
             raise TableInvalid(f"{path} {what}", hint=HINT)
-        return Rows(columns=columns, rows=tuple(_whole(row, path) for row in read))
+        return CsvRows(columns=columns, rows=tuple(_whole(row, path) for row in read))
     except csv.Error as error:
         raise TableInvalid(f"{path} cannot be read as a table: {error}", hint=HINT) from error
 

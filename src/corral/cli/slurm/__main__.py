@@ -9,7 +9,7 @@ from typing import Final
 
 from corral import __version__
 from corral.domain.errors import CorralError
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 COMMANDS: Final = {
     "sbatch": ("sbatch", "main"),
@@ -35,9 +35,9 @@ def main(words: Sequence[str]) -> int:
     name = words[0] if words else ""
     try:
         if name == "salloc":
-            raise Wrong(*SALLOC)
+            raise SlurmRefusal(*SALLOC)
         if name not in COMMANDS:
-            raise Wrong(f"there is no command {name!r}: {', '.join(COMMANDS)}")
+            raise SlurmRefusal(f"there is no command {name!r}: {', '.join(COMMANDS)}")
         if words[1:2] in (["-V"], ["--version"]):
             print(f"slurm 22.05.8 (corral {__version__})")
             return 0
@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
         code = command(words[1:])
         sys.stdout.flush()
         return code
-    except Wrong as wrong:
+    except SlurmRefusal as wrong:
         before = "" if wrong.before is None else f"{name}: {wrong.before}"
         for line in wrong.lines:
             print(before + line, file=sys.stderr)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 Value = Callable[[Any], str]
 FIT: Final = -1  # as wide as the longest of the column
@@ -53,7 +53,7 @@ def percent(text: str, letters: Mapping[str, Field]) -> list[Cell]:
             cells.append(Cell(text="%" if match.group() == "%%" else match.group()))
             continue
         if letter not in letters:
-            raise Wrong(f"Invalid job format specification: {letter}")
+            raise SlurmRefusal(f"Invalid job format specification: {letter}")
         size = FIT if width == "#" else int(width or 0)
         cells.append(Cell(field=letters[letter], width=size, right=bool(dot)))
     return cells
@@ -66,7 +66,7 @@ def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
         match = _LONG.fullmatch(part.strip())
         field = names.get(match.group(1).lower().replace("-", "")) if match else None
         if match is None or field is None:
-            raise Wrong(f"Invalid job format specification: {part}")
+            raise SlurmRefusal(f"Invalid job format specification: {part}")
         width = int(match.group(3) or 20)
         cells.append(Cell(field=field, width=width, right=bool(match.group(2))))
     return cells
@@ -79,7 +79,7 @@ def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
         match = _SACCT.fullmatch(part)
         field = names.get(match.group(1).lower()) if match else None
         if match is None or field is None:
-            raise Wrong(f'Invalid field requested: "{part}"')
+            raise SlurmRefusal(f'Invalid field requested: "{part}"')
         width = int(match.group(2) or field.width)
         cells.append(Cell(field=field, width=abs(width), right=width > 0, marks_cut=True))
     return cells

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from corral.client.api_calls import Stream
-from corral.client.head_target import Target, Where, error_of, no_answer
+from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.request_rules import STREAM_NAP, STREAM_PATIENCE, Following
 from corral.domain.errors import WrongHead
 from corral.wire.proven_http import connection_to
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class Head:
+class HeadClient:
     """The head that CORRAL_URL or the cluster's directory names."""
 
     where: Where = field(default_factory=Where)
@@ -128,14 +128,14 @@ class Head:
             time.sleep(PAUSE_SECONDS)
 
 
-def _connection(target: Target, where: Where) -> http.client.HTTPConnection:
+def _connection(target: HeadTarget, where: Where) -> http.client.HTTPConnection:
     trusted = where.trust(target) if target.is_tls else None
     return connection_to(target.url, target.token, timeout=TIMEOUT_SECONDS, trusted=trusted)
 
 
 def _sent(
     connection: http.client.HTTPConnection,
-    target: Target,
+    target: HeadTarget,
     method: str,
     path: str,
     query: Mapping[str, str | int] | None,

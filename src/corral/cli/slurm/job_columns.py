@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 UNKNOWN: Final = "N/A"
 
 
-class Job:
+class SlurmJobRow:
     """A row of a listing; what a listing does not hold is fetched when it is shown. `indices`: the
     waiting jobs of one array that this row stands for."""
 
@@ -146,13 +146,13 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class SlurmColumn:
     """A column: its letter of squeue -o, its names of -O and of sacct."""
 
     letter: str
     name: str
     title: str
-    value: Callable[[Job], str]
+    value: Callable[[SlurmJobRow], str]
 
 
 def moment(at: float | None, unknown: str = UNKNOWN) -> str:
@@ -162,7 +162,7 @@ def moment(at: float | None, unknown: str = UNKNOWN) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _index(job: Job) -> str:
+def _index(job: SlurmJobRow) -> str:
     if job.indices:
         return spans_text(job.indices)
     index = job.row["array_index"]
@@ -170,56 +170,105 @@ def _index(job: Job) -> str:
 
 
 KNOWN: Final = (
-    Known(letter="i", name="jobarrayid", title="JOBID", value=lambda job: job.id),
-    Known(letter="A", name="jobid", title="JOBID", value=lambda job: raw_of(job.row["id"])),
-    Known(letter="F", name="arrayjobid", title="ARRAY_JOB_ID", value=lambda job: job.array),
-    Known(letter="K", name="arraytaskid", title="ARRAY_TASK_ID", value=_index),
-    Known(letter="P", name="partition", title="PARTITION", value=lambda job: job.row["queue"]),
-    Known(letter="j", name="name", title="NAME", value=lambda job: job.name),
-    Known(letter="u", name="username", title="USER", value=lambda job: job.row["owner"]),
-    Known(letter="a", name="account", title="ACCOUNT", value=lambda job: job.row["queue"]),
-    Known(letter="t", name="statecompact", title="ST", value=lambda job: COMPACT[job.state]),
-    Known(letter="T", name="state", title="STATE", value=lambda job: job.state),
-    Known(letter="M", name="timeused", title="TIME",
-          value=lambda job: value_forms.duration_text(job.used_seconds)),
-    Known(letter="l", name="timelimit", title="TIME_LIMIT",
-          value=lambda job: value_forms.duration_text(job.limit_seconds)),
-    Known(letter="L", name="timeleft", title="TIME_LEFT",
-          value=lambda job: value_forms.duration_text(job.left_seconds)),
-    Known(letter="D", name="numnodes", title="NODES",
-          value=lambda job: str(job.row["shape"]["nodes"])),
-    Known(letter="C", name="numcpus", title="CPUS", value=lambda job: str(job.cpus)),
-    Known(letter="m", name="minmemory", title="MIN_MEMORY", value=lambda job: job.memory),
-    Known(letter="b", name="tres-per-node".replace("-", ""), title="TRES_PER_NODE",
-          value=lambda job: job.gpus),
-    Known(letter="R", name="reasonlist", title="NODELIST(REASON)",
-          value=lambda job: job.where_or_why),
-    Known(letter="N", name="nodelist", title="NODELIST", value=lambda job: job.nodes),
-    Known(letter="r", name="reason", title="REASON", value=lambda job: reason_of(job.row)),
-    Known(letter="S", name="starttime", title="START_TIME",
-          value=lambda job: moment(job.row["started_at"])),
-    Known(letter="e", name="endtime", title="END_TIME", value=lambda job: moment(job.ends_at)),
-    Known(letter="V", name="submittime", title="SUBMIT_TIME",
-          value=lambda job: moment(job.row["submitted_at"])),
-    Known(letter="Q", name="prioritylong", title="PRIORITY",
-          value=lambda job: str(job.row["priority"])),
-    Known(letter="p", name="priority", title="PRIORITY",
-          value=lambda job: str(job.row["priority"])),
-    Known(letter="q", name="qos", title="QOS", value=lambda job: "normal"),
-    Known(letter="h", name="oversubscribe", title="OVER_SUBSCRIBE",
-          value=lambda job: "NO" if job.detail["place"]["exclusive"] else "OK"),
-    Known(letter="f", name="feature", title="FEATURES",
-          value=lambda job: "&".join(job.detail["place"]["constraints"]) or "(null)"),
-    Known(letter="E", name="dependency", title="DEPENDENCY", value=lambda job: "(null)"),
-    Known(letter="k", name="comment", title="COMMENT", value=lambda job: "(null)"),
-    Known(letter="v", name="reservation", title="RESERVATION", value=lambda job: "(null)"),
-    Known(letter="B", name="batchhost", title="EXEC_HOST",
-          value=lambda job: next(iter(job.row["nodes"]), "n/a")),
-    Known(letter="o", name="command", title="COMMAND",
-          value=lambda job: job.command or "(null)"),
-    Known(letter="Z", name="workdir", title="WORK_DIR",
-          value=lambda job: job.directory or "(null)"),
-)  # fmt: skip
+    SlurmColumn(letter="i", name="jobarrayid", title="JOBID", value=lambda job: job.id),
+    SlurmColumn(letter="A", name="jobid", title="JOBID", value=lambda job: raw_of(job.row["id"])),
+    SlurmColumn(letter="F", name="arrayjobid", title="ARRAY_JOB_ID", value=lambda job: job.array),
+    SlurmColumn(letter="K", name="arraytaskid", title="ARRAY_TASK_ID", value=_index),
+    SlurmColumn(
+        letter="P", name="partition", title="PARTITION", value=lambda job: job.row["queue"]
+    ),
+    SlurmColumn(letter="j", name="name", title="NAME", value=lambda job: job.name),
+    SlurmColumn(letter="u", name="username", title="USER", value=lambda job: job.row["owner"]),
+    SlurmColumn(letter="a", name="account", title="ACCOUNT", value=lambda job: job.row["queue"]),
+    SlurmColumn(letter="t", name="statecompact", title="ST", value=lambda job: COMPACT[job.state]),
+    SlurmColumn(letter="T", name="state", title="STATE", value=lambda job: job.state),
+    SlurmColumn(
+        letter="M",
+        name="timeused",
+        title="TIME",
+        value=lambda job: value_forms.duration_text(job.used_seconds),
+    ),
+    SlurmColumn(
+        letter="l",
+        name="timelimit",
+        title="TIME_LIMIT",
+        value=lambda job: value_forms.duration_text(job.limit_seconds),
+    ),
+    SlurmColumn(
+        letter="L",
+        name="timeleft",
+        title="TIME_LEFT",
+        value=lambda job: value_forms.duration_text(job.left_seconds),
+    ),
+    SlurmColumn(
+        letter="D", name="numnodes", title="NODES", value=lambda job: str(job.row["shape"]["nodes"])
+    ),
+    SlurmColumn(letter="C", name="numcpus", title="CPUS", value=lambda job: str(job.cpus)),
+    SlurmColumn(letter="m", name="minmemory", title="MIN_MEMORY", value=lambda job: job.memory),
+    SlurmColumn(
+        letter="b",
+        name="tres-per-node".replace("-", ""),
+        title="TRES_PER_NODE",
+        value=lambda job: job.gpus,
+    ),
+    SlurmColumn(
+        letter="R", name="reasonlist", title="NODELIST(REASON)", value=lambda job: job.where_or_why
+    ),
+    SlurmColumn(letter="N", name="nodelist", title="NODELIST", value=lambda job: job.nodes),
+    SlurmColumn(letter="r", name="reason", title="REASON", value=lambda job: reason_of(job.row)),
+    SlurmColumn(
+        letter="S",
+        name="starttime",
+        title="START_TIME",
+        value=lambda job: moment(job.row["started_at"]),
+    ),
+    SlurmColumn(
+        letter="e", name="endtime", title="END_TIME", value=lambda job: moment(job.ends_at)
+    ),
+    SlurmColumn(
+        letter="V",
+        name="submittime",
+        title="SUBMIT_TIME",
+        value=lambda job: moment(job.row["submitted_at"]),
+    ),
+    SlurmColumn(
+        letter="Q",
+        name="prioritylong",
+        title="PRIORITY",
+        value=lambda job: str(job.row["priority"]),
+    ),
+    SlurmColumn(
+        letter="p", name="priority", title="PRIORITY", value=lambda job: str(job.row["priority"])
+    ),
+    SlurmColumn(letter="q", name="qos", title="QOS", value=lambda job: "normal"),
+    SlurmColumn(
+        letter="h",
+        name="oversubscribe",
+        title="OVER_SUBSCRIBE",
+        value=lambda job: "NO" if job.detail["place"]["exclusive"] else "OK",
+    ),
+    SlurmColumn(
+        letter="f",
+        name="feature",
+        title="FEATURES",
+        value=lambda job: "&".join(job.detail["place"]["constraints"]) or "(null)",
+    ),
+    SlurmColumn(letter="E", name="dependency", title="DEPENDENCY", value=lambda job: "(null)"),
+    SlurmColumn(letter="k", name="comment", title="COMMENT", value=lambda job: "(null)"),
+    SlurmColumn(letter="v", name="reservation", title="RESERVATION", value=lambda job: "(null)"),
+    SlurmColumn(
+        letter="B",
+        name="batchhost",
+        title="EXEC_HOST",
+        value=lambda job: next(iter(job.row["nodes"]), "n/a"),
+    ),
+    SlurmColumn(
+        letter="o", name="command", title="COMMAND", value=lambda job: job.command or "(null)"
+    ),
+    SlurmColumn(
+        letter="Z", name="workdir", title="WORK_DIR", value=lambda job: job.directory or "(null)"
+    ),
+)
 _TIMES: Final = "lLM"
 LETTERS: Final = {
     one.letter: Field(title=one.title, value=one.value, is_cut=one.letter not in _TIMES)
@@ -228,5 +277,5 @@ LETTERS: Final = {
 NAMES: Final = {one.name: Field(title=one.title, value=one.value) for one in KNOWN}
 
 
-def exit_of(job: Job) -> str:
+def exit_of(job: SlurmJobRow) -> str:
     return exit_text(job.row)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from corral.boot.clock import SystemClock
 from corral.cli.slurm import columns
 from corral.cli.slurm.columns import Field
-from corral.cli.slurm.http_client import Head, whoami
-from corral.cli.slurm.job_columns import Job, exit_of, moment
+from corral.cli.slurm.http_client import HeadClient, whoami
+from corral.cli.slurm.job_columns import SlurmJobRow, exit_of, moment
 from corral.cli.slurm.slurm_states import reason_of, state_of, states_named
 from corral.cli.slurm.squeue import document, record
 from corral.domain.errors import NotFound
@@ -18,13 +18,13 @@ from corral.wire.slurm import value_forms
 from corral.wire.slurm.hostlist import compress_sorted
 from corral.wire.slurm.ids import ids_of, raw_of
 from corral.wire.slurm.listing_options import SACCT
-from corral.wire.slurm.options import Read
+from corral.wire.slurm.options import ParsedOptions
 
 DEFAULT: Final = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF: Final = "jobid,state,exitcode"
 
 
-def _state(job: Job) -> str:
+def _state(job: SlurmJobRow) -> str:
     state = state_of(job.row)
     return f"{state} by {_uid(job.row['owner'])}" if state == "CANCELLED" else state
 
@@ -39,11 +39,11 @@ def _uid(name: str) -> str:
         return name
 
 
-def _is_there(job: Job) -> bool:
+def _is_there(job: SlurmJobRow) -> bool:
     return job.row["started_at"] is not None
 
 
-def _tres(job: Job) -> str:
+def _tres(job: SlurmJobRow) -> str:
     shape = job.row["shape"]
     gpus = (
         f",gres/gpu={shape['gpus_per_node'] * shape['nodes']:g}" if shape["gpus_per_node"] else ""
@@ -51,14 +51,14 @@ def _tres(job: Job) -> str:
     return f"billing={job.cpus},cpu={job.cpus}{gpus},mem={job.memory},node={shape['nodes']}"
 
 
-def _nodes(job: Job) -> str:
+def _nodes(job: SlurmJobRow) -> str:
     """A listing has them only as long as it runs."""
     if not job.nodes and _is_there(job):
         return compress_sorted(job.detail["nodes"])
     return job.nodes or "None assigned"
 
 
-def _seconds(job: Job) -> str:
+def _seconds(job: SlurmJobRow) -> str:
     return str(int(job.used_seconds))
 
 
@@ -136,7 +136,7 @@ def main(words: Sequence[str]) -> int:
             print(" ".join(f"{title:<19}" for title in titles[at : at + 4]).rstrip())
         return 0
     now = SystemClock().wall()
-    jobs = _chosen(read, Head(), now)
+    jobs = _chosen(read, HeadClient(), now)
     if read.has("json"):
         print(json.dumps(document([_record(job) for job in jobs]), indent=2))
         return 0
@@ -145,7 +145,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _lines(read: Read, jobs: Sequence[Job]) -> list[str]:
+def _lines(read: ParsedOptions, jobs: Sequence[SlurmJobRow]) -> list[str]:
     usual = BRIEF if read.has("brief") else ",".join(FIELDS) if read.has("long") else DEFAULT
     text = read.get("format") or os.environ.get("SACCT_FORMAT") or usual
     cells = columns.sacct(text.lower(), FIELDS)
@@ -157,14 +157,14 @@ def _lines(read: Read, jobs: Sequence[Job]) -> list[str]:
     return columns.ruled(cells, jobs, header=header)
 
 
-def _chosen(read: Read, head: Head, now: float) -> list[Job]:
+def _chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRow]:
     """Oldest first. Raises: Wrong."""
     asked = ",".join(filter(None, (read.get("jobs"), *read.rest)))
     rows = _named(head, asked) if asked else head.jobs(everything=True)
     states = states_named(read.get("state") or "all")
     since, until = _between(read, now, named=bool(asked))
     users = _users(read, named=bool(asked))
-    found = [Job(row, now, head.job) for row in rows]
+    found = [SlurmJobRow(row, now, head.job) for row in rows]
     return sorted(
         (
             job
@@ -181,7 +181,7 @@ def _chosen(read: Read, head: Head, now: float) -> list[Job]:
     )
 
 
-def _named(head: Head, text: str) -> list[dict[str, Any]]:
+def _named(head: HeadClient, text: str) -> list[dict[str, Any]]:
     """Those that are known; an unknown one has no line, as in Slurm's own record."""
     rows: dict[str, dict[str, Any]] = {}
     for id in ids_of(text):
@@ -192,7 +192,7 @@ def _named(head: Head, text: str) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _between(read: Read, now: float, *, named: bool) -> tuple[float, float]:
+def _between(read: ParsedOptions, now: float, *, named: bool) -> tuple[float, float]:
     """Today, unless something else is said."""
     here = datetime.fromtimestamp(now, UTC).astimezone()
     until = read.get("endtime")
@@ -220,7 +220,7 @@ def _past(text: str, here: datetime) -> float:
     return value_forms.moment(text, just_before if is_clock else here, "--starttime").timestamp()
 
 
-def _users(read: Read, *, named: bool) -> set[str] | None:
+def _users(read: ParsedOptions, *, named: bool) -> set[str] | None:
     """Without a word root sees all, others their own."""
     if read.has("user"):
         return set((read.get("user") or "").split(","))
@@ -233,7 +233,7 @@ def _is_in(names: str | None, name: str) -> bool:
     return names is None or name in names.split(",")
 
 
-def _record(job: Job) -> dict[str, Any]:
+def _record(job: SlurmJobRow) -> dict[str, Any]:
     """A job as sacct --json has it."""
     plain = record(job)
     code = job.row["exit_code"]

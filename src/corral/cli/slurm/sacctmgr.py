@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from corral.cli.slurm import columns
 from corral.cli.slurm.columns import Field
-from corral.cli.slurm.http_client import Head, whoami
+from corral.cli.slurm.http_client import HeadClient, whoami
 from corral.cli.slurm.sinfo import partitions
 from corral.wire.slurm.listing_options import SACCTMGR, SSHARE
-from corral.wire.slurm.options import Read
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.options import ParsedOptions
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 CLUSTER: Final = "corral"
 Queue = dict[str, Any]
@@ -78,16 +78,16 @@ def main(words: Sequence[str]) -> int:
         print(SACCTMGR.usage())
         return 0
     if verb not in ("show", "list"):
-        raise Wrong(
+        raise SlurmRefusal(
             f"{verb}: accounts are Corral's queues, and are not changed here",
             hint="run: corral queue set NAME, or corral user create NAME",
         )
     if entity not in _SHOWN:
-        raise Wrong(
+        raise SlurmRefusal(
             f"No valid entity in list command: {entity or 'none'}",
             hint=f"here there are: {', '.join(_SHOWN)}",
         )
-    rows = _rows(Head(), entity, names, assigned, with_accounts=read.has("associations"))
+    rows = _rows(HeadClient(), entity, names, assigned, with_accounts=read.has("associations"))
     usual = _WITH_ACCOUNTS if entity == "user" and read.has("associations") else _SHOWN[entity]
     _print(read, assigned.get("format") or read.get("format") or usual, rows)
     return 0
@@ -101,12 +101,12 @@ def shares(words: Sequence[str]) -> int:
         return 0
     names = (read.get("users") or "").split(",") if read.has("users") else [whoami()]
     accounts = {"account": read.get("accounts") or ""}
-    rows = _rows(Head(), "user", names, accounts, with_accounts=True)
+    rows = _rows(HeadClient(), "user", names, accounts, with_accounts=True)
     _print(read, read.get("format") or _SSHARE, rows)
     return 0
 
 
-def _parsed(read: Read) -> tuple[str, str, list[str], dict[str, str]]:
+def _parsed(read: ParsedOptions) -> tuple[str, str, list[str], dict[str, str]]:
     """Return (verb, entity, names, NAME=VALUE); `where` and its like are words of no weight."""
     plain = [word for word in read.rest if "=" not in word and word.lower() != "where"]
     pairs = (word.partition("=") for word in read.rest if "=" in word)
@@ -118,7 +118,12 @@ def _parsed(read: Read) -> tuple[str, str, list[str], dict[str, str]]:
 
 
 def _rows(
-    head: Head, entity: str, names: Sequence[str], assigned: dict[str, str], *, with_accounts: bool
+    head: HeadClient,
+    entity: str,
+    names: Sequence[str],
+    assigned: dict[str, str],
+    *,
+    with_accounts: bool,
 ) -> list[Association]:
     if entity in ("cluster", "qos"):
         return [Association(user="", account="", queue={"form": {}}, total_weight=1.0)]
@@ -147,7 +152,7 @@ def _may_use(queue: Queue, user: str) -> bool:
     return not names or user in names or any(not str(name).isidentifier() for name in names)
 
 
-def _print(read: Read, text: str, rows: Sequence[Association]) -> None:
+def _print(read: ParsedOptions, text: str, rows: Sequence[Association]) -> None:
     cells = columns.sacct(text.lower(), FIELDS)
     header = not read.has("noheader")
     if read.has("parsable") or read.has("parsable2"):

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from corral.boot.clock import SystemClock
-from corral.cli.slurm.http_client import Head
+from corral.cli.slurm.http_client import HeadClient
 from corral.cli.slurm.job_columns import moment
 from corral.domain.errors import Refusal, Unreachable
 from corral.wire.slurm.ids import number_of
-from corral.wire.slurm.sbatch import Batch, Here, read_batch
+from corral.wire.slurm.sbatch import BatchSubmission, Here, read_batch
 from corral.wire.slurm.sbatch_options import SBATCH
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 MOST_SCRIPT_BYTES = 4 * 1024 * 1024
 
@@ -34,7 +34,7 @@ def main(words: Sequence[str]) -> int:
     if not batch.read.has("quiet"):
         for note in batch.notes:
             print(f"sbatch: {note}", file=sys.stderr)
-    head = Head()
+    head = HeadClient()
     if batch.read.has("test-only"):
         return _told(head, batch)
     return _submitted(head, batch)
@@ -61,12 +61,12 @@ def read_script(rest: Sequence[str]) -> tuple[str, str]:
             data = file.read(MOST_SCRIPT_BYTES)
         return data.decode(), path.name
     except OSError:
-        raise Wrong(f"Unable to open file {rest[0]}") from None
+        raise SlurmRefusal(f"Unable to open file {rest[0]}") from None
     except UnicodeDecodeError:
-        raise Wrong(f"{rest[0]} is no text") from None
+        raise SlurmRefusal(f"{rest[0]} is no text") from None
 
 
-def _submitted(head: Head, batch: Batch) -> int:
+def _submitted(head: HeadClient, batch: BatchSubmission) -> int:
     spec = with_singleton(head, batch)
     jobs = submit(head, spec, hold=batch.read.has("hold"))
     number = number_of(jobs[0]["array"] or jobs[0]["id"])
@@ -81,7 +81,7 @@ def _submitted(head: Head, batch: Batch) -> int:
     return max(codes)
 
 
-def submit(head: Head, spec: dict[str, Any], *, hold: bool) -> list[dict[str, Any]]:
+def submit(head: HeadClient, spec: dict[str, Any], *, hold: bool) -> list[dict[str, Any]]:
     """Submit the spec and return its jobs; with `hold` none begins before its release.
 
     Raises: Wrong, in Slurm's words.
@@ -90,15 +90,17 @@ def submit(head: Head, spec: dict[str, Any], *, hold: bool) -> list[dict[str, An
     try:
         return list(head.ask("POST", "/v1/jobs", body=body)["jobs"])
     except Unreachable as error:
-        raise Wrong(
+        raise SlurmRefusal(
             "Batch job submission failed: Unable to contact slurm controller (connect failure)",
             hint=f"{error.message}; {error.hint}",
         ) from None
     except Refusal as error:
-        raise Wrong(f"Batch job submission failed: {error.message}", hint=error.hint) from None
+        raise SlurmRefusal(
+            f"Batch job submission failed: {error.message}", hint=error.hint
+        ) from None
 
 
-def with_singleton(head: Head, batch: Batch) -> dict[str, Any]:
+def with_singleton(head: HeadClient, batch: BatchSubmission) -> dict[str, Any]:
     """The spec; one of its name and owner at a time, where that was asked for."""
     if not batch.singleton:
         return batch.spec
@@ -121,13 +123,13 @@ def _code_of(job: dict[str, Any]) -> int:
     return 0 if job["state"] == "DONE" else (job["exit_code"] or 1)
 
 
-def _told(head: Head, batch: Batch) -> int:
+def _told(head: HeadClient, batch: BatchSubmission) -> int:
     """--test-only: on standard error, as Slurm does."""
     body = {"specs": [batch.spec], "key": "plan"}
     try:
         planned = head.ask("POST", "/v1/jobs", {"dry_run": 1}, body)["plan"][0]
     except Refusal as error:
-        raise Wrong(f"allocation failure: {error.message}", hint=error.hint) from None
+        raise SlurmRefusal(f"allocation failure: {error.message}", hint=error.hint) from None
     now = SystemClock().wall()
     starts = planned["forecast"]["starts"] if planned["forecast"] else None
     later = (starts["high_seconds"] or starts["low_seconds"]) if starts else 0.0

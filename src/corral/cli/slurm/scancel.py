@@ -6,15 +6,15 @@ from signal import SIGKILL
 from typing import Any, Final
 
 from corral.boot.clock import SystemClock
-from corral.cli.slurm.http_client import Head, whoami
-from corral.cli.slurm.job_columns import Job
+from corral.cli.slurm.http_client import HeadClient, whoami
+from corral.cli.slurm.job_columns import SlurmJobRow
 from corral.cli.slurm.slurm_states import states_named
 from corral.domain.errors import Conflict, Forbidden, NotFound, Unsupported
 from corral.wire.slurm.hostlist import expand
 from corral.wire.slurm.ids import ids_of, number_of
 from corral.wire.slurm.listing_options import SCANCEL
-from corral.wire.slurm.options import Read
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.options import ParsedOptions
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 from corral.wire.slurm.value_forms import signal_number
 
 _PENDING = dict.fromkeys(("HELD", "QUEUED", "SUSPENDED"), "Job is pending execution")
@@ -30,8 +30,8 @@ def main(words: Sequence[str]) -> int:
         return 0
     number = _signal(read)
     if not read.rest and not any(read.has(one) for one in _FILTERS):
-        raise Wrong("No job identification provided")
-    head = Head()
+        raise SlurmRefusal("No job identification provided")
+    head = HeadClient()
     meant = [row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)]
     if number is None:
         failed = not _cancelled(head, read, meant)
@@ -40,18 +40,18 @@ def main(words: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _signal(read: Read) -> int | None:
+def _signal(read: ParsedOptions) -> int | None:
     """Return the signal to send. None: cancel the job. Every other signal, TERM included, goes to
     the steps and changes no state, as in Slurm."""
     number = signal_number(read.get("signal") or "KILL")
     return None if number == SIGKILL else number
 
 
-def _to(read: Read) -> str:
+def _to(read: ParsedOptions) -> str:
     return "all" if read.has("full") else "batch" if read.has("batch") else "ranks"
 
 
-def _asked(read: Read, head: Head) -> list[dict[str, Any]]:
+def _asked(read: ParsedOptions, head: HeadClient) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for word in read.rest:
         for id in ids_of(word):
@@ -64,8 +64,8 @@ def _asked(read: Read, head: Head) -> list[dict[str, Any]]:
     return [row for row in rows.values() if _is_meant(read, row, named=bool(read.rest))]
 
 
-def _is_meant(read: Read, row: dict[str, Any], *, named: bool) -> bool:
-    job = Job(row, SystemClock().wall(), lambda _: row)
+def _is_meant(read: ParsedOptions, row: dict[str, Any], *, named: bool) -> bool:
+    job = SlurmJobRow(row, SystemClock().wall(), lambda _: row)
     states = states_named(read.get("state") or "all")
     users = {read.get("user") or whoami()} if read.has("user") or read.has("me") else set()
     nodes = set(expand(read.get("nodelist") or "")) if read.has("nodelist") else set()
@@ -80,7 +80,7 @@ def _is_meant(read: Read, row: dict[str, Any], *, named: bool) -> bool:
     )
 
 
-def _cancelled(head: Head, read: Read, meant: Sequence[dict[str, Any]]) -> bool:
+def _cancelled(head: HeadClient, read: ParsedOptions, meant: Sequence[dict[str, Any]]) -> bool:
     """Cancel the jobs by one request. Return whether none was refused; a job that is over is no
     reason to fail, as with Slurm."""
     ids = [row["id"] for row in meant if row["state"] not in OVER]
@@ -94,7 +94,7 @@ def _cancelled(head: Head, read: Read, meant: Sequence[dict[str, Any]]) -> bool:
     return well
 
 
-def _signalled(head: Head, read: Read, row: dict[str, Any], number: int) -> bool:
+def _signalled(head: HeadClient, read: ParsedOptions, row: dict[str, Any], number: int) -> bool:
     """Return whether the job was sent the signal, or is over."""
     if row["state"] in OVER:
         return True
@@ -109,12 +109,12 @@ def _signalled(head: Head, read: Read, row: dict[str, Any], number: int) -> bool
     return True
 
 
-def _refused(read: Read, id: str, why: str) -> bool:
+def _refused(read: ParsedOptions, id: str, why: str) -> bool:
     _say(read, f"Kill job error on job id {number_of(id)}: {why}")
     return False
 
 
-def _say(read: Read, text: str) -> None:
+def _say(read: ParsedOptions, text: str) -> None:
     if not read.has("quiet"):
         print(f"scancel: error: {text}", file=sys.stderr)
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from corral.boot.clock import SystemClock
 from corral.cli.slurm import sinfo
-from corral.cli.slurm.http_client import Head
-from corral.cli.slurm.job_columns import UNKNOWN, Job, moment
+from corral.cli.slurm.http_client import HeadClient
+from corral.cli.slurm.job_columns import UNKNOWN, SlurmJobRow, moment
 from corral.cli.slurm.slurm_states import exit_text, reason_of
 from corral.cli.slurm.squeue import document, record
 from corral.domain.errors import Conflict, NotFound
@@ -18,7 +18,7 @@ from corral.wire.slurm import value_forms
 from corral.wire.slurm.hostlist import compress, compress_sorted, expand
 from corral.wire.slurm.ids import ids_of, number_of, raw_of
 from corral.wire.slurm.sbatch import plain_name
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 _FLAGS: Final = {
     "-o": "oneliner", "--oneliner": "oneliner", "--json": "json", "-d": "", "--details": "",
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
         return _show(arguments, flags)
     command = _COMMANDS.get(name)
     if command is None:
-        raise Wrong(
+        raise SlurmRefusal(
             f"invalid keyword: {name}",
             before=None,
             hint="here there are: show, update, requeue, hold, release, ping",
@@ -60,9 +60,9 @@ def _show(words: Sequence[str], flags: set[str]) -> int:
         return 0
     show = _SHOWS.get(what.lower().rstrip("s")) or _SHOWS.get(what.lower())
     if show is None:
-        raise Wrong(f"invalid entity:{what} for keyword:show")
+        raise SlurmRefusal(f"invalid entity:{what} for keyword:show")
     if what.lower().startswith("job") and "json" in flags:
-        rows = _jobs(Head(), names)
+        rows = _jobs(HeadClient(), names)
         jobs = [record(job) for job in rows]
         print(json.dumps(document(jobs), indent=2))
         return 0
@@ -79,31 +79,33 @@ def _hosts(names: Sequence[str]) -> list[str]:
     try:
         return expand(text) if text else []
     except ValueError as error:
-        raise Wrong(f"Invalid hostlist: {error}") from None
+        raise SlurmRefusal(f"Invalid hostlist: {error}") from None
 
 
-def _jobs(head: Head, names: Sequence[str]) -> list[Job]:
+def _jobs(head: HeadClient, names: Sequence[str]) -> list[SlurmJobRow]:
     now = SystemClock().wall()
     if not names:
-        return [Job(row, now, head.job) for row in head.jobs(everything=False)]
+        return [SlurmJobRow(row, now, head.job) for row in head.jobs(everything=False)]
     found = []
     for id in ids_of(",".join(names)):
         try:
-            found += [Job(row, now, head.job) for row in head.named(id)]
+            found += [SlurmJobRow(row, now, head.job) for row in head.named(id)]
         except NotFound:
-            raise Wrong("slurm_load_jobs error: Invalid job id specified", before=None) from None
+            raise SlurmRefusal(
+                "slurm_load_jobs error: Invalid job id specified", before=None
+            ) from None
     return found
 
 
 def _show_jobs(names: Sequence[str]) -> Iterator[list[str]]:
-    jobs = _jobs(Head(), names)
+    jobs = _jobs(HeadClient(), names)
     if not jobs:
         print("No jobs in the system")
     for job in jobs:
         yield list(_job_lines(job))
 
 
-def _job_lines(job: Job) -> Iterator[str]:
+def _job_lines(job: SlurmJobRow) -> Iterator[str]:
     row = job.row
     index = row["array_index"]
     array = f" ArrayJobId={job.array} ArrayTaskId={index}" if index is not None else ""
@@ -146,7 +148,7 @@ def _job_lines(job: Job) -> Iterator[str]:
     yield f"   Comment={row['reason']}" if row["reason"] else "   Comment=(null)"
 
 
-def tres_text(job: Job) -> str:
+def tres_text(job: SlurmJobRow) -> str:
     """All that it has, of all its nodes: cpu=4,mem=8G,node=2,billing=4,gres/gpu=16."""
     shape = job.row["shape"]
     whole = f"cpu={job.cpus},mem={job.memory},node={shape['nodes']},billing={job.cpus}"
@@ -158,10 +160,10 @@ def tres_text(job: Job) -> str:
 
 
 def _show_nodes(names: Sequence[str]) -> Iterator[list[str]]:
-    nodes = Head().ask("GET", "/v1/nodes")["nodes"]
+    nodes = HeadClient().ask("GET", "/v1/nodes")["nodes"]
     wanted = set(_hosts(names)) if names else {node["id"] for node in nodes}
     for missing in sorted(wanted - {node["id"] for node in nodes}):
-        raise Wrong(f"Node {missing} not found")
+        raise SlurmRefusal(f"Node {missing} not found")
     for node in nodes:
         if node["id"] in wanted:
             yield list(_node_lines(node))
@@ -183,12 +185,12 @@ def _node_lines(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _show_partitions(names: Sequence[str]) -> Iterator[list[str]]:
-    head = Head()
+    head = HeadClient()
     nodes = head.ask("GET", "/v1/nodes")["nodes"]
     queues = sinfo.partitions(head)
     for name in names:
         if name not in queues:
-            raise Wrong(f"Partition {name} not found")
+            raise SlurmRefusal(f"Partition {name} not found")
     for name, limit in queues.items():
         if not names or name in names:
             usual = "YES" if name == "default" else "NO"
@@ -224,16 +226,16 @@ _SHOWS: Final[dict[str, Callable[[Sequence[str]], Iterator[list[str]]]]] = {
 }
 
 
-def _each(words: Sequence[str], change: Callable[[Head, str], object]) -> int:
+def _each(words: Sequence[str], change: Callable[[HeadClient, str], object]) -> int:
     if not words:
-        raise Wrong("too few arguments for keyword")
-    head, failed = Head(), False
+        raise SlurmRefusal("too few arguments for keyword")
+    head, failed = HeadClient(), False
     for id in ids_of(",".join(words)):
         try:
             rows = head.named(id)
         except NotFound:
             words = f"Invalid job id specified for job {number_of(id)}"
-            raise Wrong(words, before=None) from None
+            raise SlurmRefusal(words, before=None) from None
         for row in rows:
             try:
                 change(head, row["id"])
@@ -266,10 +268,12 @@ def _update(words: Sequence[str]) -> int:
     told = {name.lower(): value for name, value in said.items()}
     ids = told.pop("jobid", None) or told.pop("job", None)
     if not ids:
-        raise Wrong("only jobs are updated here", hint="write: scontrol update JobId=17 NAME=VALUE")
+        raise SlurmRefusal(
+            "only jobs are updated here", hint="write: scontrol update JobId=17 NAME=VALUE"
+        )
     changes = [change_of(name, value) for name, value in told.items()]
     if not changes:
-        raise Wrong("No changes specified")
+        raise SlurmRefusal("No changes specified")
     body = {name: value for name, value in changes}
     return _each([ids], lambda head, id: head.ask("PATCH", f"/v1/jobs/{id}", body=body))
 
@@ -279,7 +283,7 @@ def change_of(name: str, value: str) -> tuple[str, object]:
     if name in ("timelimit", "timemin"):
         seconds = value_forms.seconds(value, "TimeLimit")
         if seconds is None or value[:1] in "+-":
-            raise Wrong(f"TimeLimit={value}: write the whole limit, as 1:30:00")
+            raise SlurmRefusal(f"TimeLimit={value}: write the whole limit, as 1:30:00")
         return "max_duration_seconds", float(seconds)
     if name in ("partition", "account"):
         return "queue", value
@@ -289,7 +293,7 @@ def change_of(name: str, value: str) -> tuple[str, object]:
         return "priority", value_forms.count(value, "Priority", least=0)
     if name == "nice":
         return "priority", -int(value) if value.lstrip("-").isdecimal() else 0
-    raise Wrong(
+    raise SlurmRefusal(
         f"Update of this parameter is not supported: {name}={value}",
         before=None,
         hint="TimeLimit, Partition, JobName, Priority and Nice of a waiting job are changed; for "
@@ -298,7 +302,7 @@ def change_of(name: str, value: str) -> tuple[str, object]:
 
 
 def _ping(words: Sequence[str]) -> int:
-    url = Head().ask("GET", "/v1/status")["head"]["url"]
+    url = HeadClient().ask("GET", "/v1/status")["head"]["url"]
     print(f"Slurmctld(primary) at {url} is UP")
     return 0
 

@@ -10,7 +10,7 @@ from corral.cli.slurm.sbatch import here, read_script
 from corral.domain.errors import SpecInvalid
 from corral.wire.slurm.options import is_batch_script
 from corral.wire.slurm.sbatch import read_batch
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 
 def names_script(path: Path) -> bool:
@@ -20,7 +20,7 @@ def names_script(path: Path) -> bool:
             return False
         with path.open("rb") as file:
             return file.read(2) == b"#!" and is_batch_script(read_script([str(path)])[0])
-    except (OSError, ValueError, Wrong):
+    except (OSError, ValueError, SlurmRefusal):
         return False  # whoever reads it next says why
 
 
@@ -34,7 +34,7 @@ def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] 
     try:
         text, name = read_script([str(path)])
         batch = read_batch([str(path), *arguments], text, here(), name=name)
-    except Wrong as wrong:
+    except SlurmRefusal as wrong:
         hint = wrong.hint or "see docs/reference/slurm-options.md"
         raise SpecInvalid(f"{path}: {wrong}", hint=hint) from None
     if batch.singleton:

@@ -11,12 +11,12 @@ from typing import Any, Final
 from corral.boot.clock import SystemClock
 from corral.cli.slurm import columns
 from corral.cli.slurm.columns import Field
-from corral.cli.slurm.http_client import Head
+from corral.cli.slurm.http_client import HeadClient
 from corral.cli.slurm.job_columns import moment
 from corral.cli.slurm.squeue import document, today
 from corral.wire.slurm.hostlist import compress_sorted, expand
 from corral.wire.slurm.listing_options import SINFO
-from corral.wire.slurm.options import Read
+from corral.wire.slurm.options import ParsedOptions
 
 DEFAULT: Final = "%#P %.5a %.10l %.6D %.6t %N"
 LONG: Final = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class NodeGroup:
     """Nodes of one partition that are alike; `limit` as it is written."""
 
     partition: str
@@ -155,14 +155,14 @@ def main(words: Sequence[str]) -> int:
         return 0
     every = float(read.get("iterate") or 0)
     while True:
-        _show(read, Head())
+        _show(read, HeadClient())
         if not every:
             return 0
         sys.stdout.flush()
         time.sleep(every)
 
 
-def _show(read: Read, head: Head) -> None:
+def _show(read: ParsedOptions, head: HeadClient) -> None:
     nodes = [one for one in head.ask("GET", "/v1/nodes")["nodes"] if _is_meant(read, one)]
     if read.has("json"):
         print(json.dumps({**document([]), "nodes": [record(one) for one in nodes]}, indent=2))
@@ -183,7 +183,7 @@ def _show(read: Read, head: Head) -> None:
         print(line)
 
 
-def partitions(head: Head) -> dict[str, str]:
+def partitions(head: HeadClient) -> dict[str, str]:
     """Every queue that takes jobs, and how long they may run there."""
     rows = head.ask("GET", "/v1/queues")["queues"]
     parents = {row["parent"] for row in rows}
@@ -195,7 +195,7 @@ def partitions(head: Head) -> dict[str, str]:
     return found or {"default": "infinite"}
 
 
-def _cells(read: Read) -> list[columns.Cell]:
+def _cells(read: ParsedOptions) -> list[columns.Cell]:
     if (text := read.get("Format")) is not None:
         return columns.long(text, NAMES)
     usual = DEFAULT
@@ -206,7 +206,7 @@ def _cells(read: Read) -> list[columns.Cell]:
     return columns.percent(read.get("format") or os.environ.get("SINFO_FORMAT") or usual, LETTERS)
 
 
-def _is_meant(read: Read, node: Row) -> bool:
+def _is_meant(read: ParsedOptions, node: Row) -> bool:
     states = {one.lower() for one in (read.get("states") or "").split(",") if one}
     state = state_of(node)
     named = set(expand(read.get("nodes") or "")) if read.has("nodes") else set()
@@ -220,16 +220,16 @@ def _is_meant(read: Read, node: Row) -> bool:
     )
 
 
-def _groups(read: Read, name: str, limit: str, nodes: Sequence[Row]) -> list[Group]:
+def _groups(read: ParsedOptions, name: str, limit: str, nodes: Sequence[Row]) -> list[NodeGroup]:
     """By state; each node by itself where that was asked for."""
     title = f"{name}*" if name == "default" else name
     if read.has("summarize"):
-        return [Group(partition=title, nodes=tuple(nodes), limit=limit)]
+        return [NodeGroup(partition=title, nodes=tuple(nodes), limit=limit)]
     alike: dict[object, list[Row]] = {}
     for node in nodes:
         key = node["id"] if read.has("Node") else (state_of(node), node["liveness"], gres_of(node))
         alike.setdefault(key, []).append(node)
-    return [Group(partition=title, nodes=tuple(found), limit=limit) for found in alike.values()]
+    return [NodeGroup(partition=title, nodes=tuple(found), limit=limit) for found in alike.values()]
 
 
 def record(node: Row) -> dict[str, Any]:

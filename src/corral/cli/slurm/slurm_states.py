@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from corral.wire.slurm.reasons import slurm_reason
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 COMPACT: Final = {
     "PENDING": "PD", "CONFIGURING": "CF", "RUNNING": "R", "COMPLETING": "CG", "REQUEUED": "RQ",
@@ -47,7 +47,7 @@ def states_named(text: str) -> frozenset[str] | None:
             return None
         state = by_short.get(part, part)
         if state not in COMPACT:
-            raise Wrong(
+            raise SlurmRefusal(
                 f"Invalid job state specified: {part}",
                 f"Valid job states include: {', '.join(COMPACT)}",
             )

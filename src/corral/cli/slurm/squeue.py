@@ -11,15 +11,15 @@ from typing import Any, Final
 from corral import __version__
 from corral.boot.clock import SystemClock
 from corral.cli.slurm import columns
-from corral.cli.slurm.http_client import Head, whoami
-from corral.cli.slurm.job_columns import LETTERS, NAMES, Job
+from corral.cli.slurm.http_client import HeadClient, whoami
+from corral.cli.slurm.job_columns import LETTERS, NAMES, SlurmJobRow
 from corral.cli.slurm.slurm_states import ACTIVE, states_named
 from corral.domain.errors import NotFound
 from corral.wire.slurm.hostlist import expand
 from corral.wire.slurm.ids import ids_of, raw_of
 from corral.wire.slurm.listing_options import SQUEUE
-from corral.wire.slurm.options import Read
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.options import ParsedOptions
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 DEFAULT: Final = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG: Final = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
@@ -41,8 +41,8 @@ def main(words: Sequence[str]) -> int:
         time.sleep(every)
 
 
-def _show(read: Read) -> None:
-    head = Head()
+def _show(read: ParsedOptions) -> None:
+    head = HeadClient()
     now = SystemClock().wall()
     jobs = chosen(read, head, now)
     if read.has("json"):
@@ -67,7 +67,7 @@ def today(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).astimezone().strftime("%a %b %d %H:%M:%S %Y")
 
 
-def _cells(read: Read) -> list[columns.Cell]:
+def _cells(read: ParsedOptions) -> list[columns.Cell]:
     if (text := read.get("Format")) is not None:
         return columns.long(text, NAMES)
     usual = (
@@ -77,7 +77,7 @@ def _cells(read: Read) -> list[columns.Cell]:
     return columns.percent(text or usual, LETTERS)
 
 
-def chosen(read: Read, head: Head, now: float) -> list[Job]:
+def chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRow]:
     """The jobs that the options ask for. Raises: Wrong."""
     states = states_named(read.get("states") or ",".join(ACTIVE))
     asked = read.get("jobs") or read.get("job")
@@ -88,7 +88,7 @@ def chosen(read: Read, head: Head, now: float) -> list[Job]:
     )
     users = set((read.get("user") or "").split(",")) if read.has("user") else set()
     users |= {whoami()} if read.has("me") else set()
-    found = [Job(row, now, head.job) for row in rows]
+    found = [SlurmJobRow(row, now, head.job) for row in rows]
     nodes = set(_hosts(read.get("nodelist")))
     return [
         job
@@ -106,10 +106,10 @@ def _hosts(text: str | None) -> list[str]:
     try:
         return expand(text) if text else []
     except ValueError as error:
-        raise Wrong(f"Invalid node name specified: {error}") from None
+        raise SlurmRefusal(f"Invalid node name specified: {error}") from None
 
 
-def _asked(head: Head, text: str) -> list[dict[str, Any]]:
+def _asked(head: HeadClient, text: str) -> list[dict[str, Any]]:
     """Raises: Wrong where one alone is asked for and there is none, as Slurm does."""
     ids = list(ids_of(text))
     rows: dict[str, dict[str, Any]] = {}
@@ -118,7 +118,7 @@ def _asked(head: Head, text: str) -> list[dict[str, Any]]:
             rows |= {row["id"]: row for row in head.named(id)}
         except NotFound:
             if len(ids) == 1:
-                raise Wrong(
+                raise SlurmRefusal(
                     "slurm_load_jobs error: Invalid job id specified", before=None
                 ) from None
     return list(rows.values())
@@ -128,10 +128,10 @@ def _is_in(names: str | None, name: str) -> bool:
     return names is None or name in names.split(",")
 
 
-def folded(jobs: Iterable[Job]) -> list[Job]:
+def folded(jobs: Iterable[SlurmJobRow]) -> list[SlurmJobRow]:
     """The waiting jobs of an array are one line: 17_[0-3]."""
-    found: list[Job] = []
-    waiting: dict[str, list[Job]] = {}
+    found: list[SlurmJobRow] = []
+    waiting: dict[str, list[SlurmJobRow]] = {}
     for job in jobs:
         if job.state == "PENDING" and job.row["array"] is not None:
             waiting.setdefault(job.row["array"], []).append(job)
@@ -140,11 +140,11 @@ def folded(jobs: Iterable[Job]) -> list[Job]:
     for group in waiting.values():
         indices = sorted(job.row["array_index"] for job in group)
         first = min(group, key=lambda job: job.row["array_index"])
-        found.append(Job(first.row, first.now, first._whole, indices))
+        found.append(SlurmJobRow(first.row, first.now, first._whole, indices))
     return found
 
 
-def ordered(jobs: Iterable[Job], sort: str | None) -> list[Job]:
+def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
     """By partition, state and priority; or by the letters of -S, the last first."""
     found = sorted(jobs, key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0))
     if not sort:
@@ -154,12 +154,12 @@ def ordered(jobs: Iterable[Job], sort: str | None) -> list[Job]:
     for part in reversed(sort.split(",")):
         field = LETTERS.get(part.lstrip("+-"))
         if field is None:
-            raise Wrong(f"Invalid sort specification: {part}")
+            raise SlurmRefusal(f"Invalid sort specification: {part}")
         _sort(found, field.value, downwards=part[:1] == "-")
     return found
 
 
-def _sort(jobs: list[Job], show: Callable[[Job], str], *, downwards: bool) -> None:
+def _sort(jobs: list[SlurmJobRow], show: Callable[[SlurmJobRow], str], *, downwards: bool) -> None:
     jobs.sort(key=lambda job: _numeric(show(job)), reverse=downwards)
 
 
@@ -171,7 +171,7 @@ def _place(state: str) -> int:
     return _ORDER.index(state) if state in _ORDER else len(_ORDER)
 
 
-def _expected(head: Head, job: Job, now: float) -> float | None:
+def _expected(head: HeadClient, job: SlurmJobRow, now: float) -> float | None:
     """When it is likely to start: the later end of what is foretold."""
     told = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
     seconds = told["starts"]["high_seconds"] or told["starts"]["low_seconds"] if told else None
@@ -190,7 +190,7 @@ def document(jobs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"meta": meta, "errors": [], "jobs": jobs}
 
 
-def record(job: Job) -> dict[str, Any]:
+def record(job: SlurmJobRow) -> dict[str, Any]:
     """A job as squeue --json has it."""
     row, shape = job.row, job.row["shape"]
     limit = job.limit_seconds

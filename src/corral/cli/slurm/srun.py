@@ -9,16 +9,16 @@ from types import FrameType
 
 from corral.agent.batch.environment import STEPS
 from corral.cli.slurm import srun_components, srun_pty, srun_step
-from corral.cli.slurm.http_client import Head
+from corral.cli.slurm.http_client import HeadClient
 from corral.cli.slurm.sbatch import here, submit
 from corral.wire.field_readers import OWN_TOKEN
 from corral.wire.slurm.batch_plan import BatchPlan, command_of
 from corral.wire.slurm.ids import number_of, raw_of
-from corral.wire.slurm.options import Read
+from corral.wire.slurm.options import ParsedOptions
 from corral.wire.slurm.resource_shape import shape_of
 from corral.wire.slurm.sbatch import afters, exported, job_fields, plain_name
 from corral.wire.slurm.sbatch_options import SRUN
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 QUIET = "/dev/null"
 
@@ -34,22 +34,24 @@ def main(words: Sequence[str]) -> int:
         print("MPI plugin types are...\n\tnone", file=sys.stderr)
         return 0
     if not read.rest:
-        raise Wrong("No command given to execute.", before="fatal: ")
+        raise SlurmRefusal("No command given to execute.", before="fatal: ")
     socket = os.environ.get(STEPS)
     if socket and read.has("pty"):
-        raise Wrong("--pty is for a job of its own", hint="open a shell in this one: corral attach")
+        raise SlurmRefusal(
+            "--pty is for a job of its own", hint="open a shell in this one: corral attach"
+        )
     if socket:
         return srun_step.run(read, socket)
     return srun_pty.run(*_spec(read), read) if read.has("pty") else _run_job(read)
 
 
-def _run_job(read: Read) -> int:
+def _run_job(read: ParsedOptions) -> int:
     """Submit it, print what it prints, and end as it ends; Ctrl-C cancels it."""
     spec, notes = _spec(read)
     if not read.has("quiet"):
         for note in notes:
             print(f"srun: {note}", file=sys.stderr)
-    head = Head()
+    head = HeadClient()
     job = submit(head, spec, hold=False)[0]
     id, cancelled = str(job["id"]), threading.Event()
 
@@ -73,7 +75,7 @@ def _run_job(read: Read) -> int:
     return ended["exit_code"] or 1
 
 
-def _spec(read: Read) -> tuple[dict[str, object], list[str]]:
+def _spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
     """One job whose script is a step of all its tasks."""
     from shlex import join
 
@@ -81,7 +83,7 @@ def _spec(read: Read) -> tuple[dict[str, object], list[str]]:
     shape, where = shape_of(read), here()
     after, singleton = afters(read.get("dependency"))
     if singleton:
-        raise Wrong("--dependency=singleton is for sbatch")
+        raise SlurmRefusal("--dependency=singleton is for sbatch")
     options = [
         f"--{name}" + (f"={value}" if value else "")
         for name, value in read.options.items()

@@ -12,7 +12,7 @@ from typing import Final
 from corral.agent.batch.environment import STEPS
 from corral.wire.slurm import value_forms
 from corral.wire.slurm.sbatch_options import SRUN
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 POLL_SECONDS: Final = 0.2
 
@@ -37,7 +37,7 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
     for words in components:
         read = SRUN.read(words)
         if not read.rest:
-            raise Wrong("a component has no command to execute", before="fatal: ")
+            raise SlurmRefusal("a component has no command to execute", before="fatal: ")
         nodes = value_forms.nodes(read.get("nodes") or "1")[1]
         each = read.get("ntasks-per-node") or os.environ.get("SLURM_NTASKS_PER_NODE") or "1"
         tasks = nodes * value_forms.count(
@@ -55,7 +55,7 @@ def run(components: Sequence[Sequence[str]]) -> int:
     Raises: Wrong outside of a job.
     """
     if STEPS not in os.environ:
-        raise Wrong(
+        raise SlurmRefusal(
             "components (srun A : B) are steps of a job",
             hint="write them into a batch script with as many nodes: sbatch -N 2 SCRIPT",
         )

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from corral.cli.slurm.http_client import PAUSE_SECONDS, Head
+from corral.cli.slurm.http_client import PAUSE_SECONDS, HeadClient
 from corral.cli.slurm.sbatch import submit
 from corral.wire.slurm.ids import number_of, raw_of
-from corral.wire.slurm.options import Read
+from corral.wire.slurm.options import ParsedOptions
 
 _KEPT: Final = ".terminal-environment"  # in the attempt's own folder, where its ranks begin
 _ENDED: Final = ".terminal-ended"  # beside it, a FIFO: the exit code of what ran in the terminal
@@ -35,7 +35,7 @@ def command(words: Sequence[str]) -> str:
     return f'set -- "$PWD"; {wait}; {take_over}; {runs}; {tell}'
 
 
-def run(spec: dict[str, Any], notes: Sequence[str], read: Read) -> int:
+def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
     """Submit it, open the terminal when it runs, and end it with what ran there: whose exit code is
     the answer."""
     from corral.cli.attach import attach  # only now is what it needs worth its time
@@ -43,7 +43,7 @@ def run(spec: dict[str, Any], notes: Sequence[str], read: Read) -> int:
     if not read.has("quiet"):
         for note in notes:
             print(f"srun: {note}", file=sys.stderr)
-    head = Head()
+    head = HeadClient()
     job = submit(head, spec, hold=False)[0]
     id = str(job["id"])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -62,14 +62,14 @@ def run(spec: dict[str, Any], notes: Sequence[str], read: Read) -> int:
             head.change(id, "cancel")
 
 
-def _until_over(head: Head, id: str) -> None:
+def _until_over(head: HeadClient, id: str) -> None:
     """The job ends as what ran in its terminal; not where that was only left."""
     give_up_at = time.monotonic() + END_SECONDS
     while head.job(id)["state"] not in _OVER and time.monotonic() < give_up_at:
         time.sleep(PAUSE_SECONDS)
 
 
-def _until_running(head: Head, id: str) -> dict[str, Any] | None:
+def _until_running(head: HeadClient, id: str) -> dict[str, Any] | None:
     """None when it runs; the job where it has ended before."""
     while True:
         found = head.job(id)

@@ -12,21 +12,21 @@ from types import FrameType
 from typing import Any, Final
 
 from corral.agent.batch.frames import Frames
-from corral.agent.batch.layout import Asked
+from corral.agent.batch.layout import SrunOptions
 from corral.wire.slurm import value_forms
 from corral.wire.slurm.hostlist import expand
-from corral.wire.slurm.options import Read
+from corral.wire.slurm.options import ParsedOptions
 from corral.wire.slurm.paths import file_name
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 READ_BYTES: Final = 65536
 Message = dict[str, Any]
 
 
-class Step:
+class SrunStep:
     """One srun: what it was told, and how far its tasks have come."""
 
-    def __init__(self, read: Read, frames: Frames) -> None:
+    def __init__(self, read: ParsedOptions, frames: Frames) -> None:
         self._read = read
         self._frames = frames
         self._number = ""
@@ -44,7 +44,7 @@ class Step:
         while (heard := self._frames.receive()) is not None:
             message, data = heard
             if message["type"] == "refused":
-                raise Wrong(*str(message["why"]).splitlines())
+                raise SlurmRefusal(*str(message["why"]).splitlines())
             if message["type"] == "began":
                 self._begin(message)
             elif message["type"] == "output":
@@ -175,7 +175,7 @@ def _killed(number: int) -> str:
     return signal.strsignal(number) or f"signal {number}"
 
 
-def _input(read: Read) -> str | int:
+def _input(read: ParsedOptions) -> str | int:
     """Which tasks hear standard input: all, none, or the number of one."""
     said = read.get("input") or "all"
     if said == "none":
@@ -183,9 +183,9 @@ def _input(read: Read) -> str | int:
     return int(said) if said.isdecimal() else "all"
 
 
-def _request(read: Read) -> Message:
+def _request(read: ParsedOptions) -> Message:
     """What srun asks the first node for. Raises: Wrong."""
-    asked = Asked(
+    asked = SrunOptions(
         nodes=value_forms.nodes(read.get("nodes") or "1")[1] if read.has("nodes") else None,
         tasks=_count(read, "ntasks"),
         tasks_per_node=_count(read, "ntasks-per-node"),
@@ -206,19 +206,19 @@ def _request(read: Read) -> Message:
     }
 
 
-def _count(read: Read, name: str) -> int | None:
+def _count(read: ParsedOptions, name: str) -> int | None:
     said = read.get(name)
     return None if said is None else value_forms.count(said, f"--{name}")
 
 
-def _hosts(read: Read, name: str) -> list[str]:
+def _hosts(read: ParsedOptions, name: str) -> list[str]:
     try:
         return expand(read.get(name) or "") if read.get(name) else []
     except ValueError as error:
-        raise Wrong(f"Invalid node name specified: {error}") from None
+        raise SlurmRefusal(f"Invalid node name specified: {error}") from None
 
 
-def _environment(read: Read, own: Mapping[str, str]) -> dict[str, str]:
+def _environment(read: ParsedOptions, own: Mapping[str, str]) -> dict[str, str]:
     """ALL, NONE, NAMES and NAME=VALUE of --export; Slurm's own names always."""
     said = read.get("export")
     parts = said.split(",") if said else ["ALL"]
@@ -234,14 +234,14 @@ def _environment(read: Read, own: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def run(read: Read, path: str) -> int:
+def run(read: ParsedOptions, path: str) -> int:
     """Raises: Wrong when the job's first node does not answer."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)
     except OSError as trouble:
-        raise Wrong(
+        raise SlurmRefusal(
             f"Unable to create step for job {os.environ.get('SLURM_JOB_ID', '')}: {trouble}",
             hint="steps are started on the first node of a job, by its script",
         ) from None
-    return Step(read, Frames(connection)).run()
+    return SrunStep(read, Frames(connection)).run()

@@ -9,12 +9,12 @@ from textual.widgets import Input
 
 from corral.cli.top import gpus, jobs, key_bindings, nodes
 from corral.cli.top.canvas import Canvas
-from corral.cli.top.feed import MOST_JOBS, PAGE, Feed, Source, Wanted
+from corral.cli.top.feed import MOST_JOBS, PAGE, Feed, FeedClient, JobsQuery
 from corral.cli.top.header import LINES, header
 from corral.cli.top.job_feed import JobSource
 from corral.cli.top.screens import Confirm, Help, JobScreen
-from corral.cli.top.styled_text import Line, Part, sized
-from corral.cli.top.table import AnyListing, Listing
+from corral.cli.top.styled_text import Line, TextPart, sized
+from corral.cli.top.table import AnyListing, RowTable
 from corral.domain.errors import CorralError
 
 TITLES: Final = {"nodes": "nodes", "gpus": "GPUs", "jobs": "jobs"}
@@ -24,7 +24,7 @@ NEAR: Final = 20  # rows before the end of what is listed: more are asked for
 SAID_SECONDS: Final = 6.0  # that what a key came to is shown
 
 
-class Actor(Source, JobSource, Protocol):
+class Actor(FeedClient, JobSource, Protocol):
     """What is needed of `corral.AsyncClient`."""
 
     async def cancel(self, job: str) -> object: ...
@@ -56,9 +56,9 @@ class Top(App[None]):
         self.feed = feed or Feed(client)
         self.said, self._said_at = "", 0.0
         self.tables: dict[str, AnyListing] = {
-            "nodes": Listing(nodes.COLUMNS, nodes.cells, nodes.ORDERS, lambda row: row.words),
-            "gpus": Listing(gpus.COLUMNS, gpus.cells, gpus.ORDERS, lambda row: row.words),
-            "jobs": Listing(jobs.COLUMNS, jobs.cells, jobs.ORDERS),
+            "nodes": RowTable(nodes.COLUMNS, nodes.cells, nodes.ORDERS, lambda row: row.words),
+            "gpus": RowTable(gpus.COLUMNS, gpus.cells, gpus.ORDERS, lambda row: row.words),
+            "jobs": RowTable(jobs.COLUMNS, jobs.cells, jobs.ORDERS),
         }
         self.shown = "nodes"
         self._made_of: dict[str, tuple[object, ...]] = {}  # the rows of each table
@@ -125,7 +125,7 @@ class Top(App[None]):
         if second is None or not second.rows or height - own - 1 < LEAST_SECOND:
             return self.table.lines(width, height)
         below = second.lines(width, height - own - 1, marked=False)
-        return [*self.table.lines(width, own), [Part("")], *below]
+        return [*self.table.lines(width, own), [TextPart("")], *below]
 
     def _footer(self, width: int, height: int) -> list[Line]:
         return [sized(key_bindings.footer(key_bindings.TABLES, self._about()), width)]
@@ -174,7 +174,7 @@ class Top(App[None]):
         if self.shown == "jobs" and self.feed.known.more and is_near:
             if wanted.count < MOST_JOBS:
                 more = min(MOST_JOBS, len(self.feed.known.jobs) + PAGE)
-                self.feed.want(Wanted(wanted.which, wanted.text, more))
+                self.feed.want(JobsQuery(wanted.which, wanted.text, more))
             elif self.table.cursor == len(self.table.rows) - 1:
                 self.tell(f"the first {MOST_JOBS} are listed; others are found with / and f")
         self.redraw()
@@ -191,7 +191,7 @@ class Top(App[None]):
         names = list(jobs.WHICH)
         wanted = self.feed.wanted
         which = names[(names.index(wanted.which) + 1) % len(names)]
-        self.feed.want(Wanted(which, wanted.text))
+        self.feed.want(JobsQuery(which, wanted.text))
         self.action_table("jobs")
 
     def action_filter(self) -> None:
@@ -212,7 +212,7 @@ class Top(App[None]):
             return
         self.table.filter(text)
         if self.shown == "jobs":
-            self.feed.want(Wanted(self.feed.wanted.which, text))
+            self.feed.want(JobsQuery(self.feed.wanted.which, text))
         self.redraw()
 
     def _close_filter(self) -> None:

@@ -59,11 +59,11 @@ def check_textual() -> None:
 
 
 async def _look(common: Common, rows: int, *, as_json: bool) -> None:
-    from corral.cli.top.feed import Feed, Wanted
+    from corral.cli.top.feed import Feed, JobsQuery
     from corral.cli.top.snapshot import show
 
     async with common.async_client() as client:
-        feed = Feed(client, wanted=Wanted(count=rows))
+        feed = Feed(client, wanted=JobsQuery(count=rows))
         await feed.look()
     if as_json:
         print_json(feed.known.as_json())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from corral.boot.clock import SystemClock
 from corral.cli.top.jobs import WHICH
-from corral.cli.top.state import Known, Link
+from corral.cli.top.state import HeadLink, TopState
 from corral.domain.errors import CorralError
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ PAGE: Final = 100
 MOST_JOBS: Final = 1_000  # in one table; further ones are found by the filter
 
 
-class Source(Protocol):
+class FeedClient(Protocol):
     """What is needed of `corral.AsyncClient`."""
 
     async def status(self) -> "api.Status": ...
 
     async def gpus(self) -> "gpus.GpusNow": ...
 
-    async def newest_events(self, count: int = 1) -> "list[api.Event]": ...
+    async def newest_events(self, count: int = 1) -> "list[api.EventView]": ...
 
     async def jobs(
         self,
@@ -45,11 +45,11 @@ class Source(Protocol):
         before: str | None = None,
         states: Sequence[str] = (),
         text: str = "",
-    ) -> "list[api.Job]": ...
+    ) -> "list[api.JobView]": ...
 
 
 @dataclass(slots=True)
-class Pace:
+class PollPace:
     """When one kind of question is asked again. Seconds of a clock that only rises."""
 
     least: float = BEAT_SECONDS
@@ -69,7 +69,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobsQuery:
     """Which jobs are listed: a name of WHICH, a part of their name, how many at most."""
 
     which: str = "unfinished"
@@ -81,19 +81,19 @@ class Wanted:
 class Feed:
     """Keeps `known` near what is. `step` is one round; `run` goes on for ever."""
 
-    source: Source
+    source: FeedClient
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = field(default_factory=lambda: SystemClock().wall)
-    known: Known = Known()
-    wanted: Wanted = Wanted()
+    known: TopState = TopState()
+    wanted: JobsQuery = JobsQuery()
     failures: int = 0
-    _paces: dict[str, Pace] = field(
-        default_factory=lambda: {name: Pace() for name in ("status", "gpus", "jobs")}
+    _paces: dict[str, PollPace] = field(
+        default_factory=lambda: {name: PollPace() for name in ("status", "gpus", "jobs")}
     )
-    _listed: Wanted | None = None  # the jobs that are known
+    _listed: JobsQuery | None = None  # the jobs that are known
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: JobsQuery) -> None:
         """From now on these jobs; they are asked for at once."""
         self.wanted = wanted
         self._woken.set()
@@ -135,12 +135,12 @@ class Feed:
             link = self.known.link
             since = link.since if not link.live else self.wall()
             self.failures += 1
-            why = Link(live=False, since=since, why=error.message, hint=error.hint)
+            why = HeadLink(live=False, since=since, why=error.message, hint=error.hint)
             self.known = replace(self.known, link=why)
             return
         if not self.known.link.live:
             self.hurry()  # it may be another head, which knows other things
-            self.known = replace(self.known, link=Link())
+            self.known = replace(self.known, link=HeadLink())
         self.failures = 0
 
     async def _renew(self, number: int) -> None:
@@ -149,7 +149,7 @@ class Feed:
         if (gpus := await self._if_due("gpus", number, self.source.gpus)) is not None:
             self.known = replace(self.known, gpus=gpus, at=self.wall())
         if self.wanted != self._listed:
-            self._paces["jobs"] = Pace()
+            self._paces["jobs"] = PollPace()
         wanted = self.wanted
         found = await self._if_due("jobs", number, lambda: self._jobs(wanted))
         if found is not None:
@@ -166,9 +166,9 @@ class Feed:
         pace.asked(now, self.clock() - now, number)
         return answer
 
-    async def _jobs(self, wanted: Wanted) -> "list[api.Job]":
+    async def _jobs(self, wanted: JobsQuery) -> "list[api.JobView]":
         """One more than are wanted, where there are more."""
-        found: list[api.Job] = []
+        found: list[api.JobView] = []
         for chain in WHICH[wanted.which]:
             left = wanted.count + 1 - len(found)
             if left <= 0:

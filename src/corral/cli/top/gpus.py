@@ -7,22 +7,22 @@ from typing import Final
 from corral.cli.printing import clean
 from corral.cli.top.header import busy_tone, known_share
 from corral.cli.top.row_order import Order
-from corral.cli.top.state import Known
-from corral.cli.top.styled_text import Cell, Column, Part, bar
+from corral.cli.top.state import TopState
+from corral.cli.top.styled_text import Cell, TextColumn, TextPart, bar
 from corral.domain.natural_order import natural
 
 BAR: Final = 10
 COLUMNS: Final = (
-    Column("NODE", 8, grows=True, most=24),
-    Column("GPU", 3, right=True),
-    Column("TYPE", 6, goes=5),
-    Column("USE", BAR, goes=4, grows=True, most=24),
-    Column("BUSY", 5, right=True),
-    Column("MEM", 5, goes=2, right=True),
-    Column("POWER", 6, goes=1, right=True),
-    Column("HEAT", 5, goes=3, right=True),
-    Column("JOB", 16, grows=True, most=48),
-    Column("USER", 8, goes=6),
+    TextColumn("NODE", 8, grows=True, most=24),
+    TextColumn("GPU", 3, right=True),
+    TextColumn("TYPE", 6, goes=5),
+    TextColumn("USE", BAR, goes=4, grows=True, most=24),
+    TextColumn("BUSY", 5, right=True),
+    TextColumn("MEM", 5, goes=2, right=True),
+    TextColumn("POWER", 6, goes=1, right=True),
+    TextColumn("HEAT", 5, goes=3, right=True),
+    TextColumn("JOB", 16, grows=True, most=48),
+    TextColumn("USER", 8, goes=6),
 )
 
 
@@ -52,7 +52,7 @@ class GpuRow:
         return f"{self.key} {self.type} {self.job} {self.holders} {self.user} {state}".lower()
 
 
-def rows(known: Known) -> list[GpuRow]:
+def rows(known: TopState) -> list[GpuRow]:
     if known.gpus is None:
         return []
     nodes = known.status.nodes if known.status is not None else []
@@ -83,28 +83,28 @@ def rows(known: Known) -> list[GpuRow]:
 def cells(row: GpuRow) -> Sequence[Cell]:
     tone = busy_tone(row.busy) if row.holders else "dim"
     return (
-        [Part(row.node)],
-        [Part(str(row.index))],
-        [Part(row.type, "dim")],
-        [Part(bar(row.busy or 0.0, BAR), tone)],
-        [Part(known_share(row.busy), tone)],
-        [Part(known_share(row.memory))],
-        [Part("-" if row.watts is None else f"{row.watts:.0f} W")],
-        [Part("-" if row.heat is None else f"{row.heat:.0f} C")],
+        [TextPart(row.node)],
+        [TextPart(str(row.index))],
+        [TextPart(row.type, "dim")],
+        [TextPart(bar(row.busy or 0.0, BAR), tone)],
+        [TextPart(known_share(row.busy), tone)],
+        [TextPart(known_share(row.memory))],
+        [TextPart("-" if row.watts is None else f"{row.watts:.0f} W")],
+        [TextPart("-" if row.heat is None else f"{row.heat:.0f} C")],
         _job(row),
-        [Part(clean(row.user))],
+        [TextPart(clean(row.user))],
     )
 
 
 def _job(row: GpuRow) -> Cell:
     said = {"lost": "lost", "silent": "no answer", "taken": "others"}.get(row.sign, "")
     if said:
-        return [Part(said, "bad" if row.sign == "lost" else "warn")]
+        return [TextPart(said, "bad" if row.sign == "lost" else "warn")]
     if not row.holders:
-        return [Part("free", "dim")]
+        return [TextPart("free", "dim")]
     first, _, more = row.holders.partition(",")
     others = f" and {more.count(',') + 1} more" if more else ""
-    return [Part(clean(f"{row.job} "[: len(row.job) + 1].lstrip() + first + others))]
+    return [TextPart(clean(f"{row.job} "[: len(row.job) + 1].lstrip() + first + others))]
 
 
 ORDERS: Final[Mapping[str, Order[GpuRow]]] = {

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 from corral.cli.printing import age_text, clean, clock_text
-from corral.cli.top.state import Known, Link
-from corral.cli.top.styled_text import Line, Part, bar, sized
+from corral.cli.top.state import HeadLink, TopState
+from corral.cli.top.styled_text import Line, TextPart, bar, sized
 from corral.domain.units import share_text
 
 if TYPE_CHECKING:
@@ -15,33 +15,33 @@ BAR: Final = 12
 LIST: Final = "{:,.2f} USD an hour at list prices"
 
 
-def header(known: Known, width: int, now: float, said: str = "") -> list[Line]:
+def header(known: TopState, width: int, now: float, said: str = "") -> list[Line]:
     """Three lines. `said`: what the last key came to."""
     rows = [_gpus(known), _work(known), _news(known, now, said)]
     return [sized(row, width) for row in rows]
 
 
-def _gpus(known: Known) -> list[Part]:
+def _gpus(known: TopState) -> list[TextPart]:
     status = known.status
     if status is None:
-        return [Part("asking the head", "dim")]
+        return [TextPart("asking the head", "dim")]
     gpus = status.gpus
     share = gpus.used / gpus.total if gpus.total else 0.0
     parts = [
-        Part("GPUs ", "title"),
-        Part(bar(share, BAR), "good"),
-        Part(f" {gpus.used:g} of {gpus.total} used, {gpus.free:g} free"),
+        TextPart("GPUs ", "title"),
+        TextPart(bar(share, BAR), "good"),
+        TextPart(f" {gpus.used:g} of {gpus.total} used, {gpus.free:g} free"),
     ]
     if gpus.taken:
-        parts.append(Part(f", {gpus.taken} held by others"))
+        parts.append(TextPart(f", {gpus.taken} held by others"))
     if gpus.away:
-        parts.append(Part(f", {gpus.away} away", "warn"))
+        parts.append(TextPart(f", {gpus.away} away", "warn"))
     if known.held_busy is not None:
-        parts.append(Part(f"  busy {share_text(known.held_busy)}", busy_tone(known.held_busy)))
+        parts.append(TextPart(f"  busy {share_text(known.held_busy)}", busy_tone(known.held_busy)))
     if known.watts is not None:
-        parts.append(Part(f"  {watts_text(known.watts)}"))
+        parts.append(TextPart(f"  {watts_text(known.watts)}"))
     if gpus.pretend:
-        parts.append(Part("  (pretend)", "dim"))
+        parts.append(TextPart("  (pretend)", "dim"))
     return parts
 
 
@@ -54,7 +54,7 @@ def money_text(now: "GpusNow") -> str:
     return f"{own}, {listed}" if now.cost_per_hour else listed
 
 
-def _work(known: Known) -> list[Part]:
+def _work(known: TopState) -> list[TextPart]:
     status = known.status
     if status is None:
         return []
@@ -63,39 +63,41 @@ def _work(known: Known) -> list[Part]:
     running = status.jobs.get("RUNNING", 0)
     other = sum(status.jobs.values()) - queued - running
     parts = [
-        Part("nodes ", "title"),
-        Part(f"{alive} of {len(status.nodes)} alive", "" if alive == len(status.nodes) else "warn"),
-        Part("  jobs ", "title"),
-        Part(f"{running} running, {queued} waiting"),
-        Part(f", {other} other" if other else ""),
+        TextPart("nodes ", "title"),
+        TextPart(
+            f"{alive} of {len(status.nodes)} alive", "" if alive == len(status.nodes) else "warn"
+        ),
+        TextPart("  jobs ", "title"),
+        TextPart(f"{running} running, {queued} waiting"),
+        TextPart(f", {other} other" if other else ""),
     ]
     if known.gpus is not None:
-        parts.append(Part(f"  {money_text(known.gpus)}"))
+        parts.append(TextPart(f"  {money_text(known.gpus)}"))
         unpriced = known.gpus.unpriced_gpus
-        parts.append(Part(f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"))
+        parts.append(TextPart(f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"))
     return parts
 
 
-def _news(known: Known, now: float, said: str) -> list[Part]:
+def _news(known: TopState, now: float, said: str) -> list[TextPart]:
     """The worst that there is to say: no head, what a key came to, a warning, the time."""
     if not known.link.live:
         return away(known.link, known.at, now)
     if said:
-        return [Part(clean(said), "warn")]
+        return [TextPart(clean(said), "warn")]
     warnings = known.status.warnings if known.status is not None else []
     if warnings:
         more = f" (and {len(warnings) - 1} more: corral status)" if len(warnings) > 1 else ""
-        return [Part(clean(warnings[0]) + more, "warn")]
+        return [TextPart(clean(warnings[0]) + more, "warn")]
     where = f"{known.status.cluster.engine}, {known.status.head.url}" if known.status else ""
-    return [Part(f"{where}  {clock_text(now)[11:]}", "dim")]
+    return [TextPart(f"{where}  {clock_text(now)[11:]}", "dim")]
 
 
-def away(link: Link, at: float, now: float) -> list[Part]:
+def away(link: HeadLink, at: float, now: float) -> list[TextPart]:
     """What is shown is old, and how old; what could be done."""
     since = age_text(now - link.since)
     shown = f"; shown is {clock_text(at)[11:]}" if at else ""
     hint = f"; {link.hint}" if link.hint else ""
-    return [Part(clean(f"no answer for {since}: {link.why}{shown}; trying again{hint}"), "bad")]
+    return [TextPart(clean(f"no answer for {since}: {link.why}{shown}; trying again{hint}"), "bad")]
 
 
 def busy_tone(share: float | None) -> str:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from corral.boot.clock import SystemClock
 from corral.cli.curves.rows import POINTS, Grid, Picture, job_asks, job_picture
-from corral.cli.top.feed import BEAT_SECONDS, SENSED_SECONDS, Pace
+from corral.cli.top.feed import BEAT_SECONDS, SENSED_SECONDS, PollPace
 from corral.cli.top.job_page import JobKnown
-from corral.cli.top.state import Link
+from corral.cli.top.state import HeadLink
 from corral.domain.errors import CorralError, Refusal
 
 if TYPE_CHECKING:
     from corral.wire import api
-    from corral.wire.time_series import Series
+    from corral.wire.time_series import SeriesView
 
 LOOK_SECONDS: Final = 2.0
 LOG_LINES: Final = 60
@@ -42,7 +42,7 @@ class JobSource(Protocol):
         until: float | None = None,
         fields: tuple[str, ...] = (),
         points: int = POINTS,
-    ) -> "Series": ...
+    ) -> "SeriesView": ...
 
 
 @dataclass(slots=True)
@@ -54,8 +54,8 @@ class JobFeed:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = field(default_factory=lambda: SystemClock().wall)
     known: JobKnown = JobKnown()
-    _about: Pace = field(default_factory=lambda: Pace(most=LOOK_SECONDS))
-    _curves: Pace = field(default_factory=lambda: Pace(most=SENSED_SECONDS))
+    _about: PollPace = field(default_factory=lambda: PollPace(most=LOOK_SECONDS))
+    _curves: PollPace = field(default_factory=lambda: PollPace(most=SENSED_SECONDS))
 
     async def run(self, changed: Callable[[], None]) -> None:
         while True:
@@ -68,11 +68,11 @@ class JobFeed:
             await self._renew()
         except CorralError as error:
             since = self.known.link.since if not self.known.link.live else self.wall()
-            why = Link(live=False, since=since, why=error.message, hint=error.hint)
+            why = HeadLink(live=False, since=since, why=error.message, hint=error.hint)
             self.known = replace(self.known, link=why)
             return
         if not self.known.link.live:
-            self.known = replace(self.known, link=Link())
+            self.known = replace(self.known, link=HeadLink())
 
     async def _renew(self) -> None:
         began = self.clock()

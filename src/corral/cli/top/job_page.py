@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from corral.cli.curves.rows import Picture, Row
+from corral.cli.curves.rows import CurveRow, Picture
 from corral.cli.curves.sparkline import sparkline, value_text
 from corral.cli.job_row import time_of
 from corral.cli.printing import STYLES, age_text, clean
 from corral.cli.top.jobs import TONES
-from corral.cli.top.state import Link
-from corral.cli.top.styled_text import Line, Part, sized, wrapped
+from corral.cli.top.state import HeadLink
+from corral.cli.top.styled_text import Line, TextPart, sized, wrapped
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -30,7 +30,7 @@ class JobKnown:
     picture: Picture | None = None
     log: Sequence[str] = ()
     log_said: str = ""
-    link: Link = Link()
+    link: HeadLink = HeadLink()
 
 
 def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
@@ -38,15 +38,15 @@ def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
     job = known.job
     if job is None:
         said = known.link.why or "asking the head"
-        return _filled([[Part(clean(said), "bad" if known.link.why else "dim")]], width, height)
+        return _filled([[TextPart(clean(said), "bad" if known.link.why else "dim")]], width, height)
     top: list[Line] = [_title(job), _facts(job, now), *_why(job, known.why, width)]
     curves = _curves(known.picture, width)
     room = height - len(top) - 1
     curves = curves[: max(0, room - LEAST_LOG)]
-    lines: list[Line] = [*top, *curves, [Part("LOG", "title"), Part(_of_log(known), "dim")]]
+    lines: list[Line] = [*top, *curves, [TextPart("LOG", "title"), TextPart(_of_log(known), "dim")]]
     left = max(0, height - len(lines))
     printed = known.log[max(0, len(known.log) - left) :] if left else ()
-    lines += [[Part(clean(text.expandtabs(4)))] for text in printed]
+    lines += [[TextPart(clean(text.expandtabs(4)))] for text in printed]
     return _filled(lines, width, height)
 
 
@@ -58,7 +58,11 @@ def _filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
 def _title(job: "api.JobDetail") -> Line:
     tone = TONES.get(STYLES.get(job.state, ""), "")
     code = f" with exit code {job.exit_code}" if job.exit_code else ""
-    return [Part(clean(f"{job.name} "), "title"), Part(f"{job.id}  "), Part(job.state + code, tone)]
+    return [
+        TextPart(clean(f"{job.name} "), "title"),
+        TextPart(f"{job.id}  "),
+        TextPart(job.state + code, tone),
+    ]
 
 
 def _facts(job: "api.JobDetail", now: float) -> Line:
@@ -74,7 +78,7 @@ def _facts(job: "api.JobDetail", now: float) -> Line:
         f"on {','.join(job.nodes)}" if job.nodes else "",
         _step(job),
     ]
-    return [Part(clean(", ".join(one for one in said if one)), "dim")]
+    return [TextPart(clean(", ".join(one for one in said if one)), "dim")]
 
 
 def _step(job: "api.JobDetail") -> str:
@@ -100,29 +104,29 @@ def _why(job: "api.JobDetail", why: "api.Why | None", width: int) -> list[Line]:
         texts += [why.ending.text] if why.ending is not None and why.ending.text else []
         texts += why.suggestions
     found = [line for text in texts for line in wrapped(clean(text), width, 2)]
-    return [[Part(line, "warn" if at == 0 else "")] for at, line in enumerate(found[:MOST_WHY])]
+    return [[TextPart(line, "warn" if at == 0 else "")] for at, line in enumerate(found[:MOST_WHY])]
 
 
 def _curves(picture: Picture | None, width: int) -> list[Line]:
     if picture is None or picture.is_empty:
-        return [[Part("no curve yet: a point is kept each 10 s", "dim")]]
+        return [[TextPart("no curve yet: a point is kept each 10 s", "dim")]]
     heads = ("LAST" if picture.is_over else "NOW", "MIN", "MEAN", "MAX")
-    top = [Part("CURVES".ljust(NAMES), "title")]
-    top += [Part(head.rjust(NUMBERS), "title") for head in heads]
-    top += [Part("  " + "; ".join(picture.notes), "dim")]
+    top = [TextPart("CURVES".ljust(NAMES), "title")]
+    top += [TextPart(head.rjust(NUMBERS), "title") for head in heads]
+    top += [TextPart("  " + "; ".join(picture.notes), "dim")]
     return [top, *(_curve(row, width) for row in picture.rows)]
 
 
-def _curve(row: Row, width: int) -> Line:
+def _curve(row: CurveRow, width: int) -> Line:
     told = "" if row.unit in ("", "share", "bytes/s") else f" ({row.unit})"
     low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
     numbers = [value_text(one, row.unit) for one in (row.last, row.low, row.mean, row.high)]
     wide = max(1, width - NAMES - NUMBERS * len(numbers) - 2)
     return [
-        *sized([Part(row.name + told)], NAMES),
-        *(Part(text.rjust(NUMBERS)) for text in numbers),
-        Part("  "),
-        Part(sparkline(row.values, wide, low=low, high=high), "good"),
+        *sized([TextPart(row.name + told)], NAMES),
+        *(TextPart(text.rjust(NUMBERS)) for text in numbers),
+        TextPart("  "),
+        TextPart(sparkline(row.values, wide, low=low, high=high), "good"),
     ]
 
 

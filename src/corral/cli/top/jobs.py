@@ -8,8 +8,8 @@ from corral.cli.job_row import time_of, where_or_why
 from corral.cli.printing import STYLES, age_text, clean
 from corral.cli.top.header import busy_tone, known_share
 from corral.cli.top.row_order import Order
-from corral.cli.top.state import Known
-from corral.cli.top.styled_text import Cell, Column, Part, bar
+from corral.cli.top.state import TopState
+from corral.cli.top.styled_text import Cell, TextColumn, TextPart, bar
 from corral.domain.units import share_text
 
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 BAR: Final = 6
 COLUMNS: Final = (
-    Column("ID", 6, grows=True, most=10),
-    Column("NAME", 14, grows=True, most=28),
-    Column("STATE", 10),
-    Column("QUEUE", 10, goes=3, grows=True, most=16),
-    Column("USER", 8, goes=4),
-    Column("GPUS", 5, right=True),
-    Column("TIME", 6, goes=2, right=True),
-    Column("PROGRESS", 12, goes=5),
-    Column("BUSY", 5, goes=1, right=True),
-    Column("WHERE OR WHY", 12, grows=True),
+    TextColumn("ID", 6, grows=True, most=10),
+    TextColumn("NAME", 14, grows=True, most=28),
+    TextColumn("STATE", 10),
+    TextColumn("QUEUE", 10, goes=3, grows=True, most=16),
+    TextColumn("USER", 8, goes=4),
+    TextColumn("GPUS", 5, right=True),
+    TextColumn("TIME", 6, goes=2, right=True),
+    TextColumn("PROGRESS", 12, goes=5),
+    TextColumn("BUSY", 5, goes=1, right=True),
+    TextColumn("WHERE OR WHY", 12, grows=True),
 )
 TONES: Final = {
     "green": "good", "yellow": "warn", "red": "bad", "dim": "dim", "cyan": "strong",
@@ -38,27 +38,27 @@ OVER: Final = ("DONE", "FAILED", "CANCELLED")
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class JobListing:
     """One listing of the head's, newest first."""
 
     states: tuple[str, ...]
     everything: bool = False
 
 
-WHICH: Final[Mapping[str, tuple[Chain, ...]]] = {
-    "unfinished": (Chain(ON_NODES), Chain(WAITING)),
-    "on nodes": (Chain(ON_NODES),),
-    "waiting": (Chain(WAITING),),
-    "over": (Chain(OVER, everything=True),),
-    "all": (Chain((), everything=True),),
+WHICH: Final[Mapping[str, tuple[JobListing, ...]]] = {
+    "unfinished": (JobListing(ON_NODES), JobListing(WAITING)),
+    "on nodes": (JobListing(ON_NODES),),
+    "waiting": (JobListing(WAITING),),
+    "over": (JobListing(OVER, everything=True),),
+    "all": (JobListing((), everything=True),),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class TopJobRow:
     """A job, how busy its GPUs are, and the moment by which its times are told."""
 
-    job: "api.Job"
+    job: "api.JobView"
     busy: float | None
     now: float
     place: int = 0  # in what the head has listed
@@ -79,41 +79,41 @@ class JobRow:
         return progress.step / progress.until if progress and progress.until else None
 
 
-def rows(known: Known, now: float) -> list[JobRow]:
+def rows(known: TopState, now: float) -> list[TopJobRow]:
     busy = known.busy_of
-    return [JobRow(job, busy.get(job.id), now, at) for at, job in enumerate(known.jobs)]
+    return [TopJobRow(job, busy.get(job.id), now, at) for at, job in enumerate(known.jobs)]
 
 
-def cells(row: JobRow) -> Sequence[Cell]:
+def cells(row: TopJobRow) -> Sequence[Cell]:
     job = row.job
     return (
-        [Part(job.id)],
-        [Part(clean(job.name))],
-        [Part(job.state, TONES.get(STYLES.get(job.state, ""), ""))],
-        [Part(clean(job.queue))],
-        [Part(clean(job.owner))],
-        [Part(f"{row.gpus:g}")],
-        [Part(age_text(time_of(job, row.now)))],
+        [TextPart(job.id)],
+        [TextPart(clean(job.name))],
+        [TextPart(job.state, TONES.get(STYLES.get(job.state, ""), ""))],
+        [TextPart(clean(job.queue))],
+        [TextPart(clean(job.owner))],
+        [TextPart(f"{row.gpus:g}")],
+        [TextPart(age_text(time_of(job, row.now)))],
         _progress(row),
-        [Part(known_share(row.busy), busy_tone(row.busy))],
-        [Part(_where_or_why(job), "" if job.state in ON_NODES else "dim")],
+        [TextPart(known_share(row.busy), busy_tone(row.busy))],
+        [TextPart(_where_or_why(job), "" if job.state in ON_NODES else "dim")],
     )
 
 
-def _where_or_why(job: "api.Job") -> str:
+def _where_or_why(job: "api.JobView") -> str:
     if job.state == "RUNNING":
         return ",".join(job.nodes)
     return clean(where_or_why(job)).replace("\n", " ")
 
 
-def _progress(row: JobRow) -> Cell:
+def _progress(row: TopJobRow) -> Cell:
     if row.done is not None:
-        return [Part(bar(row.done, BAR), "good"), Part(f" {share_text(row.done)}")]
+        return [TextPart(bar(row.done, BAR), "good"), TextPart(f" {share_text(row.done)}")]
     step = row.job.progress.step if row.job.progress is not None else None
-    return [Part("" if step is None else f"step {step}")]
+    return [TextPart("" if step is None else f"step {step}")]
 
 
-ORDERS: Final[Mapping[str, Order[JobRow]]] = {
+ORDERS: Final[Mapping[str, Order[TopJobRow]]] = {
     "newest": Order("ID", lambda row: row.place),
     "name": Order("NAME", lambda row: row.job.name),
     "state": Order("STATE", lambda row: row.job.state),

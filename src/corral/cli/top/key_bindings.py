@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from corral.cli.top.styled_text import Line, Part
+from corral.cli.top.styled_text import Line, TextPart
 
 
 class Key(NamedTuple):
@@ -47,10 +47,10 @@ JOB: Final = (
 
 def footer(keys: tuple[Key, ...], said: str) -> Line:
     """What is chosen, then the keys."""
-    parts = [Part(f"{said}  ", "dim")] if said else []
+    parts = [TextPart(f"{said}  ", "dim")] if said else []
     for key in sorted(keys, key=lambda key: key.shown not in ("?", "q")):
         if key.brief:
-            parts += [Part(key.shown, "title"), Part(f" {key.brief}  ", "dim")]
+            parts += [TextPart(key.shown, "title"), TextPart(f" {key.brief}  ", "dim")]
     return parts
 
 
@@ -62,7 +62,7 @@ def help_lines() -> list[Line]:
         "their name or their id, also those beyond what is listed.",
     )
     rows: list[Line] = [
-        [Part(f"{key.shown:<11}", "title"), Part(key.help)] for key in TABLES if key.shown
+        [TextPart(f"{key.shown:<11}", "title"), TextPart(key.help)] for key in TABLES if key.shown
     ]
     blank: list[Line] = [[]]
-    return [*rows, *blank, *([Part(text, "dim")] for text in about)]
+    return [*rows, *blank, *([TextPart(text, "dim")] for text in about)]

@@ -8,8 +8,8 @@ from corral.cli.curves.sparkline import BLOCKS, mean
 from corral.cli.printing import clean
 from corral.cli.top.header import busy_tone, known_share, watts_text
 from corral.cli.top.row_order import Order
-from corral.cli.top.state import Known
-from corral.cli.top.styled_text import Cell, Column, Part
+from corral.cli.top.state import TopState
+from corral.cli.top.styled_text import Cell, TextColumn, TextPart
 from corral.domain.natural_order import natural
 
 if TYPE_CHECKING:
@@ -17,29 +17,33 @@ if TYPE_CHECKING:
     from corral.wire.gpus import GpusOfNode
 
 GPUS_SHOWN: Final = 16  # of a node, in its bar
-SIGNS: Final = {"lost": Part("×", "bad"), "silent": Part("?", "warn"), "taken": Part("o", "dim")}
-FREE: Final = Part("·", "dim")
-UNKNOWN: Final = Part("-", "dim")
+SIGNS: Final = {
+    "lost": TextPart("×", "bad"),
+    "silent": TextPart("?", "warn"),
+    "taken": TextPart("o", "dim"),
+}
+FREE: Final = TextPart("·", "dim")
+UNKNOWN: Final = TextPart("-", "dim")
 COLUMNS: Final = (
-    Column("NODE", 8, grows=True, most=24),
-    Column("STATE", 8),
-    Column("USED", 5, right=True),
-    Column("GPUS", 8, grows=True, most=GPUS_SHOWN),
-    Column("BUSY", 5, right=True),
-    Column("MEM", 5, goes=3, right=True),
-    Column("POWER", 8, goes=2, right=True),
-    Column("HEAT", 5, goes=4, right=True),
-    Column("NOTE", 10, goes=1, grows=True),
+    TextColumn("NODE", 8, grows=True, most=24),
+    TextColumn("STATE", 8),
+    TextColumn("USED", 5, right=True),
+    TextColumn("GPUS", 8, grows=True, most=GPUS_SHOWN),
+    TextColumn("BUSY", 5, right=True),
+    TextColumn("MEM", 5, goes=3, right=True),
+    TextColumn("POWER", 8, goes=2, right=True),
+    TextColumn("HEAT", 5, goes=4, right=True),
+    TextColumn("NOTE", 10, goes=1, grows=True),
 )
 TROUBLE: Final = {"dead": 0, "silent": 1, "draining": 2, "cordoned": 3, "closed": 4, "alive": 5}
 TONES: Final = {"dead": "bad", "silent": "bad", "alive": "good"}
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRow:
+class TopNodeRow:
     """A node and what its GPUs do."""
 
-    node: "api.Node"
+    node: "api.NodeView"
     gpus: "GpusOfNode | None"
 
     @property
@@ -101,28 +105,28 @@ class NodeRow:
         return f"{self.node.id} {self.state} {self.note} {' '.join(self.node.gpus.types)}".lower()
 
 
-def rows(known: Known) -> list[NodeRow]:
+def rows(known: TopState) -> list[TopNodeRow]:
     nodes = known.status.nodes if known.status is not None else []
-    return [NodeRow(node, known.gpus_of.get(node.id)) for node in nodes]
+    return [TopNodeRow(node, known.gpus_of.get(node.id)) for node in nodes]
 
 
-def cells(row: NodeRow) -> Sequence[Cell]:
+def cells(row: TopNodeRow) -> Sequence[Cell]:
     total = row.node.gpus.total
     watched = bool(row.node.health or row.node.suspect)
     return (
-        [Part(row.node.id)],
-        [Part(row.state, TONES.get(row.state, "warn"))],
-        [Part(f"{row.used:g}/{total}" if total else "-", "" if total else "dim")],
+        [TextPart(row.node.id)],
+        [TextPart(row.state, TONES.get(row.state, "warn"))],
+        [TextPart(f"{row.used:g}/{total}" if total else "-", "" if total else "dim")],
         heat_bar(row.gpus),
-        [Part(known_share(row.busy), busy_tone(row.busy))],
-        [Part(known_share(row.memory))],
-        [Part(watts_text(row.watts))],
-        [Part("-" if row.heat is None else f"{row.heat:.0f} C")],
-        [Part(row.note, "warn" if watched or row.state != "alive" else "dim")],
+        [TextPart(known_share(row.busy), busy_tone(row.busy))],
+        [TextPart(known_share(row.memory))],
+        [TextPart(watts_text(row.watts))],
+        [TextPart("-" if row.heat is None else f"{row.heat:.0f} C")],
+        [TextPart(row.note, "warn" if watched or row.state != "alive" else "dim")],
     )
 
 
-def heat_bar(gpus: "GpusOfNode | None") -> list[Part]:
+def heat_bar(gpus: "GpusOfNode | None") -> list[TextPart]:
     """A mark a GPU: how high says how busy a held one is; a dot is free."""
     if gpus is None:
         return []
@@ -133,17 +137,17 @@ def heat_bar(gpus: "GpusOfNode | None") -> list[Part]:
     return marks[:GPUS_SHOWN]
 
 
-def mark(busy: float | None, *, held: bool, sign: str) -> Part:
+def mark(busy: float | None, *, held: bool, sign: str) -> TextPart:
     if sign in SIGNS:
         return SIGNS[sign]
     if not held:
         return FREE
     if busy is None:
         return UNKNOWN
-    return Part(BLOCKS[min(len(BLOCKS) - 1, int(busy * len(BLOCKS)))], busy_tone(busy))
+    return TextPart(BLOCKS[min(len(BLOCKS) - 1, int(busy * len(BLOCKS)))], busy_tone(busy))
 
 
-ORDERS: Final[Mapping[str, Order[NodeRow]]] = {
+ORDERS: Final[Mapping[str, Order[TopNodeRow]]] = {
     "name": Order("NODE", lambda row: natural(row.node.id)),
     "trouble": Order(
         "STATE",

@@ -12,7 +12,7 @@ from corral.cli.top import key_bindings
 from corral.cli.top.canvas import Canvas
 from corral.cli.top.job_feed import JobFeed, JobSource
 from corral.cli.top.job_page import page
-from corral.cli.top.styled_text import Line, Part, sized
+from corral.cli.top.styled_text import Line, TextPart, sized
 
 
 class JobScreen(Screen[None]):
@@ -97,9 +97,9 @@ class Confirm(ModalScreen[bool]):
             yield Canvas(self._lines, id="words")
 
     def _lines(self, width: int, height: int) -> list[Line]:
-        answers = [Part("y", "title"), Part(" yes    ", "dim")]
-        answers += [Part("n", "title"), Part(" no", "dim")]
-        return [sized(line, width) for line in ([Part(self._question)], answers)]
+        answers = [TextPart("y", "title"), TextPart(" yes    ", "dim")]
+        answers += [TextPart("n", "title"), TextPart(" no", "dim")]
+        return [sized(line, width) for line in ([TextPart(self._question)], answers)]
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

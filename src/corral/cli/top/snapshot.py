@@ -7,8 +7,8 @@ from corral.cli.printing import note, say
 from corral.cli.top import jobs, nodes
 from corral.cli.top.feed import Feed
 from corral.cli.top.header import header
-from corral.cli.top.styled_text import Column, fitted, lengths, plain, row_line, title_line
-from corral.cli.top.table import AnyListing, Listing
+from corral.cli.top.styled_text import TextColumn, fitted, lengths, plain, row_line, title_line
+from corral.cli.top.table import AnyListing, RowTable
 
 ROWS: Final = 20  # of each table
 
@@ -21,17 +21,17 @@ def show(feed: Feed, width: int, rows: int) -> None:
     warnings = known.status.warnings if known.status is not None else []
     for warning in warnings:
         note(f"warning: {warning}")
-    here: AnyListing = Listing(nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble")
+    here: AnyListing = RowTable(nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble")
     here.take(nodes.rows(known))
     _table(here, nodes.COLUMNS, width, rows, "nodes: corral node ls")
-    work: AnyListing = Listing(jobs.COLUMNS, jobs.cells, jobs.ORDERS)
+    work: AnyListing = RowTable(jobs.COLUMNS, jobs.cells, jobs.ORDERS)
     work.take(jobs.rows(known, now))
     _table(work, jobs.COLUMNS, width, rows, "jobs: corral ps", more=known.more)
 
 
 def _table(
     listing: AnyListing,
-    columns: Sequence[Column],
+    columns: Sequence[TextColumn],
     width: int,
     rows: int,
     rest: str,

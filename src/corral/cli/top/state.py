@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class HeadLink:
     """Whether the head answered last. `since`: the wall clock when it first did not; `why` and
     `hint` in its words, or in those of whoever did not reach it."""
 
@@ -22,19 +22,19 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class TopState:
     """The newest answers; None: not yet. `more`: there are jobs beyond those listed. `at`: the wall
     clock of the newest answer."""
 
     status: "api.Status | None" = None
     gpus: "answers.GpusNow | None" = None
-    jobs: "Sequence[api.Job]" = ()
+    jobs: "Sequence[api.JobView]" = ()
     more: bool = False
     at: float = 0.0
-    link: Link = Link()
+    link: HeadLink = HeadLink()
 
     @cached_property
-    def job_of(self) -> "Mapping[str, api.Job]":
+    def job_of(self) -> "Mapping[str, api.JobView]":
         return {job.id: job for job in self.jobs}
 
     @cached_property

@@ -10,19 +10,19 @@ GAP: Final = 2  # blanks between two columns
 ELLIPSIS: Final = "…"
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """Some text. `tone`: good, warn, bad, dim, strong, title, chosen, or "" for none."""
 
     text: str
     tone: str = ""
 
 
-Line = Sequence[Part]
-Cell = Sequence[Part]
+Line = Sequence[TextPart]
+Cell = Sequence[TextPart]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TextColumn:
     """`width` is what it should have, and no less unless it is the only one. The one with the
     highest `goes` leaves first when there is no room; 0 stays. One that `grows` takes what is left,
     up to `most`."""
@@ -36,7 +36,7 @@ class Column:
 
 
 def fitted(
-    columns: Sequence[Column], width: int, needs: Sequence[int] = ()
+    columns: Sequence[TextColumn], width: int, needs: Sequence[int] = ()
 ) -> list[tuple[int, int]]:
     """(place, width) of the columns that have room, in their order. All of them, with the gaps,
     are no wider than `width`. `needs`: what the cells of each take; the last that grows has all
@@ -63,26 +63,27 @@ def fitted(
 
 
 def row_line(
-    columns: Sequence[Column], cells: Sequence[Cell], places: Sequence[tuple[int, int]]
-) -> list[Part]:
+    columns: Sequence[TextColumn], cells: Sequence[Cell], places: Sequence[tuple[int, int]]
+) -> list[TextPart]:
     """One line of a table: each cell cut or filled to its column. `places`: as `fitted` says."""
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     for number, (at, wide) in enumerate(places):
         if number:
-            parts.append(Part(" " * GAP))
+            parts.append(TextPart(" " * GAP))
         parts += sized(cells[at], wide, right=columns[at].right)
     return parts
 
 
 def title_line(
-    columns: Sequence[Column],
+    columns: Sequence[TextColumn],
     places: Sequence[tuple[int, int]],
     sorted_by: str = "",
     arrow: str = "",
-) -> list[Part]:
+) -> list[TextPart]:
     """The titles; the one that is sorted by has an arrow before it."""
     cells = [
-        [Part(f"{arrow if one.title == sorted_by else ''}{one.title}", "title")] for one in columns
+        [TextPart(f"{arrow if one.title == sorted_by else ''}{one.title}", "title")]
+        for one in columns
     ]
     return row_line(columns, cells, places)
 
@@ -91,19 +92,19 @@ def lengths(cells: Sequence[Cell]) -> list[int]:
     return [sum(cell_len(part.text) for part in cell) for cell in cells]
 
 
-def sized(cell: Cell, width: int, *, right: bool = False) -> list[Part]:
+def sized(cell: Cell, width: int, *, right: bool = False) -> list[TextPart]:
     """Exactly so wide: cut with an ellipsis, or filled with blanks."""
     length = sum(cell_len(part.text) for part in cell)
     if length <= width:
-        blank = Part(" " * (width - length))
+        blank = TextPart(" " * (width - length))
         return [blank, *cell] if right else [*cell, blank]
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     left = max(0, width - 1)
     for part in cell:
         wide = min(left, cell_len(part.text))
-        parts.append(Part(set_cell_size(part.text, wide), part.tone))
+        parts.append(TextPart(set_cell_size(part.text, wide), part.tone))
         left -= wide
-    return [*parts, Part(ELLIPSIS[:width])]
+    return [*parts, TextPart(ELLIPSIS[:width])]
 
 
 def wrapped(text: str, width: int, most: int) -> list[str]:

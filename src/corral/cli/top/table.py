@@ -7,9 +7,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from corral.cli.top.row_order import Order, ordered
 from corral.cli.top.styled_text import (
     Cell,
-    Column,
     Line,
-    Part,
+    TextColumn,
+    TextPart,
     fitted,
     lengths,
     row_line,
@@ -27,11 +27,11 @@ R = TypeVar("R", bound=Keyed)
 
 
 @dataclass
-class Listing(Generic[R]):
+class RowTable(Generic[R]):
     """`key`: of the chosen row, which stays chosen when rows come, go and move. `first`: the row
     that is the uppermost in sight."""
 
-    columns: Sequence[Column]
+    columns: Sequence[TextColumn]
     cells: Callable[[R], Sequence[Cell]]
     orders: Mapping[str, Order[R]]
     words: Callable[[R], str] | None = None  # None: the head filters
@@ -113,7 +113,7 @@ class Listing(Generic[R]):
         found: list[Line] = [title_line(self.columns, places, order.title, arrow)]
         for at, cells in enumerate(shown, start=self.first):
             line = row_line(self.columns, cells, places)
-            chosen = [Part(part.text, "chosen") for part in sized(line, width)]
+            chosen = [TextPart(part.text, "chosen") for part in sized(line, width)]
             found.append(chosen if marked and at == self.cursor else line)
         return found
 
@@ -123,4 +123,4 @@ class Listing(Generic[R]):
         return place if y > 0 and place < len(self.rows) else None
 
 
-AnyListing = Listing[Any]
+AnyListing = RowTable[Any]

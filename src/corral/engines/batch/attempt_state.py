@@ -10,7 +10,7 @@ MISSED_LOOKS: Final = 2  # a ticket that was not there so often is not there
 
 
 @dataclass(slots=True, kw_only=True)
-class Shown:
+class BatchAttemptState:
     """`ticket`: its newest one. `missed`: looks since that have shown none. `refusal`: why the
     batch system will not take it."""
 

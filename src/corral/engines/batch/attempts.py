@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
-from corral.domain.desired_state import Launch, Wanted
+from corral.domain.desired_state import DesiredState, Launch
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.pilot import LEAVING, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
 from corral.engines.batch.attempt_state import MISSED_LOOKS
-from corral.engines.batch.interfaces import LentNode, Look, Ticket, TicketState
+from corral.engines.batch.interfaces import BatchSnapshot, LentNode, Ticket, TicketState
 from corral.engines.batch.submitted_attempt import (
     Handed,
     count_room,
@@ -55,11 +55,11 @@ class Desk:
         self.attempts: dict[AttemptKey, Handed] = {}
         self.looked_at: float | None = None
         self._began_at = 0.0  # at the first look
-        self._wanted: dict[NodeId, Wanted] = {}
+        self._wanted: dict[NodeId, DesiredState] = {}
 
     # -- what comes in ---------------------------------------------------------------------------
 
-    def want(self, wanted: Wanted, at: float) -> None:
+    def want(self, wanted: DesiredState, at: float) -> None:
         """Take the head's newest word for a node."""
         known = self._wanted.get(wanted.node)
         if known is not None and known.version > wanted.version:
@@ -78,7 +78,7 @@ class Desk:
                 over.settled.add(wanted.node)
                 over.settled_at = at
 
-    def look(self, look: Look, at: float) -> None:
+    def look(self, look: BatchSnapshot, at: float) -> None:
         """Take what the batch system says."""
         if self.looked_at is None:
             self._began_at = at
@@ -235,7 +235,7 @@ class Desk:
         """Those of them that the batch system has no more."""
         return {node.node for node in self.nodes.values() if node.gone} & self.proofs().keys()
 
-    def part_word(self, part: NodeId) -> Wanted | None:
+    def part_word(self, part: NodeId) -> DesiredState | None:
         """What of its node's word is the part's; None before the node has any."""
         key, word = key_of(part), self._wanted.get(node_of(part))
         if word is None or key is None:

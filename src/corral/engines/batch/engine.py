@@ -10,17 +10,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from corral.domain.desired_state import Launch, Wanted
+from corral.domain.desired_state import DesiredState, Launch
 from corral.domain.errors import Refusal, Trouble
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import ClusterId, JobId, NodeId, QueueName
 from corral.domain.node import NodeKind
-from corral.domain.observed_state import AttemptKey, NodeFacts, Placing
+from corral.domain.observed_state import AttemptKey, ExternalPlacing, NodeFacts
 from corral.domain.pilot import part_of
 from corral.domain.resources import Shape
 from corral.engines.batch.attempts import Desk, Due
 from corral.engines.batch.external_queue import Asking
-from corral.engines.batch.interfaces import Driver, Look, PartFiles, PlacingDriver
+from corral.engines.batch.interfaces import BatchSnapshot, BatchSystem, PartFiles, PlacingDriver
 from corral.ports.engine import NO_ANSWER, Placer
 from corral.wire.node import encode_settings
 from corral.wire.shim_launch import early_of
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class HeadLinks:
     """The head, as far as an engine needs it.
 
     `push` hands a word to the connected agent of a node or a part; `hear` takes a node's word in;
@@ -45,7 +45,7 @@ class Links:
     the nearest first; empty for a job that the head does not have.
     """
 
-    push: Callable[[Wanted], None]
+    push: Callable[[DesiredState], None]
     hear: Callable[[NodeFacts], None]
     register: Callable[[NodeId, str], Awaitable[None]]
     forget: Callable[[NodeId], Awaitable[None]]
@@ -77,10 +77,10 @@ class LendingEngine:
 
     name: str
     cannot: Mapping[str, str]
-    driver: Driver
+    driver: BatchSystem
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
-    links: Links
+    links: HeadLinks
     look_seconds: float = 1.0
     late_seconds: float = LATE_SECONDS
     way: Callable[[], str] = lambda: ""  # how its agents are to reach the head, for people
@@ -125,7 +125,7 @@ class LendingEngine:
     def gone(self) -> Set[NodeId]:
         return self.desk.gone()
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         if self.placing_driver is not None:
             keys = [launch.key for launch in wanted.run] + [stop.key for stop in wanted.stop]
             for key in keys:
@@ -136,12 +136,12 @@ class LendingEngine:
                 self.links.push(word)
         self._stir.set()
 
-    def offer(self, waiting: Sequence[Candidate]) -> None:
+    def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
         self.asking.offer(waiting)
         self._stir.set()
 
-    def placing(self) -> Placing:
-        return Placing(chosen=self.asking.chosen(), says=self.asking.says())
+    def placing(self) -> ExternalPlacing:
+        return ExternalPlacing(chosen=self.asking.chosen(), says=self.asking.says())
 
     def says(self, key: AttemptKey) -> str:
         said = self.desk.says(key)
@@ -155,7 +155,7 @@ class LendingEngine:
         self.desk.hear(word.node, word.seen, word.signals)
         self._stir.set()
 
-    def part_word(self, part: NodeId) -> Wanted | None:
+    def part_word(self, part: NodeId) -> DesiredState | None:
         """The newest word for a part, its launch as the batch system has fitted it; None while that
         has not said all that the launch needs. A word changes no more once it was said."""
         word = self.desk.part_word(part)
@@ -236,7 +236,7 @@ class LendingEngine:
             self._looks = False
             self._stir.set()
 
-    def _note_troubles(self, look: Look) -> None:
+    def _note_troubles(self, look: BatchSnapshot) -> None:
         """Keep what cannot be used now for `trouble`; log it when it is new."""
         unheard = self.desk.unheard()
         more = [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")] if unheard else []
@@ -249,7 +249,7 @@ class LendingEngine:
         """What is known of its trouble already says more."""
         self.trouble = self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
 
-    def _take(self, look: Look) -> None:
+    def _take(self, look: BatchSnapshot) -> None:
         """Where the batch system places, what waits there is no attempt yet."""
         if self.placing_driver is not None:
             begun = self.desk.attempts.keys()
@@ -293,7 +293,7 @@ class LendingEngine:
             if await self._try(driver.forget, "forget", key):
                 self.asking.forgotten(key, _now())
 
-    async def _ask(self, driver: PlacingDriver, group: Sequence[Candidate]) -> None:
+    async def _ask(self, driver: PlacingDriver, group: Sequence[ExternalCandidate]) -> None:
         first = group[0].key
         try:
             async with self._doors:

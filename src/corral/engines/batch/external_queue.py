@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey
-from corral.engines.batch.attempt_state import MISSED_LOOKS, Shown
-from corral.engines.batch.interfaces import Look, Ticket, TicketState
+from corral.engines.batch.attempt_state import MISSED_LOOKS, BatchAttemptState
+from corral.engines.batch.interfaces import BatchSnapshot, Ticket, TicketState
 
 MOST_WAITING: Final = 1000  # that stand in the batch system's line at once; the others follow
 AGAIN_SECONDS: Final = 60.0  # after which what the batch system has refused or ended is asked again
@@ -16,7 +16,7 @@ MOST_INDEX: Final = 1000  # the default of Slurm's MaxArraySize allows no higher
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked(Shown):
+class QueuedAttempt(BatchAttemptState):
     """One attempt that the batch system was asked to place. `excluded`: as it was asked."""
 
     excluded: tuple[NodeId, ...] = ()
@@ -43,7 +43,7 @@ class Asked(Shown):
 class DueAsking:
     """What is to be done now. `ask`: each group is one array, or one job."""
 
-    ask: tuple[tuple[Candidate, ...], ...] = ()
+    ask: tuple[tuple[ExternalCandidate, ...], ...] = ()
     cancel: tuple[AttemptKey, ...] = ()
     forget: tuple[AttemptKey, ...] = ()
 
@@ -53,26 +53,26 @@ class Asking:
     """`asked`: all that was, or is to be, handed over and has not begun. What the head offers no
     more is taken back; what has begun is the Desk's. Times by a clock that never goes back."""
 
-    asked: dict[AttemptKey, Asked] = field(default_factory=dict)
-    _offered: dict[AttemptKey, Candidate] | None = None
+    asked: dict[AttemptKey, QueuedAttempt] = field(default_factory=dict)
+    _offered: dict[AttemptKey, ExternalCandidate] | None = None
     _has_looked: bool = False
     _again: dict[AttemptKey, tuple[float, str]] = field(default_factory=dict)  # not before, why
 
     # -- what comes in ---------------------------------------------------------------------------
 
-    def offer(self, waiting: Sequence[Candidate]) -> None:
+    def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
         """All that waits, the first first; none of it is wanted on a node."""
         self._offered = {one.key: one for one in waiting}
         self._again = {key: told for key, told in self._again.items() if key in self._offered}
         for key, one in self.asked.items():
             one.is_withdrawn |= key not in self._offered
 
-    def look(self, look: Look, begun: Iterable[AttemptKey]) -> None:
+    def look(self, look: BatchSnapshot, begun: Iterable[AttemptKey]) -> None:
         """Take what the batch system says of those that have not `begun`."""
         self._has_looked = True
         tickets = {ticket.key: ticket for ticket in look.tickets}
         for key in {*tickets, *look.kept} - set(begun):
-            self.asked.setdefault(key, Asked(key=key)).submitted = True
+            self.asked.setdefault(key, QueuedAttempt(key=key)).submitted = True
         for key, one in self.asked.items():
             if ticket := tickets.get(key):
                 one.ticket, one.missed = ticket, 0
@@ -82,16 +82,16 @@ class Asking:
                     one.ticket = None
             one.is_withdrawn |= self._must_be_asked_anew(one)
 
-    def submitted(self, group: Iterable[Candidate]) -> None:
+    def submitted(self, group: Iterable[ExternalCandidate]) -> None:
         """It was handed over; the next looks show it."""
         for candidate in group:
-            one = self.asked.setdefault(candidate.key, Asked(key=candidate.key))
+            one = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
             one.submitted, one.excluded = True, candidate.excluded
 
-    def refused(self, group: Iterable[Candidate], why: str) -> None:
+    def refused(self, group: Iterable[ExternalCandidate], why: str) -> None:
         """The batch system will not take it as it is."""
         for candidate in group:
-            one = self.asked.setdefault(candidate.key, Asked(key=candidate.key))
+            one = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
             one.refusal = why
 
     def begins(self, key: AttemptKey) -> Ticket | None:
@@ -138,7 +138,7 @@ class Asking:
 
     # -- the rules -------------------------------------------------------------------------------
 
-    def _must_be_asked_anew(self, one: Asked) -> bool:
+    def _must_be_asked_anew(self, one: QueuedAttempt) -> bool:
         """It was given a node that will not do any more, or may have one now that would not."""
         candidate = (self._offered or {}).get(one.key)
         if candidate is None or one.ticket is None:
@@ -148,11 +148,11 @@ class Asking:
             return not excluded >= set(one.excluded)
         return bool(excluded & set(one.chosen))
 
-    def _groups(self, at: float) -> Iterable[tuple[Candidate, ...]]:
+    def _groups(self, at: float) -> Iterable[tuple[ExternalCandidate, ...]]:
         """Indices of one array that are alike go together."""
         room = MOST_WAITING - sum(not one.chosen for one in self.asked.values())
         fresh = [one for one in (self._offered or {}).values() if self._is_fresh(one.key, at)]
-        groups: dict[object, list[Candidate]] = {}
+        groups: dict[object, list[ExternalCandidate]] = {}
         for one in fresh[: max(room, 0)]:
             groups.setdefault(_likeness(one), []).append(one)
         for group in groups.values():
@@ -164,7 +164,7 @@ class Asking:
         not_before, _ = self._again.get(key, (at, ""))
         return not_before <= at and (one is None or not (one.submitted or one.refusal))
 
-    def _allowed(self, group: Sequence[Candidate]) -> int:
+    def _allowed(self, group: Sequence[ExternalCandidate]) -> int:
         """The limit of an array holds over all its groups: beside others, so many as are left."""
         first = group[0]
         limit = first.spec.array_limit
@@ -179,16 +179,22 @@ class Asking:
         return len(group) if beside == 0 else max(limit - beside, 0)
 
 
-def _likeness(one: Candidate) -> object:
+def _likeness(one: ExternalCandidate) -> object:
     index = one.spec.array_index
     if one.array is None or index is None or index > MOST_INDEX:
         return one.key
     spec = one.spec
-    return (one.array, one.key[1], one.shape, spec.place.exclusive, one.excluded,
-            spec.max_duration_seconds)  # fmt: skip
+    return (
+        one.array,
+        one.key[1],
+        one.shape,
+        spec.place.exclusive,
+        one.excluded,
+        spec.max_duration_seconds,
+    )
 
 
-def _why_over(one: Asked) -> str:
+def _why_over(one: QueuedAttempt) -> str:
     """Why the batch system has it no more, before it has begun; "": it never had it."""
     if one.refusal:
         return one.refusal

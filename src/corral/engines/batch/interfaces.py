@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from corral.domain.desired_state import Launch
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import BootId, NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.domain.resources import Inventory
@@ -74,7 +74,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class BatchSnapshot:
     """All that the batch system says now. `kept`: attempts of which a folder or a Secret is left:
     they were handed over, or were about to be. `unsent`: those of which that is left and which were
     never handed over, for certain. `troubles`: sentences about what of the batch system cannot be
@@ -101,16 +101,16 @@ class PartFiles:
     workdir: Path | None = None
 
 
-class Driver(Protocol):
+class BatchSystem(Protocol):
     """The way to one batch system. Each call is bounded in time, and may be repeated at will."""
 
-    async def look(self) -> Look:
+    async def look(self) -> BatchSnapshot:
         """Raises: Trouble when it does not answer."""
         ...
 
     async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
         """Hand the attempt over as a whole, unless it has been already: what is there by its name
-        stays as it is. `gang` is by node rank. Its folders are kept first (`Look.kept`).
+        stays as it is. `gang` is by node rank. Its folders are kept first (`BatchSnapshot.kept`).
 
         Raises: Refusal when the batch system will never take it; Trouble: try again.
         """
@@ -140,10 +140,10 @@ class Driver(Protocol):
     async def close(self) -> None: ...
 
 
-class PlacingDriver(Driver, Protocol):
+class PlacingDriver(BatchSystem, Protocol):
     """The way to a batch system that places by itself."""
 
-    async def ask(self, group: Sequence[Candidate]) -> None:
+    async def ask(self, group: Sequence[ExternalCandidate]) -> None:
         """Let it place them: one job, or indices of one array that are alike, as an array of its
         own. What is there by its name stays as it is. Each begins nothing before it is equipped.
 

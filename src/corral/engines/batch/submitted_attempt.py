@@ -6,14 +6,14 @@ from typing import Final
 from corral.domain.ids import NodeId
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Phase, Seen
-from corral.engines.batch.attempt_state import Shown
+from corral.engines.batch.attempt_state import BatchAttemptState
 from corral.engines.batch.interfaces import TicketState
 
 ROOM_SECONDS: Final = 15.0  # that a node may lack the room for what Corral has placed there
 
 
 @dataclass(slots=True, kw_only=True)
-class Handed(Shown):
+class Handed(BatchAttemptState):
     """One attempt, as far as it has come. `parts` is the newest word of each of its parts, and
     `signals` what each has noticed that the head may not have recorded.
 

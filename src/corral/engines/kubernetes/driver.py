@@ -18,7 +18,14 @@ from corral.domain.desired_state import Launch
 from corral.domain.errors import Trouble
 from corral.domain.ids import ClusterId, JobId, NodeId, QueueName
 from corral.domain.observed_state import AttemptKey
-from corral.engines.batch.interfaces import Foreign, LentNode, Look, PartFiles, Ticket, TicketState
+from corral.engines.batch.interfaces import (
+    BatchSnapshot,
+    Foreign,
+    LentNode,
+    PartFiles,
+    Ticket,
+    TicketState,
+)
 from corral.engines.kubernetes import attempt_tickets, manifests, names, nodes
 from corral.engines.kubernetes.api_server import Access, NotTaken
 from corral.engines.kubernetes.head_map import HeadMap
@@ -42,7 +49,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class Held:
+class PendingSubmission:
     """An attempt that Kubernetes does not take now, and why."""
 
     gang: tuple[Launch, ...]
@@ -65,7 +72,7 @@ class KubernetesDriver:
     head: Callable[[], Mapping[str, str]]
     queues: Callable[[JobId], Sequence[QueueName]] = lambda job: ()
     stir: Callable[[], None] = lambda: None
-    held: dict[AttemptKey, Held] = field(default_factory=dict)
+    held: dict[AttemptKey, PendingSubmission] = field(default_factory=dict)
     _events: dict[AttemptKey, tuple[float, list[Event]]] = field(default_factory=dict)
     _addresses: dict[AttemptKey, tuple[str, ...]] = field(default_factory=dict)
     _mirrors: list[Mirror[Any]] = field(default_factory=list)
@@ -104,7 +111,7 @@ class KubernetesDriver:
         )
         self._mirrors += self.spaces.watch(space).mirrors
 
-    async def look(self) -> Look:
+    async def look(self) -> BatchSnapshot:
         """What the watches have told, once the server has shown that it still answers.
 
         Raises: Trouble.
@@ -128,7 +135,7 @@ class KubernetesDriver:
         known = {ticket.key for ticket in seen}
         kept = {key: is_handed_over(one) for one in secrets if (key := key_of(one)) is not None}
         waiting = [_waiting(key, one.why) for key, one in self.held.items() if key not in known]
-        return Look(
+        return BatchSnapshot(
             nodes=(*found, *gone),
             tickets=(*seen, *waiting),
             kept=tuple(key for key, is_sent in kept.items() if is_sent or key in known),
@@ -257,8 +264,9 @@ class KubernetesDriver:
         except Trouble as trouble:
             if key not in self.held:
                 log.warning("%s.%s waits: %s", *key, trouble.message)
-            self.held[key] = Held(gang=tuple(gang), parts=parts, why=trouble.message,
-                                  tried_at=time.monotonic())  # fmt: skip
+            self.held[key] = PendingSubmission(
+                gang=tuple(gang), parts=parts, why=trouble.message, tried_at=time.monotonic()
+            )
             return
         self.held.pop(key, None)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from corral.domain.errors import Trouble
-from corral.engines.batch.engine import LendingEngine, Links
+from corral.engines.batch.engine import HeadLinks, LendingEngine
 from corral.engines.kubernetes.api_server import Access, client_of
 from corral.engines.kubernetes.driver import KubernetesDriver
 from corral.engines.kubernetes.manifests import HEAD_JSON
@@ -32,7 +32,7 @@ def _way(head: Callable[[], Mapping[str, str]]) -> str:
 
 
 def kubernetes_engine(
-    settings: KubernetesSettings, links: Links, head: Callable[[], Mapping[str, str]]
+    settings: KubernetesSettings, links: HeadLinks, head: Callable[[], Mapping[str, str]]
 ) -> LendingEngine:
     """`head`: the files that tell pods where the head is. Raises: Conflict without a kubeconfig."""
     access = Access(client=client_of(settings), call_seconds=settings.call_seconds)

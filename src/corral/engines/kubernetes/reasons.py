@@ -44,7 +44,7 @@ _OVER_ITS_LIMIT: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blame:
+class PodEnd:
     """Why it ended, and whose doing it is."""
 
     text: str
@@ -100,42 +100,42 @@ def lacks_room(pods: Iterable[Pod]) -> str:
     return ""
 
 
-def why_ended(job: Job | None, pods: Sequence[Pod]) -> Blame | None:
+def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
     """Of the pod that ended first by another's doing; None where nothing is to be blamed."""
     for pod in sorted(pods, key=_ended_at):
         if (blame := _why_pod_ended(pod)) is not None:
             return blame
     if any(pod.metadata and pod.metadata.deletionTimestamp for pod in pods):
-        return Blame(text="its pod was deleted in Kubernetes")
+        return PodEnd(text="its pod was deleted in Kubernetes")
     status = (job.status if job else None) or JobStatus()
     for one in status.conditions or []:
         if one.type == "Failed" and one.status == "True" and one.reason == "DeadlineExceeded":
-            return Blame(text="its time in Kubernetes is over (DeadlineExceeded)")
+            return PodEnd(text="its time in Kubernetes is over (DeadlineExceeded)")
     return None
 
 
-def _why_pod_ended(pod: Pod) -> Blame | None:
+def _why_pod_ended(pod: Pod) -> PodEnd | None:
     status = pod.status or PodStatus()
     if status.reason == "Evicted":
         told = status.message or "no reason told"
         is_own = any(words in told for words in _OVER_ITS_LIMIT)
         who = "it was evicted for what it used of its own" if is_own else "its node evicted it"
-        return Blame(text=f"{who} (Evicted): {told}", infra=not is_own)
+        return PodEnd(text=f"{who} (Evicted): {told}", infra=not is_own)
     for container in _containers(status):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.reason == "OOMKilled":
-            return Blame(text="it took more memory than it asked for (OOMKilled)", infra=False)
+            return PodEnd(text="it took more memory than it asked for (OOMKilled)", infra=False)
     for one in status.conditions or []:
         if one.type == "DisruptionTarget" and one.status == "True":
             what = _DISRUPTED.get(one.reason or "", "Kubernetes has ended its pod")
-            return Blame(text=f"{what} ({one.reason}): {one.message or ''}".rstrip(": "))
+            return PodEnd(text=f"{what} ({one.reason}): {one.message or ''}".rstrip(": "))
     for container in _containers(status):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.reason in ("StartError", "ContainerCannotRun"):
             told = f"its container could not be started ({ended.reason}): {ended.message or ''}"
-            return Blame(text=told.rstrip(": "), infra=False)
+            return PodEnd(text=told.rstrip(": "), infra=False)
         if ended is not None and ended.exitCode:
-            return Blame(text=f"its container ended with code {ended.exitCode}")
+            return PodEnd(text=f"its container ended with code {ended.exitCode}")
     return None
 
 

@@ -15,7 +15,7 @@ from corral.engines.kubernetes.api_server import Access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Right:
+class KubernetesRight:
     """One verb on one resource, as in a Role."""
 
     verb: str
@@ -26,8 +26,10 @@ class Right:
         return f"{self.verb} {self.resource}"
 
 
-def _rights(group: str, resource: str, verbs: str) -> tuple[Right, ...]:
-    return tuple(Right(verb=verb, group=group, resource=resource) for verb in verbs.split())
+def _rights(group: str, resource: str, verbs: str) -> tuple[KubernetesRight, ...]:
+    return tuple(
+        KubernetesRight(verb=verb, group=group, resource=resource) for verb in verbs.split()
+    )
 
 
 # deploy/kubernetes/roles.yaml grants just these; tests/engines/kubernetes hold the two together.
@@ -61,7 +63,7 @@ async def missing_rights(access: Access, namespace: str) -> str:
     return f"its account may not {' nor '.join(parts)}; deploy/kubernetes/roles.yaml grants that"
 
 
-async def _may(access: Access, right: Right, namespace: str) -> bool:
+async def _may(access: Access, right: KubernetesRight, namespace: str) -> bool:
     attributes = ResourceAttributes(
         verb=right.verb, group=right.group, resource=right.resource, namespace=namespace or None
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.errors import NotFound
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
@@ -38,7 +38,7 @@ class LocalEngine:
 
     cluster_dir: Path
     settings: LocalSettings
-    push: Callable[[Wanted], None]
+    push: Callable[[DesiredState], None]
     register: Callable[[NodeId, str], Awaitable[None]]
     on_death: Callable[[], None] = lambda: None
     name: str = NAME
@@ -109,7 +109,7 @@ class LocalEngine:
     def gone(self) -> Set[NodeId]:
         return {id for id, node in self.former.items() if not node.is_there()}
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         self.push(wanted)
 
     def says(self, key: AttemptKey) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 from corral.domain.ids import NodeId
 from corral.domain.node_policy import NodePolicy
 from corral.domain.users import NODE_TOKEN_SECONDS
-from corral.engines.local.processes import Process, reap, spawn
+from corral.engines.local.processes import LocalProcess, reap, spawn
 from corral.wire.node import NodeSettings, encode_settings
 from corral.wire.node_policy import POLICY_FILE, encode_policy
 
@@ -46,8 +46,8 @@ class LocalNode:
     start: Callable[[list[str], Mapping[str, str], Path], int] = spawn
     proof: str = ""
     kept_down: bool = False
-    _agent: Process | None = None
-    _watched: dict[Process, int] = field(default_factory=dict)
+    _agent: LocalProcess | None = None
+    _watched: dict[LocalProcess, int] = field(default_factory=dict)
     _started_at: float = 0.0
     _died_at: float = 0.0
     _failures: int = 0
@@ -84,7 +84,7 @@ class LocalNode:
         one that keeps ends nobody has recorded yet: its next agent tells them, and what was lost.
         """
         self.kept_down = False
-        self._agent = Process.recorded(self.dir / "agent.pid")
+        self._agent = LocalProcess.recorded(self.dir / "agent.pid")
         if self._agent is None:
             if not self.others() and not self._keeps_ends():
                 self._forget_boot()
@@ -99,7 +99,7 @@ class LocalNode:
         now = _now()
         if self._agent is not None:
             self._take_note(now)
-        self._agent = Process.recorded(self.dir / "agent.pid")
+        self._agent = LocalProcess.recorded(self.dir / "agent.pid")
         if self._agent is not None or now < self._not_before:
             return  # it was started by another, such as a head that died before this one
         has_ends = not self.proof and self._failures < MOST_QUICK_ENDS and self._keeps_ends()
@@ -115,17 +115,17 @@ class LocalNode:
 
     def is_there(self) -> bool:
         """Whether anything of it lives, whoever looks after it."""
-        return bool(Process.recorded(self.dir / "agent.pid") or self.others())
+        return bool(LocalProcess.recorded(self.dir / "agent.pid") or self.others())
 
-    def others(self) -> list[Process]:
+    def others(self) -> list[LocalProcess]:
         """What lives of the node beside its agent: the launcher and the shims."""
-        launcher = Process.recorded(self.dir / "launcher.pid")
+        launcher = LocalProcess.recorded(self.dir / "launcher.pid")
         return [*([launcher] if launcher else []), *self.shims()]
 
-    def shims(self) -> list[Process]:
+    def shims(self) -> list[LocalProcess]:
         """Each looks after an attempt, or keeps its end until the head has recorded it."""
         records = self.dir.glob("attempts/*/shim.pid")
-        return [process for file in records if (process := Process.recorded(file))]
+        return [process for file in records if (process := LocalProcess.recorded(file))]
 
     def _keeps_ends(self) -> bool:
         """A shim that is done leaves its journal, not its id; a killed one leaves both."""
@@ -135,7 +135,7 @@ class LocalNode:
     def stop_agent(self) -> None:
         """End the agent alone, until `begin`: its ranks run on."""
         self.kept_down = True
-        agent = self._agent or Process.recorded(self.dir / "agent.pid")
+        agent = self._agent or LocalProcess.recorded(self.dir / "agent.pid")
         if agent is not None:
             agent.signal(signal.SIGTERM)
 
@@ -151,7 +151,7 @@ class LocalNode:
         self.look_after()
 
     @property
-    def agent(self) -> Process | None:
+    def agent(self) -> LocalProcess | None:
         return self._agent if self._agent is not None and self._agent.lives else None
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class LocalNode:
             self._failures += 1
             self._not_before = _now() + LONGEST_DELAY_SECONDS
             return
-        self._agent = Process.find(pid)
+        self._agent = LocalProcess.find(pid)
         self._started_at = _now()
         self._watch_all()
 
@@ -210,7 +210,7 @@ class LocalNode:
             if process not in self._watched:
                 self._watch(process)
 
-    def _watch(self, process: Process) -> None:
+    def _watch(self, process: LocalProcess) -> None:
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(process.pid)
             if not process.lives:
@@ -219,7 +219,7 @@ class LocalNode:
             self._watched[process] = descriptor
             asyncio.get_running_loop().add_reader(descriptor, self._ended, process)
 
-    def _ended(self, process: Process) -> None:
+    def _ended(self, process: LocalProcess) -> None:
         descriptor = self._watched.pop(process)
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)

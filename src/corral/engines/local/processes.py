@@ -9,20 +9,20 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class LocalProcess:
     """`started` is in clock ticks since the machine's boot, as field 22 of /proc/PID/stat."""
 
     pid: int
     started: int
 
     @classmethod
-    def find(cls, pid: int) -> "Process | None":
+    def find(cls, pid: int) -> "LocalProcess | None":
         """The living process with this id; one that has ended and is not yet reaped is none."""
         stat = stat_of(pid)
         return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
 
     @classmethod
-    def recorded(cls, file: Path) -> "Process | None":
+    def recorded(cls, file: Path) -> "LocalProcess | None":
         """The process that is recorded as "PID STARTED" in the file, if it still lives."""
         try:
             pid, started = (int(word) for word in file.read_text().split())
@@ -39,7 +39,7 @@ class Process:
 
     @property
     def lives(self) -> bool:
-        return Process.find(self.pid) == self
+        return LocalProcess.find(self.pid) == self
 
     def signal(self, number: int) -> None:
         """Send the signal to this process and to no other; nothing when it is gone."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.errors import Conflict
-from corral.engines.local.processes import Process, reap, spawn
+from corral.engines.local.processes import LocalProcess, reap, spawn
 from corral.engines.ray import start_options
 from corral.engines.ray.settings import RaySettings
 
@@ -42,7 +42,7 @@ class RayHere:
     cluster: str = ""
     address: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    _process: Process | None = None
+    _process: LocalProcess | None = None
     _port: int = field(default=0)
     _not_before: float = 0.0
 
@@ -69,7 +69,7 @@ class RayHere:
     def _check_port(self) -> None:
         """Raises: Conflict where somebody else has the port that the nodes know."""
         give_up_at = time.monotonic() + PORT_SECONDS
-        while Process.recorded(self.pid_file) is None and not is_free(self._host, self._port):
+        while LocalProcess.recorded(self.pid_file) is None and not is_free(self._host, self._port):
             if time.monotonic() > give_up_at:
                 raise Conflict(
                     f"port {self._port} of {self._host}, by which its nodes know this Ray, is "
@@ -100,7 +100,7 @@ class RayHere:
         if self._process is not None:
             log.warning("Ray (process %d) has died; it is started again", self._process.pid)
             reap(self._process.pid)
-        self._process = Process.recorded(self.pid_file)
+        self._process = LocalProcess.recorded(self.pid_file)
         if self._process is not None or time.monotonic() < self._not_before:
             return
         self._not_before = time.monotonic() + AGAIN_SECONDS
@@ -109,7 +109,7 @@ class RayHere:
         output = self.dir / "ray.log"
         if output.exists() and output.stat().st_size > LOG_BYTES:
             output.replace(output.with_suffix(".log.1"))
-        self._process = Process.find(spawn(self._words(), self._environment(), output))
+        self._process = LocalProcess.find(spawn(self._words(), self._environment(), output))
         if self._process is not None:
             self._process.record(self.pid_file)
 
@@ -123,7 +123,7 @@ class RayHere:
         it wrote here goes, which Ray itself would keep: not so where its next start goes on with
         it, nor what a Ray that was not begun by Corral has.
         """
-        process = self._process or Process.recorded(self.pid_file)
+        process = self._process or LocalProcess.recorded(self.pid_file)
         folder = "" if self.address or self.settings.redis else self._temp_dir
         if process is not None:
             folder = folder or next(filter(None, map(folder_of, descendants(process))), "")
@@ -131,7 +131,7 @@ class RayHere:
         if folder and not self.settings.redis:
             await clear(Path(folder))
 
-    async def _end(self, process: Process) -> None:
+    async def _end(self, process: LocalProcess) -> None:
         family = [process, *descendants(process)]
         process.signal(signal.SIGTERM)
         clock = asyncio.get_running_loop().time
@@ -182,9 +182,9 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
-def descendants(root: Process) -> list[Process]:
+def descendants(root: LocalProcess) -> list[LocalProcess]:
     """The living processes that come from this one and have not been left by their parents."""
-    found: list[Process] = []
+    found: list[LocalProcess] = []
     parents = [root.pid]
     while parents:
         pid = parents.pop()
@@ -192,12 +192,12 @@ def descendants(root: Process) -> list[Process]:
             with suppress(OSError):
                 for child in map(int, task.read_text().split()):
                     parents.append(child)
-                    one = Process.find(child)
+                    one = LocalProcess.find(child)
                     found += [one] if one is not None else []
     return found
 
 
-def folder_of(process: Process) -> str:
+def folder_of(process: LocalProcess) -> str:
     """Where this process of a Ray that Corral has begun writes; "" for any other."""
     with suppress(OSError):
         found = _FOLDER.search(Path(f"/proc/{process.pid}/cmdline").read_bytes())

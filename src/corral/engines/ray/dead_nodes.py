@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from corral.domain.errors import Trouble
 from corral.domain.ids import NodeId
 from corral.engines.ray.driver import RayDriver
-from corral.engines.ray.nodes import Look, RayNode, was_handed_back
+from corral.engines.ray.nodes import RayNode, RaySnapshot, was_handed_back
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Deaths:
         self.proofs.pop(node, None)
         self.taken.discard(node)
 
-    async def judge(self, row: RayNode, look: Look, *, sleeps: bool) -> None:
+    async def judge(self, row: RayNode, look: RaySnapshot, *, sleeps: bool) -> None:
         """Ray says that the node is dead: that it does not answer Ray. Its ranks may live, so that
         it is no proof alone; nothing of the node left on its machine is one, or that its machine
         was handed back (`sleeps`: it was left to the autoscaler). Raises: Trouble."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from corral.domain.errors import Trouble
 from corral.domain.ids import NodeId
 from corral.engines.ray import start_options
-from corral.engines.ray.nodes import Look, look_of
+from corral.engines.ray.nodes import RaySnapshot, look_of
 
 START_SECONDS: Final = 60.0
 CALL_SECONDS: Final = 30.0
@@ -57,7 +57,7 @@ class RayDriver:
         token = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={file} " if self.token_file else ""
         return f"{token}ray status --address {self.address}"
 
-    async def look(self) -> Look:
+    async def look(self) -> RaySnapshot:
         look = look_of(await self._call("look"), self._names)
         self._names = {row.ray_node: row.id for row in look.nodes}
         return look

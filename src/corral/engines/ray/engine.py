@@ -11,12 +11,12 @@ from typing import Final
 
 import yaml
 
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.errors import Trouble
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
 from corral.domain.observed_state import AttemptKey, NodeFacts
-from corral.engines.batch.engine import LATE_SECONDS, Links
+from corral.engines.batch.engine import LATE_SECONDS, HeadLinks
 from corral.engines.ray import autoscaler
 from corral.engines.ray.autoscaler import Sleepers
 from corral.engines.ray.autoscaler_types import kinds_of, left_of, type_resources
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Kept:
+class RayNodeState:
     """A node of Ray that has an agent of this cluster, or is being given one."""
 
     row: RayNode
@@ -62,14 +62,14 @@ class RayEngine:
 
     cluster_dir: Path
     settings: RaySettings
-    links: Links
+    links: HeadLinks
     certificate: str | None = None
     cluster: str = ""
     name: str = NAME
     cannot: Mapping[str, str] = field(default_factory=lambda: CANNOT)
     could_bring: Sequence[NodeKind] = ()
     trouble: str = ""
-    nodes: dict[NodeId, Kept] = field(default_factory=dict)
+    nodes: dict[NodeId, RayNodeState] = field(default_factory=dict)
     _deaths: Deaths | None = None
     _busy: set[NodeId] = field(default_factory=set)  # of whose attempts something is left
     _wanted: set[NodeId] = field(default_factory=set)  # on which something is to run or to stop
@@ -136,7 +136,7 @@ class RayEngine:
         taken = self._deaths.taken if self._deaths is not None and self._kinds else frozenset()
         return {node for node in taken if not self.links.hears(node)}
 
-    def apply(self, wanted: Wanted) -> None:
+    def apply(self, wanted: DesiredState) -> None:
         (self._wanted.add if wanted.run or wanted.stop else self._wanted.discard)(wanted.node)
         self._placed[wanted.node] = frozenset(launch.key for launch in wanted.run)
         if self._holds is not None:
@@ -274,14 +274,14 @@ class RayEngine:
         if kept is None or kept.row.ray_node != row.ray_node:
             if kept is not None and kept.fitting is not None:
                 kept.fitting.cancel()
-            kept = self.nodes[row.id] = Kept(row)
+            kept = self.nodes[row.id] = RayNodeState(row)
         kept.row = row
         now = asyncio.get_running_loop().time()
         idle = kept.fitting is None or kept.fitting.done()
         if idle and now >= kept.fitted_at + (REFIT_SECONDS if not kept.trouble else LOOK_SECONDS):
             kept.fitting = asyncio.create_task(self._fit(kept))
 
-    async def _fit(self, kept: Kept) -> None:
+    async def _fit(self, kept: RayNodeState) -> None:
         """Let the node have its files, and its agent run."""
         assert self._driver is not None
         try:

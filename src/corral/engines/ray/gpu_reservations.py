@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.errors import Trouble
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import NodeFacts
 from corral.domain.resources import Inventory
 from corral.engines.ray.driver import RayDriver
 from corral.engines.ray.nodes import RayNode
-from corral.engines.ray.shared_gpus import Held, Users, moves, offered
+from corral.engines.ray.shared_gpus import GpuUsers, HeldGpu, moves, offered
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class _Node:
     """What is held on one node of Ray, which is another one each time its Ray starts anew."""
 
     ray_node: str = ""
-    held: dict[int, Held] = field(default_factory=dict)
+    held: dict[int, HeldGpu] = field(default_factory=dict)
     settling: asyncio.Task[None] | None = None
 
 
@@ -34,9 +34,9 @@ class Holds:
 
     driver: RayDriver
     _nodes: dict[NodeId, _Node] = field(default_factory=lambda: defaultdict(_Node))
-    _users: dict[NodeId, Users] = field(default_factory=lambda: defaultdict(Users))
+    _users: dict[NodeId, GpuUsers] = field(default_factory=lambda: defaultdict(GpuUsers))
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: DesiredState) -> None:
         self._users[wanted.node].want(wanted)
 
     def amend(self, word: NodeFacts) -> NodeFacts:
@@ -95,17 +95,18 @@ class Holds:
         except Trouble as trouble:
             log.warning("GPUs of node %s in Ray's books: %s", row.id, trouble)
 
-    async def _found(self, row: RayNode) -> dict[int, Held]:
+    async def _found(self, row: RayNode) -> dict[int, HeldGpu]:
         """What an earlier head has held there."""
         numbers = await self.driver.held(row.ray_node)
         return {
-            await self.driver.hold(row.ray_node, number): Held(number=number) for number in numbers
+            await self.driver.hold(row.ray_node, number): HeldGpu(number=number)
+            for number in numbers
         }
 
     async def _take(self, node: _Node, row: RayNode) -> None:
         used = {one.number for one in node.held.values()}
         number = next(number for number in count() if number not in used)
-        node.held[await self.driver.hold(row.ray_node, number)] = Held(number=number)
+        node.held[await self.driver.hold(row.ray_node, number)] = HeldGpu(number=number)
 
 
 def marked(inventory: Inventory, ours: frozenset[int] | set[int]) -> Inventory:

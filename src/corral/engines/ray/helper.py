@@ -37,7 +37,7 @@ ANSWER_SECONDS: Final = 20
 THREADS: Final = 16
 
 
-class Helper:
+class RayCalls:
     """The calls, by name. Each is bounded in time; what it raises is told as trouble."""
 
     def __init__(self, address: str, namespace: str) -> None:
@@ -170,7 +170,7 @@ def _answer(reference: Any) -> Any:
     return ray.get(reference, timeout=ANSWER_SECONDS)
 
 
-def _obey(helper: Helper, line: bytes, tell: Callable[[Mapping[str, Any]], None]) -> None:
+def _obey(helper: RayCalls, line: bytes, tell: Callable[[Mapping[str, Any]], None]) -> None:
     asked = json.loads(line)
     try:
         found = getattr(helper, asked["call"])(**asked["args"])
@@ -192,7 +192,7 @@ def main() -> None:
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=[lines], daemon=True).start()
     address, namespace = sys.argv[1:]
-    helper = Helper(address, namespace)
+    helper = RayCalls(address, namespace)
     tell({"id": 0, "found": ray.__version__})
     with ThreadPoolExecutor(THREADS) as pool:
         while True:

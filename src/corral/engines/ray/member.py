@@ -13,7 +13,7 @@ from pathlib import Path
 from platform import python_version
 from typing import Final
 
-from corral.engines.local.processes import Process
+from corral.engines.local.processes import LocalProcess
 from corral.engines.ray.bringup import END_SECONDS, RayHere, own_address
 from corral.engines.ray.settings import RaySettings
 
@@ -21,7 +21,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class RayMember:
     """What the machine is there. `host` "": its address on the way to `address`, that of the Ray
     cluster. `num_gpus` None: as many as Ray finds."""
 
@@ -35,7 +35,7 @@ class Member:
         (folder / "member.json").write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, folder: Path) -> "Member":
+    def load(cls, folder: Path) -> "RayMember":
         """Raises: OSError, ValueError."""
         return cls(**json.loads((folder / "member.json").read_text()))
 
@@ -50,8 +50,8 @@ def words_of(folder: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "corral.engines.ray.member", str(folder)]
 
 
-def keeper_of(folder: Path) -> Process | None:
-    return Process.recorded(folder / "keeper.pid")
+def keeper_of(folder: Path) -> LocalProcess | None:
+    return LocalProcess.recorded(folder / "keeper.pid")
 
 
 def versions() -> tuple[str, str]:
@@ -74,7 +74,7 @@ async def end(folder: Path) -> None:
             await asyncio.sleep(0.05)
         keeper.signal(signal.SIGKILL)
     if (folder / "member.json").exists():
-        await Member.load(folder).ray(folder).down()
+        await RayMember.load(folder).ray(folder).down()
 
 
 def main() -> int:
@@ -83,10 +83,10 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     if keeper_of(folder) is not None:
         return 0
-    me = Process.find(os.getpid())
+    me = LocalProcess.find(os.getpid())
     assert me is not None
     me.record(folder / "keeper.pid")
-    ray = Member.load(folder).ray(folder)
+    ray = RayMember.load(folder).ray(folder)
     ray.begin()
     while signal.sigtimedwait(ends, LOOK_SECONDS) is None:
         ray.look_after()

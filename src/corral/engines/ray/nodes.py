@@ -59,7 +59,7 @@ class RayNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class RaySnapshot:
     """What Ray said at one moment. `waiting_gpus`: how many each of Ray's tasks, actors and bundles
     wants that wait for some."""
 
@@ -67,7 +67,7 @@ class Look:
     waiting_gpus: tuple[int, ...] = ()
 
 
-def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> Look:
+def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapshot:
     """The helper's answer to `look`, read. `names`: what nodes of Ray were called before."""
     rows = newest_of_each(answer["nodes"], names)
     used = answer["used"]
@@ -86,7 +86,7 @@ def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> Look:
     for _ in range(int(answer["own"])):  # they are Corral's, about to be held
         if 1 in waiting:
             waiting.remove(1)
-    return Look(nodes=tuple(nodes), waiting_gpus=tuple(waiting))
+    return RaySnapshot(nodes=tuple(nodes), waiting_gpus=tuple(waiting))
 
 
 def newest_of_each(

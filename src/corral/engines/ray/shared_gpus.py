@@ -9,14 +9,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from corral.domain.desired_state import Wanted
+from corral.domain.desired_state import DesiredState
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase
 
 LEAVE_SECONDS: Final = 3.0  # until the head has heard that it may not place there: beats and ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldGpu:
     """A GPU that is held: by which number, and since when it is about to be given up."""
 
     number: int
@@ -24,24 +24,24 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moves:
+class HoldChanges:
     """What to do next. `take`: so many more; `let_go`: these indices; `held` as it is then, but for
     those that are taken."""
 
-    held: Mapping[int, Held]
+    held: Mapping[int, HeldGpu]
     take: int = 0
     let_go: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
-class Users:
+class GpuUsers:
     """Which GPUs of a node attempts use, as far as the head and the node know."""
 
     _seats: dict[AttemptKey, tuple[int, ...]] = field(default_factory=dict)
     _wanted: frozenset[AttemptKey] = frozenset()
     _seen: frozenset[AttemptKey] = frozenset()
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: DesiredState) -> None:
         for launch in wanted.run:
             self._seats[launch.key] = launch.seat.gpus
         runs = {launch.key for launch in wanted.run}
@@ -66,13 +66,13 @@ class Users:
 
 
 def moves(
-    held: Mapping[int, Held],
+    held: Mapping[int, HeldGpu],
     busy: AbstractSet[int],
     *,
     free: int,
     waiting: Sequence[int],
     now: float,
-) -> Moves:
+) -> HoldChanges:
     """What to do on a node of which Corral holds `held`, by index, and Ray has `free` GPUs.
 
     `waiting`: how many GPUs each waiting program of Ray wants. What is about to leave goes after
@@ -84,22 +84,22 @@ def moves(
     if wanted <= 0:
         kept = {index: replace(one, leaving_since=None) for index, one in held.items()}
         served = bool(_served(waiting, free))
-        return Moves(held=kept, take=0 if served else free)
+        return HoldChanges(held=kept, take=0 if served else free)
     chosen = sorted(idle, key=lambda index: (index not in leaving, -index))[:wanted]
     after = {
         index: replace(one, leaving_since=_since(one, now) if index in chosen else None)
         for index, one in held.items()
     }
     gone = tuple(index for index in chosen if now - _since(held[index], now) >= LEAVE_SECONDS)
-    return Moves(held={i: one for i, one in after.items() if i not in gone}, let_go=gone)
+    return HoldChanges(held={i: one for i, one in after.items() if i not in gone}, let_go=gone)
 
 
-def offered(held: Mapping[int, Held]) -> frozenset[int]:
+def offered(held: Mapping[int, HeldGpu]) -> frozenset[int]:
     """Indices on which work may be placed."""
     return frozenset(index for index, one in held.items() if one.leaving_since is None)
 
 
-def _since(one: Held, now: float) -> float:
+def _since(one: HeldGpu, now: float) -> float:
     return now if one.leaving_since is None else one.leaving_since
 
 

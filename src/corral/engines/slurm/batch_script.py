@@ -22,7 +22,7 @@ AROUND_SECONDS: Final = 120.0  # an attempt's start, and its end: all ranks gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AttemptPaths:
     """Where an attempt's files lie, and what its agents are run with. `gpu_types`: of each node's
     GPUs by their indices; "" where Slurm names no type. `memory_bytes`: all that each node has."""
 
@@ -33,7 +33,7 @@ class Place:
 
 
 def script_of(
-    gang: Sequence[Launch], *, cluster: str, settings: SlurmSettings, place: Place
+    gang: Sequence[Launch], *, cluster: str, settings: SlurmSettings, place: AttemptPaths
 ) -> str:
     """What sbatch gets on its standard input. `gang` is by node rank; no secret is in it."""
     first = gang[0]
@@ -79,7 +79,7 @@ def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
     return [f"--time={ceil((limit_seconds + grace_seconds + AROUND_SECONDS) / 60)}"]
 
 
-def _shape(gang: Sequence[Launch], place: Place) -> list[str]:
+def _shape(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
     """Which nodes, and what of each. All seats of a gang are alike."""
     seat = gang[0].seat
     shape = [f"--nodelist={','.join(launch.seat.node for launch in gang)}"]
@@ -121,7 +121,7 @@ def shape_of(
     return shape
 
 
-def _gres(gang: Sequence[Launch], place: Place) -> str:
+def _gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
     """GPUs of one type are asked for by it; where the nodes' differ, by their number alone."""
     types = {
         place.gpu_types[launch.seat.node][index] for launch in gang for index in launch.seat.gpus
@@ -130,7 +130,7 @@ def _gres(gang: Sequence[Launch], place: Place) -> str:
     return f"gpu{kind}:{len(gang[0].seat.gpus)}"
 
 
-def _body(gang: Sequence[Launch], place: Place) -> list[str]:
+def _body(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
     """One agent a node, which ends when its attempt is over; then so does the batch job."""
     folder = quote(place.folder)
     return [f"mkdir {folder}/{BEGUN} || exit 0", agents_of(len(gang), folder, place.python)]

@@ -13,8 +13,8 @@ from corral.domain.ids import BootId, ClusterId, NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.domain.pilot import node_of
 from corral.domain.resources import Gpu, Inventory
-from corral.engines.batch.interfaces import LentNode, Look, PartFiles
-from corral.engines.slurm.batch_script import Place, script_of
+from corral.engines.batch.interfaces import BatchSnapshot, LentNode, PartFiles
+from corral.engines.slurm.batch_script import AttemptPaths, script_of
 from corral.engines.slurm.folders import SCRIPT, Folders
 from corral.engines.slurm.interface import Calls, SlurmTrouble
 from corral.engines.slurm.jobs import (
@@ -48,7 +48,7 @@ class SlurmDriver:
     trusted: str | None = None
     nodes: dict[str, SlurmNode] = field(default_factory=dict)
 
-    async def look(self) -> Look:
+    async def look(self) -> BatchSnapshot:
         """Raises: SlurmTrouble."""
         try:
             self.folders.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class SlurmDriver:
         if unwanted := (*strays, *doubles_of(jobs, self.short)):
             await self.calls.cancel(unwanted)
         self.nodes = {node.name: node for node in nodes if self._is_ours(node)}
-        return Look(
+        return BatchSnapshot(
             nodes=tuple(
                 self._lent(node, place, jobs) for place, node in enumerate(self.nodes.values())
             ),
@@ -77,7 +77,7 @@ class SlurmDriver:
         key = gang[0].key
         name = self.name_of(key)
         folder = self.folders.of(key)
-        place = Place(
+        place = AttemptPaths(
             folder=str(folder),
             python=self.settings.python or sys.executable,
             gpu_types={NodeId(node.name): node.gpus for node in self.nodes.values()},

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from corral.engines.batch.engine import LendingEngine, Links
+from corral.engines.batch.engine import HeadLinks, LendingEngine
 from corral.engines.slurm.commands import Commands
 from corral.engines.slurm.driver import SlurmDriver
 from corral.engines.slurm.external_placement import SlurmPlacingDriver
@@ -42,7 +42,7 @@ def calls_of(settings: SlurmSettings) -> Calls:
 def slurm_engine(
     cluster_dir: Path,
     given: Mapping[str, str],
-    links: Links,
+    links: HeadLinks,
     *,
     shared: tuple[str, ...] = (),
     trusted: str | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from corral.domain.desired_state import Launch
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import NodeId
 from corral.engines.batch.interfaces import PartFiles
 from corral.engines.slurm.driver import SlurmDriver
@@ -20,7 +20,7 @@ from corral.engines.slurm.queued_script import Grounds, asking_script_of, batch_
 class SlurmPlacingDriver(SlurmDriver):
     """Implements lending.PlacingDriver."""
 
-    async def ask(self, group: Sequence[Candidate]) -> None:
+    async def ask(self, group: Sequence[ExternalCandidate]) -> None:
         """Raises: Unsupported, SlurmTrouble."""
         fresh = await self._not_there(group)
         if not fresh:
@@ -42,7 +42,7 @@ class SlurmPlacingDriver(SlurmDriver):
             folder = self.folders.of(gang[0].key)
             raise SlurmTrouble(f"{folder} cannot be written: {error}", hint="df -h") from error
 
-    async def _not_there(self, group: Sequence[Candidate]) -> list[Candidate]:
+    async def _not_there(self, group: Sequence[ExternalCandidate]) -> list[ExternalCandidate]:
         """Those of which the queue knows nothing. A folder without a batch job is of a time when
         this was asked before, and Slurm did not answer."""
         found = []

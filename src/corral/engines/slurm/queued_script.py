@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
-from corral.domain.external_candidate import Candidate
+from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.engines.slurm.batch_script import agents_of, common, shape_of, text_of, time_of
@@ -35,13 +35,13 @@ class Grounds:
     most_memory_bytes: int
 
 
-def batch_name(group: Sequence[Candidate], cluster: str, tag: str) -> str:
+def batch_name(group: Sequence[ExternalCandidate], cluster: str, tag: str) -> str:
     """What the batch job of the group is called: an array by its own id."""
     return job_name(cluster, _key_of(group), tag)
 
 
 def asking_script_of(
-    group: Sequence[Candidate], *, name: str, settings: SlurmSettings, grounds: Grounds
+    group: Sequence[ExternalCandidate], *, name: str, settings: SlurmSettings, grounds: Grounds
 ) -> str:
     """What sbatch gets. The group is one job, or indices of one array that are alike."""
     first = group[0]
@@ -57,16 +57,16 @@ def asking_script_of(
     return text_of(options, _body(group, name, grounds))
 
 
-def _is_array(group: Sequence[Candidate]) -> bool:
+def _is_array(group: Sequence[ExternalCandidate]) -> bool:
     return len(group) > 1
 
 
-def _key_of(group: Sequence[Candidate]) -> AttemptKey:
+def _key_of(group: Sequence[ExternalCandidate]) -> AttemptKey:
     first = group[0]
     return (first.array, first.key[1]) if _is_array(group) and first.array else first.key
 
 
-def _array(group: Sequence[Candidate]) -> list[str]:
+def _array(group: Sequence[ExternalCandidate]) -> list[str]:
     if not _is_array(group):
         return []
     indices = ",".join(str(one.spec.array_index) for one in group)
@@ -74,7 +74,7 @@ def _array(group: Sequence[Candidate]) -> list[str]:
     return [f"--array={indices}" + (f"%{limit}" if limit is not None else "")]
 
 
-def _shape(one: Candidate, grounds: Grounds) -> list[str]:
+def _shape(one: ExternalCandidate, grounds: Grounds) -> list[str]:
     resources = one.shape.resources
     kinds = {kind for kind in grounds.gpu_types if kind.lower() == resources.gpu_type}
     kind = f":{min(kinds)}" if kinds else ""
@@ -93,7 +93,7 @@ def _shape(one: Candidate, grounds: Grounds) -> list[str]:
     ]
 
 
-def _body(group: Sequence[Candidate], name: str, grounds: Grounds) -> list[str]:
+def _body(group: Sequence[ExternalCandidate], name: str, grounds: Grounds) -> list[str]:
     """It waits until the head has recorded where it is, and has brought what its agents need. One
     that was asked for anew, or has begun, begins nothing."""
     first = group[0]

@@ -29,7 +29,7 @@ Forecaster = Callable[[Sequence[float], int, int], list[float]]  # past, horizon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class MethodBacktest:
     """A method on the past: forecasts from `origins` moments, each of what was not known then.
 
     `mase`: mean absolute error over that of the past's own season-to-season change. `pinball`: mean
@@ -46,7 +46,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class ForecastErrors:
     """Of one step ahead, or of all together."""
 
     value: float
@@ -55,16 +55,16 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class DemandForecast:
     """`steps` of `step_hours` each, in GPUs; `total` of all of them, in GPU-hours. `tried`: by
     method, the used one first."""
 
     history: tuple[float, ...]
     step_hours: float
     season: int
-    steps: tuple[Ahead, ...]
-    total: Ahead
-    tried: tuple[Tried, ...]
+    steps: tuple[ForecastErrors, ...]
+    total: ForecastErrors
+    tried: tuple[MethodBacktest, ...]
 
     @property
     def method(self) -> str:
@@ -117,7 +117,9 @@ def _profile(recent: Sequence[float], season: int) -> list[float]:
 METHODS: Final[dict[str, Forecaster]] = {OWN: mean_reversion, NAIVE: seasonal_naive}
 
 
-def forecast(history: Sequence[float], *, step_hours: float, season: int, horizon: int) -> Forecast:
+def forecast(
+    history: Sequence[float], *, step_hours: float, season: int, horizon: int
+) -> DemandForecast:
     """The next `horizon` steps, by the method whose forecasts of the past were less far off.
 
     Raises: SpecInvalid where the history is too short: four seasons, and twice the horizon after
@@ -163,7 +165,7 @@ class _Played:
     def _off(self, at: int, ahead: int) -> float:
         return self._history[at + ahead] - self._made[at][ahead]
 
-    def tried(self, name: str, change: float) -> Tried:
+    def tried(self, name: str, change: float) -> MethodBacktest:
         season, horizon = self._season, self._horizon
         last = len(self._history) - horizon
         tested = [at for at in self._origins if LEAST_PERIODS * season <= at <= last]
@@ -178,7 +180,7 @@ class _Played:
                 held.append(one.low <= actual <= one.high)
                 ends = ((one.low, MISS / 2), (one.value, 0.5), (one.high, 1 - MISS / 2))
                 losses += [_pinball(actual, end, share) for end, share in ends]
-        return Tried(
+        return MethodBacktest(
             method=name,
             origins=len(tested),
             mae=mae,
@@ -187,7 +189,7 @@ class _Played:
             held=sum(held) / len(held) if held else None,
         )
 
-    def _told(self, ahead: int) -> dict[int, Ahead]:
+    def _told(self, ahead: int) -> dict[int, ForecastErrors]:
         """What would have been told at each moment that had enough errors known by then, and what
         is told now.
 
@@ -195,7 +197,7 @@ class _Played:
         held too little came wider ones.
         """
         ranked: list[float] = []
-        told: dict[int, Ahead] = {}
+        told: dict[int, ForecastErrors] = {}
         now, known, miss = len(self._history), self._origins.start, MISS
         for at in (*self._origins, now):
             for old in range(
@@ -211,7 +213,7 @@ class _Played:
                 told[at] = _interval(self._made[at][ahead], ranked, miss)
         return told
 
-    def ahead(self, step_hours: float, tried: tuple[Tried, ...]) -> Forecast:
+    def ahead(self, step_hours: float, tried: tuple[MethodBacktest, ...]) -> DemandForecast:
         history, horizon = self._history, self._horizon
         made = self._made[len(history)]
         steps = tuple(self._told(ahead)[len(history)] for ahead in range(horizon))
@@ -221,12 +223,12 @@ class _Played:
             if old + horizon <= len(history)
         )
         total = _interval(fsum(made), whole)
-        return Forecast(
+        return DemandForecast(
             history=tuple(history),
             step_hours=step_hours,
             season=self._season,
             steps=steps,
-            total=Ahead(
+            total=ForecastErrors(
                 value=total.value * step_hours,
                 low=total.low * step_hours,
                 high=total.high * step_hours,
@@ -235,14 +237,14 @@ class _Played:
         )
 
 
-def _interval(value: float, ranked: Sequence[float], miss: float = MISS) -> Ahead:
+def _interval(value: float, ranked: Sequence[float], miss: float = MISS) -> ForecastErrors:
     """By ranked earlier errors: one more of their kind lies out on either side half of so often.
 
     Source: split conformal prediction, each side for itself (Romano, Patterson and Candes 2019).
     """
     rank = min(len(ranked), ceil((len(ranked) + 1) * (1 - miss / 2)))
     low = min(value, max(0.0, value + ranked[len(ranked) - rank]))
-    return Ahead(value=value, low=low, high=max(value, value + ranked[rank - 1]))
+    return ForecastErrors(value=value, low=low, high=max(value, value + ranked[rank - 1]))
 
 
 def _pinball(actual: float, told: float, share: float) -> float:

@@ -5,9 +5,9 @@ from math import ceil
 from typing import Annotated, Final
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.bounds import DAYS, GPUS, NODE_GPUS, Bound, check
+from corral.plan.bounds import DAYS, GPUS, NODE_GPUS, NumberBound, check
 from corral.plan.capacity.demand import grown, loads
-from corral.plan.capacity.forecast import Forecast, forecast, least_steps
+from corral.plan.capacity.forecast import DemandForecast, forecast, least_steps
 from corral.plan.capacity.sizing import Play, Sized, WaitTarget, nodes_for_wait
 from corral.plan.cost.hybrid import Demand, duration_curve
 from corral.replay.workload import Workload
@@ -16,11 +16,11 @@ MONTH_HOURS: Final = 730.0
 BUFFERS: Final = (0.3, 0.5)
 HOUR: Final = 3_600.0
 STEPS: Final = ((24.0, 7), (1.0, 24))  # hours of a step, and steps of its season
-RUN_HOURS: Final = Bound(0.001, 1e5)
-RUNS: Final = Bound(0.001, 1e6)  # a month
-RUN_GPUS: Final = Bound(0.001, GPUS.most)
-USABLE: Final = Bound(0.001, 1, hint="give a share of the hours, for example 0.8")
-GROWTH: Final = Bound(0.001, 100)
+RUN_HOURS: Final = NumberBound(0.001, 1e5)
+RUNS: Final = NumberBound(0.001, 1e6)  # a month
+RUN_GPUS: Final = NumberBound(0.001, GPUS.most)
+USABLE: Final = NumberBound(0.001, 1, hint="give a share of the hours, for example 0.8")
+GROWTH: Final = NumberBound(0.001, 100)
 HORIZON_DAYS: Final = 14.0
 
 
@@ -76,7 +76,7 @@ class Capacity:
 
     request: CapacityRequest
     gpu_hours_month: float
-    forecast: Forecast | None
+    forecast: DemandForecast | None
     why_none: str
     sized: Sized | None
     demand: Demand
@@ -136,7 +136,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     )
 
 
-def _forecast(request: CapacityRequest, told: list[str]) -> tuple[Forecast | None, str]:
+def _forecast(request: CapacityRequest, told: list[str]) -> tuple[DemandForecast | None, str]:
     """By days where there are weeks of them, else by hours."""
     asked = request.horizon_days
     for hours, season in STEPS:

@@ -5,18 +5,27 @@ from dataclasses import asdict
 from typing import Any
 
 from corral.domain.units import duration_text, share_text
-from corral.plan.capacity.forecast import Forecast
+from corral.plan.capacity.forecast import DemandForecast
 from corral.plan.capacity.plan import MONTH_HOURS, Capacity, SimpleCapacity
 from corral.plan.capacity.sizing import Sized
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
+    columns,
+    counted,
+)
 
 
-def simple_report(found: SimpleCapacity) -> Report:
+def simple_report(found: SimpleCapacity) -> PlannerReport:
     need = found.need
     low, high = (share_text(buffer) for buffer in need.buffers)
     use = max(0.01, found.gpu_hours / (found.high_gpus * MONTH_HOURS))
     gpus = " to ".join(f"{one:,}" for one in sorted({found.low_gpus, found.high_gpus}))
-    return Report(
+    return PlannerReport(
         title="Capacity",
         verdict=(
             f"{found.gpu_hours:,.0f} GPU-hours a month; with a buffer of {low} to {high}, "
@@ -24,9 +33,9 @@ def simple_report(found: SimpleCapacity) -> Report:
             f"clock. Own or rent: corral plan cost --gpus {found.high_gpus} --utilisation {use:.2f}"
         ),
         answers=(
-            Answer(name="need", value=found.gpu_hours, unit="GPU h a month"),
-            Answer(name=f"with a buffer of {low}", value=found.low_gpus, unit="GPUs"),
-            Answer(name=f"with a buffer of {high}", value=found.high_gpus, unit="GPUs"),
+            ReportFigure(name="need", value=found.gpu_hours, unit="GPU h a month"),
+            ReportFigure(name=f"with a buffer of {low}", value=found.low_gpus, unit="GPUs"),
+            ReportFigure(name=f"with a buffer of {high}", value=found.high_gpus, unit="GPUs"),
         ),
         assumed=(
             f"a GPU can be kept busy in {share_text(need.usable)} of 730 hours a month: --usable",
@@ -36,8 +45,8 @@ def simple_report(found: SimpleCapacity) -> Report:
     )
 
 
-def report(found: Capacity) -> Report:
-    tables: list[Table] = []
+def report(found: Capacity) -> PlannerReport:
+    tables: list[ReportTable] = []
     figures = [_duration(found)]
     if found.forecast is not None:
         tables.append(_tried(found.forecast))
@@ -45,7 +54,7 @@ def report(found: Capacity) -> Report:
     if found.sized is not None:
         tables.append(_sizes(found.sized))
         figures.append(_waits(found.sized))
-    return Report(
+    return PlannerReport(
         title=f"Capacity for {len(found.request.work.submits):,} jobs",
         verdict=_verdict(found),
         answers=tuple(_answers(found)),
@@ -76,12 +85,12 @@ def _verdict(found: Capacity) -> str:
     return " ".join(parts) or f"{found.gpu_hours_month:,.0f} GPU-hours a month so far."
 
 
-def _answers(found: Capacity) -> Iterator[Answer]:
-    yield Answer(name="demand so far", value=found.gpu_hours_month, unit="GPU h a month")
+def _answers(found: Capacity) -> Iterator[ReportFigure]:
+    yield ReportFigure(name="demand so far", value=found.gpu_hours_month, unit="GPU h a month")
     if found.forecast is not None:
         made = found.forecast
         total, busiest = made.total, max(made.steps, key=lambda step: step.high)
-        yield Answer(
+        yield ReportFigure(
             name=f"next {counted(_days(made), 'day')}",
             value=total.value,
             unit="GPU h",
@@ -89,7 +98,7 @@ def _answers(found: Capacity) -> Iterator[Answer]:
             high=total.high,
             note="four times of five",
         )
-        yield Answer(
+        yield ReportFigure(
             name="busiest step ahead",
             value=busiest.value,
             unit="GPUs",
@@ -100,24 +109,24 @@ def _answers(found: Capacity) -> Iterator[Answer]:
         best = made.tried[0]
         if best.held is not None:
             note = f"of {best.origins} forecasts of the past, by {best.method}; 80 % is aimed at"
-            yield Answer(
+            yield ReportFigure(
                 name="intervals that held what came", value=100 * best.held, unit="%", note=note
             )
     if found.sized is not None:
         size = found.sized.found
         note = f"{counted(size.nodes, 'node')} of {found.sized.node_gpus}"
-        yield Answer(name="GPUs for the wait", value=size.gpus, unit="GPUs", note=note)
+        yield ReportFigure(name="GPUs for the wait", value=size.gpus, unit="GPUs", note=note)
         if found.request.gpus_now is not None:
             more = size.gpus - found.request.gpus_now
-            yield Answer(name="more than there are", value=more, unit="GPUs")
+            yield ReportFigure(name="more than there are", value=more, unit="GPUs")
 
 
-def _days(made: Forecast) -> float:
+def _days(made: DemandForecast) -> float:
     return len(made.steps) * made.step_hours / 24
 
 
-def _tried(made: Forecast) -> Table:
-    return Table(
+def _tried(made: DemandForecast) -> ReportTable:
+    return ReportTable(
         title="How good such forecasts of the past were",
         columns=columns(
             "method",
@@ -143,8 +152,8 @@ def _tried(made: Forecast) -> Table:
     )
 
 
-def _sizes(sized: Sized) -> Table:
-    return Table(
+def _sizes(sized: Sized) -> ReportTable:
+    return ReportTable(
         title="Waits on more or fewer nodes",
         columns=columns(
             "nodes", "GPUs", (f"p{100 * sized.target.share:g} wait", "min"), ("used", "%")
@@ -162,19 +171,19 @@ def _sizes(sized: Sized) -> Table:
     )
 
 
-def _ahead(made: Forecast) -> Figure:
+def _ahead(made: DemandForecast) -> Figure:
     day = made.step_hours / 24
     past = len(made.history)
     return Figure(
         title="Demand, and what it will come to, four times of five",
-        x=Column(name="day"),
-        y=Column(name="in demand", unit="GPUs"),
+        x=TableColumn(name="day"),
+        y=TableColumn(name="in demand", unit="GPUs"),
         series=(
-            Series(
+            FigureSeries(
                 name="so far",
                 points=tuple((at * day, load) for at, load in enumerate(made.history)),
             ),
-            Series(
+            FigureSeries(
                 name="ahead",
                 points=tuple(((past + at) * day, one.value) for at, one in enumerate(made.steps)),
                 low=tuple(one.low for one in made.steps),
@@ -191,23 +200,23 @@ def _duration(found: Capacity) -> Figure:
         points.append((hours, gpus))
     return Figure(
         title="For how many hours at least so many GPUs were in demand",
-        x=Column(name="hours"),
-        y=Column(name="in demand", unit="GPUs"),
-        series=(Series(name="in demand", points=tuple(points)),),
+        x=TableColumn(name="hours"),
+        y=TableColumn(name="in demand", unit="GPUs"),
+        series=(FigureSeries(name="in demand", points=tuple(points)),),
     )
 
 
 def _waits(sized: Sized) -> Figure:
     return Figure(
         title="Wait by the size of the cluster",
-        x=Column(name="GPUs"),
-        y=Column(name=f"p{100 * sized.target.share:g} wait", unit="min"),
+        x=TableColumn(name="GPUs"),
+        y=TableColumn(name=f"p{100 * sized.target.share:g} wait", unit="min"),
         series=(
-            Series(
+            FigureSeries(
                 name="wait",
                 points=tuple((float(one.gpus), one.wait_seconds / 60) for one in sized.tried),
             ),
-            Series(
+            FigureSeries(
                 name="asked for",
                 points=tuple((float(one.gpus), sized.target.seconds / 60) for one in sized.tried),
             ),

@@ -8,15 +8,15 @@ from typing import Annotated, Final
 
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.domain.units import share_text
-from corral.plan.bounds import Bound, check, told
-from corral.replay.array_replay import Outcome
+from corral.plan.bounds import NumberBound, check, told
+from corral.replay.array_replay import ReplayOutcome
 from corral.replay.quantile import quantile
 from corral.replay.workload import Workload
 
-SHARE: Final = Bound(0.001, 1, hint="give a share of the jobs, for example 0.9")
+SHARE: Final = NumberBound(0.001, 1, hint="give a share of the jobs, for example 0.9")
 MOST_NODES: Final = 20_000
 
-Play = Callable[[Workload, Sequence[int]], Outcome]  # the jobs, on nodes of so many GPUs
+Play = Callable[[Workload, Sequence[int]], ReplayOutcome]  # the jobs, on nodes of so many GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

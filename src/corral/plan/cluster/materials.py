@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
-from corral.catalog.equipment import Network, Server, Switch, rule, switch
+from corral.catalog.equipment import NetworkKit, ServerKit, Switch, rule, switch
 from corral.domain.errors import SpecInvalid
 from corral.plan.cluster.fabric import Fabric, fat_tree
 from corral.plan.cluster.storage import Storage
 
 
-class Wanted(Protocol):
+class FabricRequest(Protocol):
     """What of a request speaks of networks and racks; the words are those of `ClusterRequest`."""
 
     @property
@@ -22,7 +22,7 @@ class Wanted(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
+class MaterialLine:
     """One line of the bill of materials; `watts` and `weight_kg` of all of them."""
 
     what: str
@@ -76,7 +76,7 @@ def net_of(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
 
 
 def nets_of(
-    request: Wanted, nodes: int, rails: int, net: Network, storage: Storage
+    request: FabricRequest, nodes: int, rails: int, net: NetworkKit, storage: Storage
 ) -> tuple[Net, ...]:
     gbps, kind = net.adapter_gbps, net.switch
     compute = fat_tree(
@@ -115,26 +115,31 @@ def _files_on(compute: Fabric, ends: int) -> Fabric:
 
 
 def bill_of(
-    built: Server,
+    built: ServerKit,
     servers: int,
     nets: tuple[Net, ...],
-    net: Network,
+    net: NetworkKit,
     adapters: int,
     storage: Storage,
     nodes: int,
-) -> tuple[Bought, ...]:
+) -> tuple[MaterialLine, ...]:
     lines = [
-        Bought(what=built.title, count=servers, watts=servers * built.watts,
-               units=servers * built.units, weight_kg=servers * built.weight_kg,
-               note=f"{built.gpus} GPUs each")
-    ]  # fmt: skip
+        MaterialLine(
+            what=built.title,
+            count=servers,
+            watts=servers * built.watts,
+            units=servers * built.units,
+            weight_kg=servers * built.weight_kg,
+            note=f"{built.gpus} GPUs each",
+        )
+    ]
     for one in nets:
         tree, kind = one.fabric, one.switch
         layers = (("leaf", tree.leaves), ("spine", tree.spines), ("core", tree.cores))
         for layer, count in layers:
             if count:
                 lines.append(
-                    Bought(
+                    MaterialLine(
                         what=kind.title,
                         count=count,
                         watts=count * kind.watts,
@@ -160,16 +165,16 @@ def heads_of(nodes: int) -> int:
     return 4 + nodes // round(rule("head-node", "nodes_each"))
 
 
-def _plain(what: str, count: int, watts: float, note: str) -> Bought:
-    return Bought(what=what, count=count, watts=watts, units=0, weight_kg=0.0, note=note)
+def _plain(what: str, count: int, watts: float, note: str) -> MaterialLine:
+    return MaterialLine(what=what, count=count, watts=watts, units=0, weight_kg=0.0, note=note)
 
 
-def _shared(nodes: int, storage: Storage) -> list[Bought]:
+def _shared(nodes: int, storage: Storage) -> list[MaterialLine]:
     """What the nodes of a cluster share: storage, heads and places to log in."""
     heads = heads_of(nodes)
 
-    def line(what: str, kind: str, count: int, note: str) -> Bought:
-        return Bought(
+    def line(what: str, kind: str, count: int, note: str) -> MaterialLine:
+        return MaterialLine(
             what=what,
             count=count,
             watts=count * rule(kind, "watts"),
@@ -180,16 +185,20 @@ def _shared(nodes: int, storage: Storage) -> list[Bought]:
 
     return [
         line("head and login nodes", "head-node", heads, "2 heads, 2 to log in, and services"),
-        line("storage appliance", "storage-server", storage.servers,
-             f"{storage.built_read:.0f} GB/s read, {storage.built_write:.0f} GB/s write"),
-    ]  # fmt: skip
+        line(
+            "storage appliance",
+            "storage-server",
+            storage.servers,
+            f"{storage.built_read:.0f} GB/s read, {storage.built_write:.0f} GB/s write",
+        ),
+    ]
 
 
 def racks_of(
-    request: Wanted,
-    built: Server,
+    request: FabricRequest,
+    built: ServerKit,
     servers: int,
-    bought: tuple[Bought, ...],
+    bought: tuple[MaterialLine, ...],
     told: list[str],
 ) -> Racks:
     units, empty = round(rule("rack", "units")), rule("rack", "weight")

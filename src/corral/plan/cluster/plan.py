@@ -7,11 +7,19 @@ from typing import Annotated, Final
 from corral.catalog.carbon import region, usual_pue
 from corral.catalog.devices import Device, device
 from corral.catalog.economics import Assumption, assume, assumptions
-from corral.catalog.equipment import Network, Server, network, networks, rule, server, switch
+from corral.catalog.equipment import NetworkKit, ServerKit, network, networks, rule, server, switch
 from corral.catalog.links import link
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.bounds import ABOVE, PARAMETERS, Above, Bound, Gpus, check
-from corral.plan.cluster.materials import Bought, Net, Racks, bill_of, nets_of, racks_of, usual
+from corral.plan.bounds import ABOVE, PARAMETERS, Above, Gpus, NumberBound, check
+from corral.plan.cluster.materials import (
+    MaterialLine,
+    Net,
+    Racks,
+    bill_of,
+    nets_of,
+    racks_of,
+    usual,
+)
 from corral.plan.cluster.storage import Storage, plan_storage
 from corral.plan.cost.market import electricity, rented_only
 from corral.plan.parse.fabrics import fabric_said
@@ -20,14 +28,14 @@ from corral.plan.report import counted
 HOURS: Final = 8_760.0  # of a year
 WORLD: Final = "world"
 RENTED: Final = ("efa", "dcn")  # networks of clouds
-BLOCKING: Final = Bound(
+BLOCKING: Final = NumberBound(
     1, 16, hint="from 1, which blocks nothing, to 16; 2 halves what the halves can exchange"
 )
-DRAWN: Final = Bound(0.001, 1, hint="give a share of the greatest power, for example 0.7")
-SITE: Final = Bound(1, 10, hint="from 1, a site that draws what its machines do, to 10")
-CARBON: Final = Bound(0, 10, hint="give kg of CO2 a kWh, for example 0.35")
-PRICE: Final = Bound(0, 10, hint="give USD a kWh, for example 0.12")
-WAITING: Final = Bound(1e-6, 0.99, hint="give a share of the time, for example 0.01")
+DRAWN: Final = NumberBound(0.001, 1, hint="give a share of the greatest power, for example 0.7")
+SITE: Final = NumberBound(1, 10, hint="from 1, a site that draws what its machines do, to 10")
+CARBON: Final = NumberBound(0, 10, hint="give kg of CO2 a kWh, for example 0.35")
+PRICE: Final = NumberBound(0, 10, hint="give USD a kWh, for example 0.12")
+WAITING: Final = NumberBound(1e-6, 0.99, hint="give a share of the time, for example 0.01")
 LOAD: Final = "{:g} of the greatest power is drawn on the average: --load says another share"
 
 
@@ -90,15 +98,15 @@ class ClusterPlan:
 
     request: ClusterRequest
     gpu: Device
-    server: Server
+    server: ServerKit
     servers: int
     nodes: int
     gpus: int
     rails: int
-    network: Network
+    network: NetworkKit
     nets: tuple[Net, ...]
     storage: Storage
-    bought: tuple[Bought, ...]
+    bought: tuple[MaterialLine, ...]
     racks: Racks
     gpu_watts: float
     most_watts: float
@@ -225,7 +233,7 @@ def _carbon(request: ClusterRequest, told: list[str]) -> float:
     return found.carbon_g_per_kwh / 1e3
 
 
-def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> Network:
+def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> NetworkKit:
     asked = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
     name = asked.name
     if asked.bytes_per_s != link(name).bytes_per_s:
@@ -248,7 +256,7 @@ def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> Network:
     if not other.ports_of(found.adapter_gbps):
         what = f"{other.title} has no port of {found.adapter_gbps:g} Gb/s"
         raise SpecInvalid(what, hint=f"leave out --switch for {found.switch.name}")
-    return Network(
+    return NetworkKit(
         name=found.name,
         adapter_gbps=found.adapter_gbps,
         adapter_module_watts=found.adapter_module_watts,

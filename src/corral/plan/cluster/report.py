@@ -13,7 +13,16 @@ from corral.plan.cluster.fabric import Fabric, fat_tree
 from corral.plan.cluster.materials import Net, net_of
 from corral.plan.cluster.plan import ClusterPlan
 from corral.plan.cluster.storage import save_idle
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
+    columns,
+    counted,
+)
 from corral.plan.ticks import number_text
 
 TON_WATTS: Final = 3_517.0  # of refrigeration
@@ -24,11 +33,11 @@ WIDE: Final = 0.05  # of the time waited for storage, from which on it is warned
 FLOOR_KG: Final = 1_200.0  # a m2: what raised floors of data centres usually bear
 
 
-def report(plan: ClusterPlan) -> Report:
+def report(plan: ClusterPlan) -> PlannerReport:
     tree = plan.compute.fabric
     switches = counted(tree.switches, "switch", "switches")
     joined = f"{switches} in the GPUs' network" if tree.switches else "no switch"
-    return Report(
+    return PlannerReport(
         title=f"Cluster: {plan.gpus:,} x {plan.gpu.title}",
         verdict=(
             f"{plan.servers:,} x {plan.server.title} in {counted(plan.racks.count, 'rack')}, with "
@@ -50,35 +59,57 @@ def report(plan: ClusterPlan) -> Report:
     )
 
 
-def _answers(plan: ClusterPlan) -> tuple[Answer, ...]:
+def _answers(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
     tree, request = plan.compute.fabric, plan.request
     cooled = _taken(pue=request.pue)
     drawn = _taken(pue=request.pue, busy_draw=request.load)
     return (
-        Answer(name="GPUs", value=plan.gpus),
-        Answer(name="nodes", value=plan.nodes),
-        Answer(name="rails", value=plan.rails, note=f"adapters of {plan.network.adapter_gbps:g}"
-               " Gb/s in a node"),
-        Answer(name="leaf switches", value=tree.leaves),
-        Answer(name="spine switches", value=tree.spines),
-        Answer(name="core switches", value=tree.cores),
-        Answer(name="cables", value=sum(net.fabric.links for net in plan.nets)),
-        Answer(name="bisection", value=plan.bisection_bytes_per_s / 1e12, unit="TB/s",
-               note=f"one way; {share_text(tree.bisection_share)} of what the nodes can send"),
-        Answer(name="storage, read", value=plan.storage.need_read, unit="GB/s", note="needed"),
-        Answer(name="storage, write", value=plan.storage.need_write, unit="GB/s", note="needed"),
-        Answer(name="idle for storage", value=100 * plan.storage.idle, unit="%",
-               note="of the GPUs' time, with what there is"),
-        Answer(name="racks", value=plan.racks.count),
-        Answer(name="GPU power", value=plan.gpu_watts / 1e3, unit="kW"),
-        Answer(name="machine power", value=plan.most_watts / 1e3, unit="kW", note="at the most"),
+        ReportFigure(name="GPUs", value=plan.gpus),
+        ReportFigure(name="nodes", value=plan.nodes),
+        ReportFigure(
+            name="rails",
+            value=plan.rails,
+            note=f"adapters of {plan.network.adapter_gbps:g} Gb/s in a node",
+        ),
+        ReportFigure(name="leaf switches", value=tree.leaves),
+        ReportFigure(name="spine switches", value=tree.spines),
+        ReportFigure(name="core switches", value=tree.cores),
+        ReportFigure(name="cables", value=sum(net.fabric.links for net in plan.nets)),
+        ReportFigure(
+            name="bisection",
+            value=plan.bisection_bytes_per_s / 1e12,
+            unit="TB/s",
+            note=f"one way; {share_text(tree.bisection_share)} of what the nodes can send",
+        ),
+        ReportFigure(
+            name="storage, read", value=plan.storage.need_read, unit="GB/s", note="needed"
+        ),
+        ReportFigure(
+            name="storage, write", value=plan.storage.need_write, unit="GB/s", note="needed"
+        ),
+        ReportFigure(
+            name="idle for storage",
+            value=100 * plan.storage.idle,
+            unit="%",
+            note="of the GPUs' time, with what there is",
+        ),
+        ReportFigure(name="racks", value=plan.racks.count),
+        ReportFigure(name="GPU power", value=plan.gpu_watts / 1e3, unit="kW"),
+        ReportFigure(
+            name="machine power", value=plan.most_watts / 1e3, unit="kW", note="at the most"
+        ),
         _between("site power", plan.site_watts / 1e3, "kW", cooled, note="to be provided"),
         _between("energy", plan.year_kwh / 1e3, "MWh a year", drawn),
         _between("carbon", plan.year_carbon_kg / 1e3, "t CO2 a year", drawn),
-        _between("electricity", plan.year_usd, "USD a year", [*drawn, plan.kwh],
-                 note=f"at {plan.kwh.value:g} USD a kWh"),
-        Answer(name="weight", value=plan.weight_kg / 1e3, unit="t"),
-    )  # fmt: skip
+        _between(
+            "electricity",
+            plan.year_usd,
+            "USD a year",
+            [*drawn, plan.kwh],
+            note=f"at {plan.kwh.value:g} USD a kWh",
+        ),
+        ReportFigure(name="weight", value=plan.weight_kg / 1e3, unit="t"),
+    )
 
 
 def _taken(**said: float | None) -> list[Assumption]:
@@ -88,22 +119,22 @@ def _taken(**said: float | None) -> list[Assumption]:
 
 def _between(
     name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
-) -> Answer:
+) -> ReportFigure:
     """A product, between what it is with all its assumptions low and with all of them high."""
     if all(one.is_known for one in of):
-        return Answer(name=name, value=value, unit=unit, note=note)
+        return ReportFigure(name=name, value=value, unit=unit, note=note)
     low, high = (
         value * prod(getattr(one, end) / one.value for one in of) for end in ("low", "high")
     )
-    return Answer(name=name, value=value, unit=unit, low=low, high=high, note=note)
+    return ReportFigure(name=name, value=value, unit=unit, low=low, high=high, note=note)
 
 
-def _bill(plan: ClusterPlan) -> Table:
+def _bill(plan: ClusterPlan) -> ReportTable:
     rows = tuple(
         (line.what, line.count, line.note, line.watts / 1e3, line.units or None, line.weight_kg)
         for line in plan.bought
     )
-    return Table(
+    return ReportTable(
         title="To be bought",
         columns=columns("what", "count", "for", ("power", "kW"), ("space", "U"), ("weight", "kg")),
         rows=rows,
@@ -111,7 +142,7 @@ def _bill(plan: ClusterPlan) -> Table:
     )
 
 
-def _networks(plan: ClusterPlan) -> Table:
+def _networks(plan: ClusterPlan) -> ReportTable:
     def row(net: Net) -> tuple[str | int | float, ...]:
         tree = net.fabric
         return (
@@ -127,15 +158,25 @@ def _networks(plan: ClusterPlan) -> Table:
             100 * tree.bisection_share,
         )
 
-    return Table(
+    return ReportTable(
         title="Networks",
-        columns=columns("of", "switch", "tiers", "leaves", "spines", "cores", "node cables",
-                        "leaf-spine cables", "spine-core cables", ("bisection", "%")),
+        columns=columns(
+            "of",
+            "switch",
+            "tiers",
+            "leaves",
+            "spines",
+            "cores",
+            "node cables",
+            "leaf-spine cables",
+            "spine-core cables",
+            ("bisection", "%"),
+        ),
         rows=tuple(row(net) for net in plan.nets),
-    )  # fmt: skip
+    )
 
 
-def _others(plan: ClusterPlan) -> tuple[Table, ...]:
+def _others(plan: ClusterPlan) -> tuple[ReportTable, ...]:
     """The GPUs' network at other oversubscriptions, and with rails alone where they fit."""
     if plan.compute.fabric.tiers < 2 and not plan.request.rail_only:
         return ()
@@ -151,15 +192,21 @@ def _others(plan: ClusterPlan) -> tuple[Table, ...]:
         alone = fat_tree(plan.nodes, plan.rails, radix, rail_only=True)
         rows.append(_fabric_row(plan, "rails alone", alone))
     return (
-        Table(
+        ReportTable(
             title="Other networks of the GPUs",
-            columns=columns("oversubscription", "tiers", "switches", "cables", ("power", "kW"),
-                            ("bisection", "TB/s")),
+            columns=columns(
+                "oversubscription",
+                "tiers",
+                "switches",
+                "cables",
+                ("power", "kW"),
+                ("bisection", "TB/s"),
+            ),
             rows=tuple(rows),
             note="Rails alone: between unlike places of two nodes, bytes go through the links "
             "inside of one of them.",
         ),
-    )  # fmt: skip
+    )
 
 
 def _fabric_row(plan: ClusterPlan, name: str, tree: Fabric) -> tuple[str | int | float, ...]:
@@ -175,10 +222,10 @@ def _fabric_row(plan: ClusterPlan, name: str, tree: Fabric) -> tuple[str | int |
     )
 
 
-def _storage(plan: ClusterPlan) -> Table:
+def _storage(plan: ClusterPlan) -> ReportTable:
     kept = plan.storage
     every = kept.interval_seconds / 60
-    return Table(
+    return ReportTable(
         title="Storage",
         columns=columns("what", "value", "unit"),
         rows=(
@@ -199,14 +246,14 @@ def _storage(plan: ClusterPlan) -> Table:
     )
 
 
-def _site(plan: ClusterPlan) -> Table:
+def _site(plan: ClusterPlan) -> ReportTable:
     """Heat is what the machines draw; air and water carry it away by their capacity."""
     water_watts = plan.liquid_watts
     air_watts = plan.most_watts - water_watts
     air = air_watts / 1e3 / rule("air", "heat") / rule("air", "warmer") * 3_600
     water = water_watts / 1e3 / rule("water", "heat") / rule("water", "warmer") * 60_000
     racks = plan.racks
-    return Table(
+    return ReportTable(
         title="Site",
         columns=columns("what", "value", "unit"),
         rows=(
@@ -243,9 +290,9 @@ def _waiting(plan: ClusterPlan) -> Figure:
         points.append((rate, 100 * share))
     return Figure(
         title="GPUs waiting for checkpoints",
-        x=Column(name="write rate of the storage", unit="GB/s"),
-        y=Column(name="share of the time", unit="%"),
-        series=(Series(name="idle", points=tuple(points)),),
+        x=TableColumn(name="write rate of the storage", unit="GB/s"),
+        y=TableColumn(name="share of the time", unit="%"),
+        series=(FigureSeries(name="idle", points=tuple(points)),),
         x_is_log=True,
     )
 

@@ -11,7 +11,7 @@ USUAL_PARAMETERS = 70e9
 TRAINED_BYTES = 18.0  # a parameter in memory, of mixed precision with Adam: arXiv:2205.05198
 
 
-class Asked(Protocol):
+class StorageRequest(Protocol):
     """What of a request speaks of storage; the words are those of `ClusterRequest`."""
 
     @property
@@ -83,7 +83,9 @@ def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> 
     return stalled / (interval_seconds + stalled)
 
 
-def plan_storage(asked: Asked, gpu: Device, gpus: int, nodes: int, told: list[str]) -> Storage:
+def plan_storage(
+    asked: StorageRequest, gpu: Device, gpus: int, nodes: int, told: list[str]
+) -> Storage:
     """What was given, or as much as keeps GPUs waiting no longer than asked."""
     parameters = asked.parameters
     if parameters is None:

@@ -4,10 +4,10 @@ from typing import Final
 
 from corral.catalog.devices import device
 from corral.domain.units import share_text
-from corral.plan.cost.budget import Bought
+from corral.plan.cost.budget import AffordableGpus
 from corral.plan.cost.hybrid import Hybrid
 from corral.plan.cost.market import rented_only
-from corral.plan.cost.plan import OWN, Costs, Way
+from corral.plan.cost.plan import OWN, Costs, OwnOrRent
 from corral.plan.cost.terms_report import told as term_words
 from corral.plan.report import counted
 
@@ -39,7 +39,7 @@ def advice(found: Costs) -> str:
     return " ".join(one for one in said if one)
 
 
-def _what_to_do(found: Costs, best: Way, next_best: Way) -> str:
+def _what_to_do(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
     request = found.request
     spared = next_best.bill.usd - best.bill.usd
     share = spared / next_best.bill.usd if next_best.bill.usd else 0.0
@@ -56,7 +56,7 @@ def _what_to_do(found: Costs, best: Way, next_best: Way) -> str:
     )
 
 
-def _from_when(found: Costs, best: Way) -> str:
+def _from_when(found: Costs, best: OwnOrRent) -> str:
     rent = found.way("on demand")
     if rented_only(device(found.request.gpu)):
         return ""
@@ -77,19 +77,19 @@ def _from_which_bill(found: Costs) -> str:
     return f"Owning is cheaper than a cloud bill of more than {usd_text(found.even_bill)} a month."
 
 
-def _wins(best: Way, next_best: Way) -> float | None:
+def _wins(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
     """How often owning costs less than the other of the two; None where neither is owning."""
     if OWN not in (best.name, next_best.name):
         return None
     return best.own_wins if next_best.name == OWN else next_best.own_wins
 
 
-def _is_sure(best: Way, next_best: Way) -> bool:
+def _is_sure(best: OwnOrRent, next_best: OwnOrRent) -> bool:
     wins = _wins(best, next_best)
     return wins is None or not 1 - SURE < wins < SURE
 
 
-def _how_sure(found: Costs, best: Way, next_best: Way) -> str:
+def _how_sure(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
     """Where owning and renting are near to each other, what would decide."""
     wins = _wins(best, next_best)
     if wins is None or _is_sure(best, next_best):
@@ -101,7 +101,7 @@ def _how_sure(found: Costs, best: Way, next_best: Way) -> str:
     )
 
 
-def _on_spot(found: Costs, best: Way) -> str:
+def _on_spot(found: Costs, best: OwnOrRent) -> str:
     spot = found.way(SPOT)
     spared = best.bill.usd - spot.bill.usd
     if spared <= 0:
@@ -133,7 +133,7 @@ def _of_budget(found: Costs) -> str:
     return f"{usd_text(budget)} {can}. {rented_text(found, own)}"
 
 
-def rented_text(found: Costs, own: Bought) -> str:
+def rented_text(found: Costs, own: AffordableGpus) -> str:
     """Return what a budget rents: for how long, and how many GPUs for the years asked for."""
     request = found.request
     years, use = counted(request.years, "year"), share_text(request.utilisation)

@@ -10,22 +10,22 @@ from typing import Annotated, Final
 
 from corral.catalog.devices import device
 from corral.catalog.economics import Assumption, assume
-from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import PriceList as Market
 from corral.catalog.prices import prices
 from corral.domain.errors import SpecInvalid
-from corral.plan.bounds import GPUS, NODE_GPUS, Bound, Gpus, check
+from corral.plan.bounds import GPUS, NODE_GPUS, Gpus, NumberBound, check
 from corral.plan.cost.market import electricity, of_market
 
 MONTH_HOURS: Final = 8_760 / 12
 RENTS: Final = ("on demand", "reserved", "spot")
-YEARS: Final = Bound(
+YEARS: Final = NumberBound(
     0.08, 20, hint="give 0.08, a month, to 20: no GPU is worth its power for longer"
 )
-USED: Final = Bound(
+USED: Final = NumberBound(
     0.001, 1, hint="give a share of all hours above 0, for example 0.7 for 70 % of them"
 )
-TERABYTES: Final = Bound(0, 1e9)
-BUDGET: Final = Bound(1, 1e13)
+TERABYTES: Final = NumberBound(0, 1e9)
+BUDGET: Final = NumberBound(1, 1e13)
 YEAR_HOURS: Final = 8_784.0  # of the longest
 
 
@@ -79,7 +79,7 @@ def check_demand(demand: Sequence[tuple[float, float]]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class BillLine:
     """A line of a bill. Paid once, at the start, and again each month; `usd`: its present value.
     What comes back is negative."""
 
@@ -91,7 +91,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    lines: tuple[Line, ...]
+    lines: tuple[BillLine, ...]
 
     @property
     def usd(self) -> float:
@@ -109,7 +109,7 @@ class Bill:
 
 
 @dataclass(frozen=True)
-class Prices:
+class PriceAssumptions:
     """Bills for any number of GPUs under one set of assumptions: value by name."""
 
     of: Mapping[str, float]
@@ -161,7 +161,7 @@ class Prices:
             self._monthly("insurance and line", hardware * of["other_share"] / 12),
         ]
         left = hardware * of["yearly_value"] ** (self.months / 12)
-        back = Line(name="residual value", usd=-left * self.discount(self.months))
+        back = BillLine(name="residual value", usd=-left * self.discount(self.months))
         return Bill(lines=(*lines, back))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
@@ -174,7 +174,7 @@ class Prices:
             if kind == "spot":
                 price *= (1 - of["spot_discount"]) / (1 - of["spot_lost"])
             first = hours * used * price
-            rent = Line(name="rent", monthly=first, usd=first * self.falling)
+            rent = BillLine(name="rent", monthly=first, usd=first * self.falling)
         storage = gpus * self.storage_tb_per_gpu * of["cloud_storage"]
         return Bill(
             lines=(
@@ -215,11 +215,11 @@ class Prices:
         people = self.of["engineers_least"] + self.of["engineers_per_gpu"] * gpus
         return people * self.of["engineer"] / 12
 
-    def _once(self, name: str, usd: float) -> Line:
-        return Line(name=name, once=usd, usd=usd)
+    def _once(self, name: str, usd: float) -> BillLine:
+        return BillLine(name=name, once=usd, usd=usd)
 
-    def _monthly(self, name: str, usd: float) -> Line:
-        return Line(name=name, monthly=usd, usd=usd * self.worth)
+    def _monthly(self, name: str, usd: float) -> BillLine:
+        return BillLine(name=name, monthly=usd, usd=usd * self.worth)
 
     def hours(self, gpus: float, used: float) -> float:
         """Used GPU-hours, weighted by when they are: so that a price a GPU-hour pays the bill."""
@@ -252,11 +252,11 @@ class Prices:
         return None
 
 
-def prices_of(request: CostRequest, values: Mapping[str, float]) -> Prices:
+def prices_of(request: CostRequest, values: Mapping[str, float]) -> PriceAssumptions:
     """Raises: NotFound for an unknown GPU."""
     known = device(request.gpu)
     storage = request.storage_tb
-    return Prices(
+    return PriceAssumptions(
         of=values,
         months=max(1, round(12 * request.years)),
         watts=known.tdp_watts,

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf
 
-from corral.plan.cost.bills import MONTH_HOURS, Bill, Prices
+from corral.plan.cost.bills import MONTH_HOURS, Bill, PriceAssumptions
 from corral.plan.cost.terms import rented_months
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
+class AffordableGpus:
     """GPUs in whole nodes: those whose purchase the budget pays, and those whose whole cost over
     the years. `months`: so long it runs the former, of the years asked for. `node_once` and
     `node_usd`: what one node, of `node_gpus`, costs at the start and in all.
@@ -34,7 +34,7 @@ class Bought:
     kept_on_spot: float
 
 
-def bought(prices: Prices, budget_usd: float, used: float, gpus: float) -> Bought:
+def bought(prices: PriceAssumptions, budget_usd: float, used: float, gpus: float) -> AffordableGpus:
     """Whole nodes; what is bought is paid at once or, with what runs it, over the years."""
     node = prices.node_gpus
 
@@ -49,7 +49,7 @@ def bought(prices: Prices, budget_usd: float, used: float, gpus: float) -> Bough
     hours = budget_usd / prices.of["on_demand"] if prices.of["on_demand"] else inf
     by_capital = most(lambda bill: bill.once)
     one = prices.own(node, used)
-    return Bought(
+    return AffordableGpus(
         by_capital=by_capital,
         by_whole_cost=most(lambda bill: bill.spent),
         months=_months(prices, prices.own(by_capital, used), budget_usd),
@@ -65,7 +65,7 @@ def bought(prices: Prices, budget_usd: float, used: float, gpus: float) -> Bough
     )
 
 
-def _months(prices: Prices, bill: Bill, budget_usd: float) -> int:
+def _months(prices: PriceAssumptions, bill: Bill, budget_usd: float) -> int:
     """Whole months for which the budget pays the bill, up to the years asked for."""
     monthly = sum(line.monthly for line in bill.lines)
     paid = bill.once
@@ -76,13 +76,13 @@ def _months(prices: Prices, bill: Bill, budget_usd: float) -> int:
     return prices.months
 
 
-def _people(prices: Prices, used: float) -> float:
+def _people(prices: PriceAssumptions, used: float) -> float:
     """Return the part of a rent's bill that no number of GPUs changes."""
     one, two = (prices.rent(gpus, used, "on demand").usd for gpus in (1.0, 2.0))
     return 2 * one - two
 
 
-def _kept(prices: Prices, budget_usd: float, used: float, kind: str) -> float:
+def _kept(prices: PriceAssumptions, budget_usd: float, used: float, kind: str) -> float:
     """The bill is a straight line in the number of GPUs, from its people for the first one on."""
     one, two = (prices.rent(gpus, used, kind).usd for gpus in (1.0, 2.0))
     if two <= one:

@@ -7,7 +7,7 @@ from math import ceil, floor
 from typing import Final
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.cost.bills import MONTH_HOURS, Prices, check_demand
+from corral.plan.cost.bills import MONTH_HOURS, PriceAssumptions, check_demand
 
 YEAR_HOURS: Final = 12 * MONTH_HOURS
 NOTHING: Final = "the demand asks for no GPU at any hour"
@@ -54,7 +54,7 @@ def peak_and_use(demand: Demand) -> tuple[int, float]:
     return peak, work / (peak * hours)
 
 
-def best_mix(prices: Prices, demand: Demand, kind: str = "on demand") -> Hybrid:
+def best_mix(prices: PriceAssumptions, demand: Demand, kind: str = "on demand") -> Hybrid:
     """The cheapest mix, in whole nodes.
 
     Between two loads of the demand the cost is a straight line in the number owned, but for the

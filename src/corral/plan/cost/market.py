@@ -8,7 +8,7 @@ from typing import Final
 from corral.catalog.carbon import electricity_usd_per_kwh
 from corral.catalog.devices import Device, device
 from corral.catalog.economics import Assumption, assumptions
-from corral.catalog.prices import Prices
+from corral.catalog.prices import PriceList
 from corral.domain.errors import NotFound
 from corral.plan.text import brief
 
@@ -21,7 +21,9 @@ LIKE: Final = "an H100's"  # begins the source of a price that nobody tells
 CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
 
 
-def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dict[str, Assumption]:
+def of_market(
+    gpu: str, market: PriceList, *, years: float, cloud: str = ""
+) -> dict[str, Assumption]:
     """The assumptions that the list of prices knows better, for this GPU, by name.
 
     On demand it is the middle of what the clouds ask, from the cheapest to the dearest; the
@@ -52,7 +54,7 @@ def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dic
     return found
 
 
-def untold(about: Device, market: Prices) -> tuple[str, ...]:
+def untold(about: Device, market: PriceList) -> tuple[str, ...]:
     """The prices, by the names of their assumptions, that the list does not have of this GPU."""
     if about.name == PRICED:
         return ()
@@ -80,7 +82,7 @@ def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
     return replace(one, value=usd, low=usd / SPREAD, high=usd * SPREAD, source=source)
 
 
-def _discounts(about: Device, market: Prices, kind: str, cloud: str) -> list[float]:
+def _discounts(about: Device, market: PriceList, kind: str, cloud: str) -> list[float]:
     """What each cloud takes off its price on demand; none that asks for more is counted."""
     full = {one.cloud: one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)}
     offers = market.current(about.name, kind, cloud)
@@ -88,7 +90,9 @@ def _discounts(about: Device, market: Prices, kind: str, cloud: str) -> list[flo
     return [share for share in off if 0 <= share < 1]
 
 
-def _server(about: Device, market: Prices, known: Mapping[str, Assumption]) -> Iterator[Assumption]:
+def _server(
+    about: Device, market: PriceList, known: Mapping[str, Assumption]
+) -> Iterator[Assumption]:
     usual = known["server_per_gpu"]
     each = _per_gpu(about, market)
     if each is not None:
@@ -99,7 +103,7 @@ def _server(about: Device, market: Prices, known: Mapping[str, Assumption]) -> I
         )
 
 
-def _per_gpu(about: Device, market: Prices) -> tuple[float, str] | None:
+def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
     """USD of a server a GPU, and who says so; None where nobody does."""
     if (whole := market.sale(about.name, "server")) is not None:
         return whole.usd / about.node_gpus, whole.source

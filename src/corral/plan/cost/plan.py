@@ -6,30 +6,30 @@ from typing import Final
 
 from corral.catalog.devices import device
 from corral.catalog.economics import Assumption
-from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import PriceList as Market
 from corral.catalog.prices import prices as listed
 from corral.plan.cost.bills import (
     RENTS,
     Bill,
     CostRequest,
-    Prices,
+    PriceAssumptions,
     assumed,
     prices_of,
     values_of,
 )
-from corral.plan.cost.budget import Bought, bought
+from corral.plan.cost.budget import AffordableGpus, bought
 from corral.plan.cost.hybrid import YEAR_HOURS, Demand, Hybrid, best_mix
 from corral.plan.cost.market import LIKE, rented_only, untold
 from corral.plan.cost.terms import (
     CloudKind,
-    Term,
+    CostTerm,
     YearLine,
     cloud_kinds,
     even_bill,
     terms,
     year_lines,
 )
-from corral.plan.sensitivity import Band, Swing, Values, band, draws, tornado
+from corral.plan.sensitivity import OutcomeBand, Swing, Values, band, draws, tornado
 from corral.plan.text import brief
 
 OWN: Final = "own"
@@ -40,7 +40,7 @@ TELLS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class OwnOrRent:
     """Owning, or one way of renting. `per_hour`: USD for each GPU-hour that is used, with its band
     by the assumptions. `even_use` and `even_month`: from which share of the hours, and which month
     on, owning is no dearer; None: never, within the years. `own_wins`: how often owning costs less,
@@ -49,7 +49,7 @@ class Way:
     name: str
     bill: Bill
     per_hour: float | None
-    band: Band | None
+    band: OutcomeBand | None
     even_use: float | None = None
     even_month: int | None = None
     own_wins: float | None = None
@@ -64,24 +64,24 @@ class Costs:
     work, in USD a month; owning costs less than any that is higher."""
 
     request: CostRequest
-    prices: Prices
+    prices: PriceAssumptions
     known: Mapping[str, Assumption]
-    ways: tuple[Way, ...]
+    ways: tuple[OwnOrRent, ...]
     saving: float
-    saving_band: Band
-    even_use_band: Band | None
+    saving_band: OutcomeBand
+    even_use_band: OutcomeBand | None
     cautions: tuple[str, ...]
     swings: tuple[Swing, ...]
-    terms: tuple[Term, ...]
+    terms: tuple[CostTerm, ...]
     clouds: tuple[CloudKind, ...]
     year: tuple[YearLine, ...]
     even_bill: float
-    bought: Bought | None
+    bought: AffordableGpus | None
     hybrid: Hybrid | None
     by_use: tuple[tuple[float, tuple[float, ...]], ...]
     told: tuple[str, ...]
 
-    def way(self, name: str) -> Way:
+    def way(self, name: str) -> OwnOrRent:
         return next(way for way in self.ways if way.name == name)
 
 
@@ -124,23 +124,23 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
     )
 
 
-def bill_of(prices: Prices, way: str, gpus: float, used: float) -> Bill:
+def bill_of(prices: PriceAssumptions, way: str, gpus: float, used: float) -> Bill:
     return prices.own(gpus, used) if way == OWN else prices.rent(gpus, used, way)
 
 
 def _way(
     name: str,
     request: CostRequest,
-    prices: Prices,
+    prices: PriceAssumptions,
     costs: Mapping[str, list[float]],
     hours: list[float],
-) -> Way:
+) -> OwnOrRent:
     gpus, used = request.gpus, request.utilisation
     bill = bill_of(prices, name, gpus, used)
     spread = [usd / each for usd, each in zip(costs[name], hours, strict=True) if each]
     wins = [own < rent for own, rent in zip(costs[OWN], costs[name], strict=True)]
     is_rent = name != OWN
-    return Way(
+    return OwnOrRent(
         name=name,
         bill=bill,
         per_hour=bill.usd / prices.hours(gpus, used) if used else None,
@@ -151,7 +151,7 @@ def _way(
     )
 
 
-def _by_use(prices: Prices, gpus: int) -> tuple[tuple[float, tuple[float, ...]], ...]:
+def _by_use(prices: PriceAssumptions, gpus: int) -> tuple[tuple[float, tuple[float, ...]], ...]:
     """The bills, own first, by the share of the hours that are used."""
     shares = [step / 20 for step in range(21)]
     return tuple(

@@ -8,11 +8,20 @@ from corral.catalog.devices import device
 from corral.domain.units import share_text
 from corral.plan.cost.advice import advice, usd_text
 from corral.plan.cost.bills import MONTH_HOURS, RENTS
-from corral.plan.cost.budget import Bought
+from corral.plan.cost.budget import AffordableGpus
 from corral.plan.cost.hybrid import Hybrid
-from corral.plan.cost.plan import OWN, Costs, Way
+from corral.plan.cost.plan import OWN, Costs, OwnOrRent
 from corral.plan.cost.terms_report import clouds_table, terms_table, year_table
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
+    columns,
+    counted,
+)
 
 OFFERS: Final = (
     "List prices change weekly, and large buyers pay less: plan with your own offers, --prices "
@@ -21,7 +30,7 @@ OFFERS: Final = (
 SHOWN: Final = 6  # assumptions in the figure, as many as its words have room for; the table has all
 
 
-def report(found: Costs) -> Report:
+def report(found: Costs) -> PlannerReport:
     request = found.request
     tables = [_ways(found), terms_table(found.terms, OWN)]
     if found.clouds:
@@ -31,7 +40,7 @@ def report(found: Costs) -> Report:
     if found.hybrid is not None:
         tables.append(_hybrid(found.hybrid))
         figures.append(_hybrid_figure(found.hybrid))
-    return Report(
+    return PlannerReport(
         title=f"Cost of {request.gpus:,} x {device(request.gpu).title} for "
         f"{counted(request.years, 'year')}",
         verdict=advice(found),
@@ -48,32 +57,34 @@ def report(found: Costs) -> Report:
     )
 
 
-def _answers(found: Costs) -> Iterator[Answer]:
+def _answers(found: Costs) -> Iterator[ReportFigure]:
     for way in found.ways:
         low, high = (None, None) if way.band is None else (way.band.low, way.band.high)
         name = f"{way.name}, a used GPU-hour"
-        yield Answer(name=name, value=way.per_hour, unit="USD", band=_band(way), low=low, high=high)
+        yield ReportFigure(
+            name=name, value=way.per_hour, unit="USD", band=_band(way), low=low, high=high
+        )
     rent = found.way("on demand")
     spread = found.even_use_band
-    yield Answer(
+    yield ReportFigure(
         name="break-even use",
         value="never" if rent.even_use is None else 100 * rent.even_use,
         unit="" if rent.even_use is None else "% of the hours",
         note="" if spread is None else f"{_share(spread.low)} to {_share(spread.high)}",
     )
-    yield Answer(
+    yield ReportFigure(
         name="break-even month",
         value=rent.even_month if rent.even_month is not None else "not in these years",
         note="of payments alone, against renting on demand",
     )
-    yield Answer(
+    yield ReportFigure(
         name="cloud bill from which owning pays",
         value=found.even_bill,
         unit="USD a month",
         note=f"for the work of {counted(found.request.gpus, 'GPU')}, with storage and people",
     )
     saved = found.saving_band
-    yield Answer(
+    yield ReportFigure(
         name="owning saves",
         value=found.saving,
         unit="USD",
@@ -85,26 +96,26 @@ def _answers(found: Costs) -> Iterator[Answer]:
         yield from _of_budget(found, found.bought)
     if found.hybrid is not None:
         best = found.hybrid.best
-        yield Answer(
+        yield ReportFigure(
             name="GPUs to own",
             value=best.owned,
             note=f"{share_text(best.owned_share)} of the GPU-hours; the rest is rented on demand",
         )
-        yield Answer(name="cost of that mix", value=best.usd, unit="USD")
+        yield ReportFigure(name="cost of that mix", value=best.usd, unit="USD")
 
 
-def _of_budget(found: Costs, own: Bought) -> Iterator[Answer]:
+def _of_budget(found: Costs, own: AffordableGpus) -> Iterator[ReportFigure]:
     request, node = found.request, counted(own.node_gpus, "GPU")
     years, use = counted(request.years, "year"), share_text(request.utilisation)
-    yield Answer(name="budget", value=request.budget_usd, unit="USD")
-    yield Answer(
+    yield ReportFigure(name="budget", value=request.budget_usd, unit="USD")
+    yield ReportFigure(
         name="GPUs that it buys",
         value=own.by_capital,
         note=f"what is left runs them for {counted(own.months, 'month')}"
         if own.by_capital
         else f"{node} take {usd_text(own.node_once)} at the start",
     )
-    yield Answer(
+    yield ReportFigure(
         name="GPUs that it buys and runs",
         value=own.by_whole_cost,
         note=f"for {years}"
@@ -112,20 +123,20 @@ def _of_budget(found: Costs, own: Bought) -> Iterator[Answer]:
         else f"{node} take {usd_text(own.node_usd)} in "
         f"{years}, {usd_text(own.node_usd - (request.budget_usd or 0.0))} more",
     )
-    yield Answer(
+    yield ReportFigure(
         name="months that it rents",
         value=own.rented_months,
         unit="months",
         note=f"{counted(request.gpus, 'GPU')} on demand at {use} use, with storage and people",
     )
     if own.kept_gpus >= 1:
-        yield Answer(
+        yield ReportFigure(
             name="GPUs that it rents",
             value=round(own.kept_gpus, 1),
             note=f"on demand at {use} use for {years}, with storage and people; on spot "
             f"{own.kept_on_spot:,.1f}",
         )
-    yield Answer(
+    yield ReportFigure(
         name="GPU-hours that it rents",
         value=own.rented_hours,
         unit="GPU h",
@@ -133,14 +144,14 @@ def _of_budget(found: Costs, own: Bought) -> Iterator[Answer]:
     )
 
 
-def _alone(own: Bought, years: str) -> str:
+def _alone(own: AffordableGpus, years: str) -> str:
     if own.rented_gpus >= 1:
         return f"{own.rented_gpus:,.1f} GPUs around the clock for {years}"
     return f"1 GPU around the clock for {own.rented_hours / MONTH_HOURS:,.0f} months"
 
 
-def _ways(found: Costs) -> Table:
-    return Table(
+def _ways(found: Costs) -> ReportTable:
+    return ReportTable(
         title="Own or rent",
         columns=columns(
             "way",
@@ -169,14 +180,14 @@ def _ways(found: Costs) -> Table:
     )
 
 
-def _bill(found: Costs) -> Table:
+def _bill(found: Costs) -> ReportTable:
     rows = [
         (way.name, line.name, line.once or None, line.monthly or None, line.usd)
         for way in (found.way(OWN), found.way("on demand"))
         for line in way.bill.lines
         if line.usd
     ]
-    return Table(
+    return ReportTable(
         title="The bills, line by line",
         columns=columns(
             "way", "what", ("at the start", "USD"), ("a month", "USD"), ("worth now", "USD")
@@ -185,9 +196,9 @@ def _bill(found: Costs) -> Table:
     )
 
 
-def _hybrid(found: Hybrid) -> Table:
+def _hybrid(found: Hybrid) -> ReportTable:
     named = ((found.best, "best"), (found.all_own, "all own"), (found.all_rent, "all rented"))
-    return Table(
+    return ReportTable(
         title="Own a base, rent the peaks",
         columns=columns("mix", "own GPUs", ("of the GPU-hours", "%"), ("worth now", "USD")),
         rows=tuple((name, mix.owned, 100 * mix.owned_share, mix.usd) for mix, name in named),
@@ -198,19 +209,19 @@ def _hybrid_figure(found: Hybrid) -> Figure:
     points = tuple((float(mix.owned), mix.usd) for mix in found.tried)
     return Figure(
         title="Cost by how many GPUs are owned",
-        x=Column(name="own GPUs"),
-        y=Column(name="worth now", unit="USD"),
-        series=(Series(name=f"the rest {found.kind}", points=points),),
+        x=TableColumn(name="own GPUs"),
+        y=TableColumn(name="worth now", unit="USD"),
+        series=(FigureSeries(name=f"the rest {found.kind}", points=points),),
     )
 
 
 def _use_figure(found: Costs) -> Figure:
     return Figure(
         title="Cost by use",
-        x=Column(name="used", unit="% of the hours"),
-        y=Column(name="worth now", unit="USD"),
+        x=TableColumn(name="used", unit="% of the hours"),
+        y=TableColumn(name="worth now", unit="USD"),
         series=tuple(
-            Series(
+            FigureSeries(
                 name=name,
                 points=tuple((100 * used, usd[at]) for used, usd in found.by_use),
             )
@@ -219,8 +230,8 @@ def _use_figure(found: Costs) -> Figure:
     )
 
 
-def _swings(found: Costs) -> Table:
-    return Table(
+def _swings(found: Costs) -> ReportTable:
+    return ReportTable(
         title="What the answer hangs on: what owning saves against renting on demand",
         columns=columns(
             "assumption",
@@ -249,17 +260,17 @@ def _swing_figure(found: Costs) -> Figure:
     """A tornado: from what is saved at an assumption's low to what is at its high."""
     return Figure(
         title="What the answer hangs on: what owning saves, from each assumption's low to its high",
-        x=Column(name="assumption"),
-        y=Column(name="owning saves", unit="USD"),
+        x=TableColumn(name="assumption"),
+        y=TableColumn(name="owning saves", unit="USD"),
         series=tuple(
-            Series(name=swing.name, points=((0.0, swing.low), (0.0, swing.high)))
+            FigureSeries(name=swing.name, points=((0.0, swing.low), (0.0, swing.high)))
             for swing in found.swings[:SHOWN]
         ),
         kind="bars",
     )
 
 
-def _band(way: Way) -> float | None:
+def _band(way: OwnOrRent) -> float | None:
     if way.band is None or not way.per_hour:
         return None
     return max(way.band.high / way.per_hour - 1, 1 - way.band.low / way.per_hour)

@@ -7,9 +7,17 @@ from typing import Final
 
 from corral.catalog.devices import device
 from corral.catalog.economics import Assumption
-from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import PriceList as Market
 from corral.catalog.prices import Rent, is_hyperscaler
-from corral.plan.cost.bills import RENTS, Bill, CostRequest, Prices, assumed, prices_of, values_of
+from corral.plan.cost.bills import (
+    RENTS,
+    Bill,
+    CostRequest,
+    PriceAssumptions,
+    assumed,
+    prices_of,
+    values_of,
+)
 
 TERMS: Final = (1.0, 3.0)  # years that stand side by side, beside those asked for
 LONGEST_MONTHS: Final = 240
@@ -25,7 +33,7 @@ RUNNING: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class CostTerm:
     """The bills of some years, owning first. `even_use`: from which on owning costs no more than
     renting on demand; None: not at all."""
 
@@ -65,7 +73,7 @@ class YearLine:
     source: str
 
 
-def terms(request: CostRequest, market: Market, own: str) -> tuple[Term, ...]:
+def terms(request: CostRequest, market: Market, own: str) -> tuple[CostTerm, ...]:
     """Return one year, three years and the years asked for, each with the prices of its term."""
     return tuple(
         _term(replace(request, years=years), market, own)
@@ -73,18 +81,20 @@ def terms(request: CostRequest, market: Market, own: str) -> tuple[Term, ...]:
     )
 
 
-def _term(request: CostRequest, market: Market, own: str) -> Term:
+def _term(request: CostRequest, market: Market, own: str) -> CostTerm:
     prices = prices_of(request, values_of(assumed(request, market)))
     gpus, used = request.gpus, request.utilisation
     rents = {kind: prices.rent(gpus, used, kind) for kind in RENTS}
-    return Term(
+    return CostTerm(
         years=request.years,
         bills={own: prices.own(gpus, used), **rents},
         even_use=prices.even_use(gpus, "on demand"),
     )
 
 
-def cloud_kinds(request: CostRequest, prices: Prices, market: Market) -> tuple[CloudKind, ...]:
+def cloud_kinds(
+    request: CostRequest, prices: PriceAssumptions, market: Market
+) -> tuple[CloudKind, ...]:
     """Return neo-clouds and hyperscalers apart, as far as they rent out this GPU."""
     name = device(request.gpu).name
     current, every = market.current(name), market.rent(name)
@@ -98,7 +108,11 @@ def cloud_kinds(request: CostRequest, prices: Prices, market: Market) -> tuple[C
 
 
 def _cloud_kind(
-    title: str, offers: tuple[Rent, ...], left_out: int, request: CostRequest, prices: Prices
+    title: str,
+    offers: tuple[Rent, ...],
+    left_out: int,
+    request: CostRequest,
+    prices: PriceAssumptions,
 ) -> CloudKind:
     usd = median(one.usd_per_gpu_hour for one in offers)
     there = replace(prices, of={**prices.of, "on_demand": usd})
@@ -112,12 +126,12 @@ def _cloud_kind(
     )
 
 
-def even_bill(prices: Prices, gpus: float, used: float) -> float:
+def even_bill(prices: PriceAssumptions, gpus: float, used: float) -> float:
     """Return what owning comes to a month: a cloud's bill for the same work above it is dearer."""
     return prices.own(gpus, used).usd / prices.worth
 
 
-def rented_months(prices: Prices, gpus: float, used: float, budget_usd: float) -> int:
+def rented_months(prices: PriceAssumptions, gpus: float, used: float, budget_usd: float) -> int:
     """Return the whole months for which a budget rents GPUs on demand, with storage and people."""
     bill = {line.name: line.monthly for line in prices.rent(gpus, used, "on demand").lines}
     rest = sum(usd for name, usd in bill.items() if name != "rent")

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from corral.plan.cost.terms import CloudKind, Term, YearLine
-from corral.plan.report import Table, columns, counted
+from corral.plan.cost.terms import CloudKind, CostTerm, YearLine
+from corral.plan.report import ReportTable, columns, counted
 
 
-def terms_table(terms: Sequence[Term], own: str) -> Table:
+def terms_table(terms: Sequence[CostTerm], own: str) -> ReportTable:
     """Each term with all ways, and the cheapest of those that last."""
     ways = list(terms[0].bills)
-    return Table(
+    return ReportTable(
         title="One year, three years",
         columns=columns(
             "for",
@@ -30,9 +30,9 @@ def terms_table(terms: Sequence[Term], own: str) -> Table:
     )
 
 
-def clouds_table(kinds: Sequence[CloudKind]) -> Table:
+def clouds_table(kinds: Sequence[CloudKind]) -> ReportTable:
     """Neo-clouds and hyperscalers, each at the median of its offers."""
-    return Table(
+    return ReportTable(
         title="Kinds of cloud, on demand",
         columns=columns(
             "at",
@@ -63,14 +63,12 @@ def clouds_table(kinds: Sequence[CloudKind]) -> Table:
     )
 
 
-def year_table(lines: Sequence[YearLine]) -> Table:
+def year_table(lines: Sequence[YearLine]) -> ReportTable:
     """The running costs of owning, from low to high, with their sources."""
     shown = [line for line in lines if line.high]
-    return Table(
+    return ReportTable(
         title="A year of owning, from low to high",
-        columns=columns(
-            "what", ("usual", "USD"), ("low", "USD"), ("high", "USD"), "source"
-        ),
+        columns=columns("what", ("usual", "USD"), ("low", "USD"), ("high", "USD"), "source"),
         rows=(
             *((line.name, line.usual, line.low, line.high, line.source) for line in shown),
             (
@@ -81,10 +79,10 @@ def year_table(lines: Sequence[YearLine]) -> Table:
                 "",
             ),
         ),
-    )  # fmt: skip
+    )
 
 
-def told(terms: Sequence[Term]) -> Iterator[str]:
+def told(terms: Sequence[CostTerm]) -> Iterator[str]:
     """Say where the term decides between owning and renting."""
     short, long = terms[0], terms[-1]
     if short.cheapest != long.cheapest:

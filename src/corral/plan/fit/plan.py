@@ -11,9 +11,9 @@ from corral.catalog.models import Model
 from corral.catalog.overheads import overhead
 from corral.catalog.precisions import Precision
 from corral.perf.adapters import adapter_memory
-from corral.perf.layout import Layout, Recompute, Shard, State, Step
-from corral.perf.memory import Memory, training_memory
-from corral.perf.serving_memory import Serving, serving_memory
+from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory, training_memory
+from corral.perf.serving_memory import ServingReplica, serving_memory
 from corral.plan.report import counted
 from corral.plan.train.layout_text import in_short
 
@@ -22,7 +22,9 @@ WIDEST: Final = 8  # GPUs that a layer is cut over at the most
 BETWEEN: Final = 8  # counts that are tried between one that is too small and its double
 LONGEST: Final = 2**24  # tokens at which the search for the longest context ends
 PASSES: Final = 4  # micro batches for each pipeline stage in one step of pre-training
-FINE_TUNED: Final = State(weight=2.0, gradient=2.0, optimizer=12.0)  # arXiv:1910.02054, section 3.1
+FINE_TUNED: Final = BytesPerParameter(
+    weight=2.0, gradient=2.0, optimizer=12.0
+)  # arXiv:1910.02054, section 3.1
 
 
 class Purpose(StrEnum):
@@ -33,7 +35,7 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class FitUse:
     """Serving `batch` sequences of `context` tokens at once; training on sequences of `context`
     tokens, one in a pass. `precision`: of weights that are served or frozen; `trained`: of
     products in training. `gpus`: at most so many; `rank`: of LoRA's matrices.
@@ -60,7 +62,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class FitCandidate:
     """The best layout on so many GPUs, and the bytes of its fullest GPU by part."""
 
     gpus: int
@@ -83,11 +85,11 @@ class Fit:
     would fit where nothing does."""
 
     purpose: Purpose
-    tried: tuple[Tried, ...]
+    tried: tuple[FitCandidate, ...]
     nearest: tuple[str, ...] = ()
 
     @property
-    def best(self) -> Tried:
+    def best(self) -> FitCandidate:
         return self.tried[-1]
 
     @property
@@ -99,7 +101,7 @@ class Fit:
 class Fitting:
     """`longest`: tokens of each sequence that the serving layout would hold, `most`: sequences."""
 
-    ask: Ask
+    ask: FitUse
     fits: tuple[Fit, ...]
     longest: int
     most: int
@@ -108,7 +110,7 @@ class Fitting:
         return next(fit for fit in self.fits if fit.purpose is purpose)
 
 
-def fitting(ask: Ask) -> Fitting:
+def fitting(ask: FitUse) -> Fitting:
     """In how many GPUs a model fits for each purpose, with what is nearest where it does not."""
     fits = tuple(_fit(ask, purpose) for purpose in Purpose)
     best = fits[0].best
@@ -120,19 +122,19 @@ def fitting(ask: Ask) -> Fitting:
     )
 
 
-def longest_context(ask: Ask, gpus: int) -> int:
+def longest_context(ask: FitUse, gpus: int) -> int:
     """Tokens of each of the asked sequences that so many GPUs can serve; 0 where they cannot."""
     return _largest(
         lambda size: _fits(replace(ask, context=size), Purpose.INFERENCE, gpus), LONGEST
     )
 
 
-def largest_batch(ask: Ask, gpus: int) -> int:
+def largest_batch(ask: FitUse, gpus: int) -> int:
     """Sequences of the asked length that so many GPUs can serve at once; 0 where they cannot."""
     return _largest(lambda size: _fits(replace(ask, batch=size), Purpose.INFERENCE, gpus), LONGEST)
 
 
-def _fits(ask: Ask, purpose: Purpose, gpus: int) -> bool:
+def _fits(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
     one = on_gpus(ask, gpus, purpose)
     return one is not None and one.fits
 
@@ -149,8 +151,8 @@ def _largest(holds: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _fit(ask: Ask, purpose: Purpose) -> Fit:
-    tried: list[Tried] = []
+def _fit(ask: FitUse, purpose: Purpose) -> Fit:
+    tried: list[FitCandidate] = []
     for gpus in _counts(ask):
         if (one := on_gpus(ask, gpus, purpose)) is None:
             continue
@@ -163,7 +165,7 @@ def _fit(ask: Ask, purpose: Purpose) -> Fit:
     )
 
 
-def _between(ask: Ask, purpose: Purpose, fewer: int, more: int) -> Iterator[Tried]:
+def _between(ask: FitUse, purpose: Purpose, fewer: int, more: int) -> Iterator[FitCandidate]:
     """The first count in whole nodes between one that is too small and one that fits, if any.
 
     Replicas of a server are cut over powers of 2 alone.
@@ -179,14 +181,14 @@ def _between(ask: Ask, purpose: Purpose, fewer: int, more: int) -> Iterator[Trie
             return
 
 
-def _counts(ask: Ask) -> list[int]:
+def _counts(ask: FitUse) -> list[int]:
     """GPUs to try: doubled from 1, and the limit itself."""
     most = ask.gpus or MOST_GPUS
     counts = [2**power for power in range(most.bit_length()) if 2**power <= most]
     return counts if most in counts else [*counts, most]
 
 
-def _nearest(ask: Ask, purpose: Purpose, last: Tried) -> Iterator[str]:
+def _nearest(ask: FitUse, purpose: Purpose, last: FitCandidate) -> Iterator[str]:
     """What would fit: more GPUs, fewer bytes a weight, a shorter context, a smaller batch; where
     none of these does, the same of as many GPUs as are ever tried."""
     wider = _fit(replace(ask, gpus=None), purpose) if ask.gpus else None
@@ -198,7 +200,7 @@ def _nearest(ask: Ask, purpose: Purpose, last: Tried) -> Iterator[str]:
         yield from wider.nearest
 
 
-def _lesser(ask: Ask, purpose: Purpose, gpus: int) -> Iterator[str]:
+def _lesser(ask: FitUse, purpose: Purpose, gpus: int) -> Iterator[str]:
     """Fewer bytes a weight, a shorter context or a smaller batch that would fit on so many GPUs."""
     eight = Precision.FP8 if Precision.FP8 in ask.device.flops else Precision.INT8
     for precision in (eight, Precision.INT4):
@@ -217,12 +219,12 @@ def _gpus(count: int) -> str:
     return counted(count, "GPU")
 
 
-def on_gpus(ask: Ask, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> Tried | None:
+def on_gpus(ask: FitUse, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> FitCandidate | None:
     """The first layout on so many GPUs that fits, or the one that needs least; None where there is
     no layout for so many."""
-    least: Tried | None = None
+    least: FitCandidate | None = None
     for layout, parts in _OPTIONS[purpose](ask, gpus):
-        one = Tried(gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes)
+        one = FitCandidate(gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes)
         if one.fits:
             return one
         if least is None or one.needed < least.needed:
@@ -233,7 +235,7 @@ def on_gpus(ask: Ask, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> Tried 
 Option = tuple[str, Mapping[str, float]]
 
 
-def _widths(ask: Ask, gpus: int) -> Iterator[int]:
+def _widths(ask: FitUse, gpus: int) -> Iterator[int]:
     """Over how many GPUs a layer can be cut, widest first: they share its heads and a node."""
     node = max(ask.device.node_gpus, min(ask.device.domain_gpus, WIDEST))
     for width in range(min(gpus, node, WIDEST), 0, -1):
@@ -241,11 +243,11 @@ def _widths(ask: Ask, gpus: int) -> Iterator[int]:
             yield width
 
 
-def _serving(ask: Ask, gpus: int) -> Iterator[Option]:
+def _serving(ask: FitUse, gpus: int) -> Iterator[Option]:
     for tensor in _widths(ask, gpus):
         pipeline = gpus // tensor
         if pipeline <= ask.model.layers:
-            serving = Serving(
+            serving = ServingReplica(
                 model=ask.model,
                 context=ask.context,
                 batch=ask.batch,
@@ -255,14 +257,14 @@ def _serving(ask: Ask, gpus: int) -> Iterator[Option]:
                 kv_bytes=ask.kv_precision.bytes,
             )
             memory = serving_memory(serving, architecture=ask.device.architecture)
-            yield in_short(Layout(tensor=tensor, pipeline=pipeline)), memory.parts
+            yield in_short(TrainLayout(tensor=tensor, pipeline=pipeline)), memory.parts
 
 
-def _sharded(gpus: int) -> Iterator[Layout]:
+def _sharded(gpus: int) -> Iterator[TrainLayout]:
     """All states shared out over all GPUs; a long sequence cut over a few of them."""
     for context in (1, 2, 4, 8, 16):
         if gpus % context == 0:
-            yield Layout(
+            yield TrainLayout(
                 data=gpus // context,
                 context=context,
                 shard=Shard.PARAMETERS if gpus > 1 else Shard.NONE,
@@ -270,41 +272,41 @@ def _sharded(gpus: int) -> Iterator[Layout]:
             )
 
 
-def _adapting(ask: Ask, gpus: int) -> Iterator[Option]:
+def _adapting(ask: FitUse, gpus: int) -> Iterator[Option]:
     """All states shared out; where a layer by itself is too large for that, cut as in
     pre-training."""
-    state = State(weight=ask.precision.bytes)
+    state = BytesPerParameter(weight=ask.precision.bytes)
     for layout in (*_sharded(gpus), *_cut(ask, gpus)):
         step = _step(ask, layout, state)
         memory = adapter_memory(step, layout, rank=ask.rank, architecture=ask.device.architecture)
         yield in_short(layout), _device_parts(memory, gpus)
 
 
-def _tuning(ask: Ask, gpus: int) -> Iterator[Option]:
+def _tuning(ask: FitUse, gpus: int) -> Iterator[Option]:
     """All states shared out; where a layer by itself is too large for that, as in pre-training."""
     for layout in _sharded(gpus):
         yield in_short(layout), _trained(ask, layout, FINE_TUNED)
     yield from _pretraining(ask, gpus)
 
 
-def _pretraining(ask: Ask, gpus: int) -> Iterator[Option]:
+def _pretraining(ask: FitUse, gpus: int) -> Iterator[Option]:
     """Megatron-LM's layouts; where none of them fits, all states shared out (FSDP)."""
     for layout in (*_cut(ask, gpus), *_sharded(gpus)):
-        yield in_short(layout), _trained(ask, layout, State())
+        yield in_short(layout), _trained(ask, layout, BytesPerParameter())
 
 
-def _cut(ask: Ask, gpus: int) -> Iterator[Layout]:
+def _cut(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
     """Without recomputation first, and with as few cuts as will do."""
     for recompute in (Recompute.NONE, Recompute.FULL):
         for layout in sorted(_grids(ask, gpus), key=_cuts):
             yield replace(layout, recompute=recompute)
 
 
-def _cuts(layout: Layout) -> tuple[int, int, int]:
+def _cuts(layout: TrainLayout) -> tuple[int, int, int]:
     return layout.pipeline * layout.tensor * layout.context, layout.context, layout.pipeline
 
 
-def _grids(ask: Ask, gpus: int) -> Iterator[Layout]:
+def _grids(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
     for tensor in _widths(ask, gpus):
         for pipeline in (1, 2, 4, 8, 16, 32, 64):
             for context in (1, 2, 4, 8, 16):
@@ -312,7 +314,7 @@ def _grids(ask: Ask, gpus: int) -> Iterator[Layout]:
                 if left or not data or ask.model.layers < pipeline:
                     continue
                 experts = ask.model.experts
-                yield Layout(
+                yield TrainLayout(
                     data=data,
                     tensor=tensor,
                     pipeline=pipeline,
@@ -323,15 +325,15 @@ def _grids(ask: Ask, gpus: int) -> Iterator[Layout]:
                 )
 
 
-def _trained(ask: Ask, layout: Layout, state: State) -> Mapping[str, float]:
+def _trained(ask: FitUse, layout: TrainLayout, state: BytesPerParameter) -> Mapping[str, float]:
     step = _step(ask, layout, state)
     memory = training_memory(step, layout, architecture=ask.device.architecture)
     return _device_parts(memory, layout.gpus)
 
 
-def _step(ask: Ask, layout: Layout, state: State) -> Step:
+def _step(ask: FitUse, layout: TrainLayout, state: BytesPerParameter) -> TrainStep:
     eight = ask.trained is Precision.FP8
-    return Step(
+    return TrainStep(
         model=ask.model,
         sequence=ask.context,
         global_batch=layout.data * PASSES * layout.pipeline,
@@ -340,7 +342,7 @@ def _step(ask: Ask, layout: Layout, state: State) -> Step:
     )
 
 
-def _device_parts(memory: Memory, gpus: int) -> dict[str, float]:
+def _device_parts(memory: TrainMemory, gpus: int) -> dict[str, float]:
     """With what lies beside the allocator's peak on the device. One GPU has no collectives."""
     return {
         **memory.parts,
@@ -350,7 +352,7 @@ def _device_parts(memory: Memory, gpus: int) -> dict[str, float]:
     }
 
 
-_OPTIONS: Final[Mapping[Purpose, Callable[[Ask, int], Iterator[Option]]]] = {
+_OPTIONS: Final[Mapping[Purpose, Callable[[FitUse, int], Iterator[Option]]]] = {
     Purpose.INFERENCE: _serving,
     Purpose.LORA: _adapting,
     Purpose.FULL: _tuning,

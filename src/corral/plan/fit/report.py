@@ -9,15 +9,15 @@ from corral.catalog.overheads import overhead
 from corral.domain.units import share_text
 from corral.perf.serving_memory import kv_token_bytes
 from corral.plan.cautions import WHOLE, cautions
-from corral.plan.fit.plan import Ask, Fit, Fitting, Purpose, Tried, on_gpus
+from corral.plan.fit.plan import Fit, FitCandidate, Fitting, FitUse, Purpose, on_gpus
 from corral.plan.report import (
-    Answer,
     Cell,
-    Column,
     Figure,
-    Report,
-    Series,
-    Table,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
     columns,
     counted,
 )
@@ -50,10 +50,10 @@ SOURCES: Final = (
 )
 
 
-def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> Report:
+def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> PlannerReport:
     """`assumed`: what the caller took."""
     ask = found.ask
-    return Report(
+    return PlannerReport(
         title=f"{ask.model.name} on {ask.device.title}",
         verdict=_verdict(found),
         answers=tuple(_answers(found)),
@@ -114,7 +114,7 @@ def _count(fit: Fit) -> str:
     return "does not fit" if fit.gpus is None else _gpus(fit.gpus)
 
 
-def _shortage(tried: Tried) -> str:
+def _shortage(tried: FitCandidate) -> str:
     """Why it is too tight, with its largest parts."""
     largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
     parts = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
@@ -122,15 +122,15 @@ def _shortage(tried: Tried) -> str:
     return f"{need:,.1f} GB a GPU ({parts}) where {usable:,.1f} can be used"
 
 
-def _answers(found: Fitting) -> Iterator[Answer]:
+def _answers(found: Fitting) -> Iterator[ReportFigure]:
     ask = found.ask
-    yield Answer(name="parameters", value=ask.model.parameters / 1e9, unit="billion")
+    yield ReportFigure(name="parameters", value=ask.model.parameters / 1e9, unit="billion")
     each = kv_token_bytes(ask.model, kv_bytes=ask.kv_precision.bytes)
-    yield Answer(name="KV cache of a token", value=each / 1e3, unit="kB", note="all layers")
+    yield ReportFigure(name="KV cache of a token", value=each / 1e3, unit="kB", note="all layers")
     for fit in found.fits:
         note = fit.best.layout if fit.gpus else f"nearest: {'; '.join(fit.nearest) or 'none'}"
-        yield Answer(name=f"GPUs for {fit.purpose}", value=fit.gpus, note=note)
-        yield Answer(
+        yield ReportFigure(name=f"GPUs for {fit.purpose}", value=fit.gpus, note=note)
+        yield ReportFigure(
             name=f"memory for {fit.purpose}",
             value=fit.best.needed / GB,
             unit="GB a GPU",
@@ -140,8 +140,10 @@ def _answers(found: Fitting) -> Iterator[Answer]:
     on = f"on {_gpus(found.of(Purpose.INFERENCE).best.gpus)}"
     longest, most = found.longest, found.most
     each_on = f"each of {counted(found.ask.batch, 'sequence')} {on}"
-    yield Answer(name="longest context", value=longest, unit="tokens", band=SERVED, note=each_on)
-    yield Answer(name="largest batch", value=most, unit="sequences", band=SERVED, note=on)
+    yield ReportFigure(
+        name="longest context", value=longest, unit="tokens", band=SERVED, note=each_on
+    )
+    yield ReportFigure(name="largest batch", value=most, unit="sequences", band=SERVED, note=on)
 
 
 def _memory_band(purpose: Purpose) -> float | None:
@@ -158,8 +160,8 @@ def _bands_told() -> Iterator[str]:
             yield known.told(what)
 
 
-def _by_purpose(found: Fitting) -> Table:
-    return Table(
+def _by_purpose(found: Fitting) -> ReportTable:
+    return ReportTable(
         title="What fits",
         columns=columns("purpose", "GPUs", "layout", ("memory", "GB a GPU"), "instead"),
         rows=tuple(
@@ -176,16 +178,19 @@ def _by_purpose(found: Fitting) -> Table:
     )
 
 
-def _by_part(found: Fitting) -> Table:
+def _by_part(found: Fitting) -> ReportTable:
     given = {name for fit in found.fits for name in fit.best.parts}
     names = [name for name in PARTS if name in given]
     rows: list[tuple[Cell, ...]] = [
         (name, *(_gb(fit.best.parts.get(name)) for fit in found.fits)) for name in names
     ]
     rows.append(("sum", *(_gb(fit.best.needed) for fit in found.fits)))
-    return Table(
+    return ReportTable(
         title="Memory of the fullest GPU by part",
-        columns=(Column(name="part"), *(Column(name=fit.purpose, unit="GB") for fit in found.fits)),
+        columns=(
+            TableColumn(name="part"),
+            *(TableColumn(name=fit.purpose, unit="GB") for fit in found.fits),
+        ),
         rows=tuple(rows),
         note=(
             "passing: gradients inside a layer, beyond the room of the logits; buffers: gathered "
@@ -198,8 +203,8 @@ def _gb(size: float | None) -> float | None:
     return None if size is None else round(size / GB, 2)
 
 
-def _tried(found: Fitting) -> Table:
-    return Table(
+def _tried(found: Fitting) -> ReportTable:
+    return ReportTable(
         title="What was tried",
         columns=columns("purpose", "GPUs", "layout", ("memory", "GB a GPU"), "verdict"),
         rows=tuple(
@@ -229,17 +234,17 @@ def _figures(found: Fitting) -> tuple[Figure, ...]:
     return (
         Figure(
             title=f"Memory of {ask.batch:,} sequences on {_gpus(best.gpus)}",
-            x=Column(name="context", unit="tokens"),
-            y=Column(name="memory", unit="GB a GPU"),
+            x=TableColumn(name="context", unit="tokens"),
+            y=TableColumn(name="memory", unit="GB a GPU"),
             series=(
-                Series(name="needed", points=needed),
-                Series(name="can be used", points=usable),
+                FigureSeries(name="needed", points=needed),
+                FigureSeries(name="can be used", points=usable),
             ),
         ),
     )
 
 
-def _assumed(ask: Ask) -> Iterator[str]:
+def _assumed(ask: FitUse) -> Iterator[str]:
     share = overhead(ask.device.architecture).kept_free
     yield f"{share_text(share)} of a GPU's memory is kept free, as vLLM does"
     yield "a GPU has the decimal GB of its data sheet; of 80 GB the driver shows 85.5"

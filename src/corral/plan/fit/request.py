@@ -5,11 +5,11 @@ from typing import Annotated
 
 from corral.catalog.devices import device
 from corral.plan.bounds import COUNT, GPUS, Length, check
-from corral.plan.fit.plan import Ask, fitting
+from corral.plan.fit.plan import FitUse, fitting
 from corral.plan.fit.report import report
 from corral.plan.gpu_support import half, half_told, kept_in, published_told
 from corral.plan.parse.models import model_said, precision_said
-from corral.plan.report import Report
+from corral.plan.report import PlannerReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class FitRequest:
     rank: Annotated[int, COUNT] = 16
 
 
-def answer(request: FitRequest) -> Report:
+def answer(request: FitRequest) -> PlannerReport:
     """Raises: NotFound, ModelRefused, SpecInvalid."""
     check(request)
     used = device(request.gpu)
     kept, model = request.kv_precision, model_said(request.model)
-    ask = Ask(
+    ask = FitUse(
         model=model,
         device=used,
         context=request.context,

@@ -6,7 +6,7 @@ from typing import Final
 
 from corral.catalog.devices import Device, device, devices
 from corral.catalog.facts import plain
-from corral.catalog.links import Link, link
+from corral.catalog.links import LinkKind, link
 from corral.domain.errors import SpecInvalid
 from corral.plan.parse.links import said_across
 
@@ -23,7 +23,7 @@ _LEAST: Final = 1e7  # bytes a second of one GPU
 _MOST: Final = 1e13
 
 
-def fabric_said(text: str, used: Device | None = None) -> Link:
+def fabric_said(text: str, used: Device | None = None) -> LinkKind:
     """Return what joins nodes, by its name in the catalog or by its rate for one GPU.
 
     `used`: the GPU; a rate without a network is one of its usual network.
@@ -45,7 +45,7 @@ def fabric_said(text: str, used: Device | None = None) -> Link:
     return link(text)
 
 
-def _by_rate(text: str, gpu: Device) -> Link:
+def _by_rate(text: str, gpu: Device) -> LinkKind:
     words = re.sub(r"(?i)spectrum-?x|iwarp", "roce", text)
     rate = re.sub(
         r"(?i)(gb|tb)(?:ps|its?/s)", lambda found: f"{found[1].title()}/s".replace("B", "b"), words
@@ -60,7 +60,7 @@ def _by_rate(text: str, gpu: Device) -> Link:
     return replace(named, title=f"{family}, {named.bytes_per_s * 8e-9:g} Gb/s a GPU")
 
 
-def _family(fabric: Link) -> str:
+def _family(fabric: LinkKind) -> str:
     kind = fabric.name.split("-")[0]
     return {"ib": "infiniband"}.get(kind, kind)
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from corral.catalog.links import Link, link
+from corral.catalog.links import LinkKind, link
 
 INSIDE: Final = (  # the first that is found; the catalog's name of it
     (r"bridge", "nvlink-bridge-3"),
@@ -40,7 +40,7 @@ ACROSS: Final = (
 )
 
 
-def said_inside(text: str) -> Link | None:
+def said_inside(text: str) -> LinkKind | None:
     """What joins the GPUs of a node, at the rate that is said; None where no link is named. A rate
     of about twice the link's own is that of both directions.
     """
@@ -58,7 +58,7 @@ def said_inside(text: str) -> Link | None:
     return replace(named, bytes_per_s=bytes_per_s)
 
 
-def said_across(text: str, *, node_gpus: int) -> Link | None:
+def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
     """What joins nodes, at its rate for one GPU; None where no network is named. A rate is that of
     one adapter for each GPU, unless a number of adapters or a node is named beside it.
     """
@@ -80,7 +80,7 @@ def said_between_nodes(text: str) -> float | None:
     return float(rate[1]) * 1e9 if rate else None
 
 
-def _named(text: str, known: tuple[tuple[str, str], ...]) -> Link | None:
+def _named(text: str, known: tuple[tuple[str, str], ...]) -> LinkKind | None:
     for pattern, name in known:
         if found := re.search(pattern, text):
             return link(found.expand(name))

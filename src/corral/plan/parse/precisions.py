@@ -16,7 +16,7 @@ _FOUR_BITS: Final = re.compile(r"4[- ]?bit|int4|awq|gptq|w4a16|q4f16|nf4|bnb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredPrecision:
     """`precision`: of the matrix products. `weight_bytes`, `kv_bytes`: of one number that is kept.
     `told`: what was assumed."""
 
@@ -26,7 +26,7 @@ class Kept:
     told: tuple[str, ...] = ()
 
 
-def said_precision(text: str, device: Device, *, narrow_cache: bool) -> Kept:
+def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPrecision:
     """What the text says of a server's numbers; where it names no precision, 16 bits.
 
     `narrow_cache`: the cache is kept in 8 bits where the weights are in 8 or fewer, and nothing
@@ -39,7 +39,7 @@ def said_precision(text: str, device: Device, *, narrow_cache: bool) -> Kept:
     if "kv" in low and not narrow_cache:
         narrow_cache = bool(re.search(r"fp8[^,;]*kv|kv[^,;]*fp8", low))
     narrow = narrow_cache and kept.weight_bytes <= 1.0 and kept.precision.bytes <= 1.0
-    return Kept(
+    return StoredPrecision(
         precision=kept.precision,
         weight_bytes=kept.weight_bytes,
         kv_bytes=1.0 if narrow else 2.0,
@@ -47,31 +47,31 @@ def said_precision(text: str, device: Device, *, narrow_cache: bool) -> Kept:
     )
 
 
-def _named(low: str) -> Kept:
+def _named(low: str) -> StoredPrecision:
     half = Precision.FP16
     for name, bits in GGUF_BITS.items():
         if name in low:
-            return Kept(precision=half, weight_bytes=bits / 8, kv_bytes=2.0)
+            return StoredPrecision(precision=half, weight_bytes=bits / 8, kv_bytes=2.0)
     if re.search(r"(nv|mx)?fp4", low):
-        return Kept(precision=Precision.FP4, weight_bytes=0.5, kv_bytes=2.0)
+        return StoredPrecision(precision=Precision.FP4, weight_bytes=0.5, kv_bytes=2.0)
     if _FOUR_BITS.search(low):
-        return Kept(precision=half, weight_bytes=0.5, kv_bytes=2.0)
+        return StoredPrecision(precision=half, weight_bytes=0.5, kv_bytes=2.0)
     if "fp8" in low:
-        return Kept(precision=Precision.FP8, weight_bytes=1.0, kv_bytes=2.0)
+        return StoredPrecision(precision=Precision.FP8, weight_bytes=1.0, kv_bytes=2.0)
     if re.search(r"int8|w8a8|8[- ]?bit", low):
-        return Kept(precision=Precision.INT8, weight_bytes=1.0, kv_bytes=2.0)
+        return StoredPrecision(precision=Precision.INT8, weight_bytes=1.0, kv_bytes=2.0)
     if re.search(r"fp32|f32", low):
-        return Kept(precision=Precision.FP32, weight_bytes=4.0, kv_bytes=4.0)
+        return StoredPrecision(precision=Precision.FP32, weight_bytes=4.0, kv_bytes=4.0)
     told = () if re.search(r"16|half", low) else ("16 bits a number",)
-    return Kept(precision=half, weight_bytes=2.0, kv_bytes=2.0, told=told)
+    return StoredPrecision(precision=half, weight_bytes=2.0, kv_bytes=2.0, told=told)
 
 
-def _narrowest(device: Device) -> Kept:
+def _narrowest(device: Device) -> StoredPrecision:
     """What submissions to MLPerf use: the narrowest floats of the device, and a cache in fp8."""
     for precision in (Precision.FP4, Precision.FP8):
         if precision in device.flops:
             size = precision.bytes
             told = (f"weights in {precision}, cache in fp8",)
-            return Kept(precision=precision, weight_bytes=size, kv_bytes=1.0, told=told)
+            return StoredPrecision(precision=precision, weight_bytes=size, kv_bytes=1.0, told=told)
     told = ("16 bits a number",)
-    return Kept(precision=Precision.FP16, weight_bytes=2.0, kv_bytes=2.0, told=told)
+    return StoredPrecision(precision=Precision.FP16, weight_bytes=2.0, kv_bytes=2.0, told=told)

@@ -30,7 +30,7 @@ MORE_SPARES: Final = 3  # rows of the table beyond those that suffice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class IntervalOutcome:
     """What one interval between saves keeps of the time. `goodput` is the share of it."""
 
     name: str
@@ -45,7 +45,7 @@ class Faster:
 
     restart_share: float
     stall_share: float
-    kept: Kept
+    kept: IntervalOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +71,10 @@ class Reliability:
     saving: Saving
     chance: float
     failures: float
-    best: Kept
-    worst: Kept
-    finest: Kept
-    intervals: tuple[Kept, ...]
+    best: IntervalOutcome
+    worst: IntervalOutcome
+    finest: IntervalOutcome
+    intervals: tuple[IntervalOutcome, ...]
     faster: tuple[Faster, ...]
     spares: int | None
     spares_few: int | None
@@ -246,15 +246,17 @@ def _at_rate(run: ReliabilityRequest, saving: Saving, rate: float) -> Saving:
     return replace(saving, mtbf_seconds=mtbf_seconds(run.nodes, rate))
 
 
-def _best(run: ReliabilityRequest, saving: Saving, unsaved_seconds: float) -> Kept:
+def _best(run: ReliabilityRequest, saving: Saving, unsaved_seconds: float) -> IntervalOutcome:
     """At the best interval; none is shorter than a save in the background takes."""
     work = run.days * DAY
     return _kept("best", run, max(work / best_parts(work, saving), unsaved_seconds), saving)
 
 
-def _kept(name: str, run: ReliabilityRequest, interval_seconds: float, saving: Saving) -> Kept:
+def _kept(
+    name: str, run: ReliabilityRequest, interval_seconds: float, saving: Saving
+) -> IntervalOutcome:
     wall = expected_seconds(run.days * DAY, interval_seconds, saving)
-    return Kept(
+    return IntervalOutcome(
         name=name,
         interval_seconds=interval_seconds,
         goodput=run.days * DAY / wall,
@@ -262,7 +264,7 @@ def _kept(name: str, run: ReliabilityRequest, interval_seconds: float, saving: S
     )
 
 
-def _intervals(run: ReliabilityRequest, saving: Saving) -> list[Kept]:
+def _intervals(run: ReliabilityRequest, saving: Saving) -> list[IntervalOutcome]:
     """Each as near as whole parts of the run come to it."""
     named = {"Young": young_seconds(saving), "Daly": max(1.0, daly_seconds(saving))}
     if run.interval_minutes is not None:

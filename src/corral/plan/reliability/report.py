@@ -8,8 +8,17 @@ from typing import Any, Final
 from corral.catalog.failures import seen
 from corral.domain.units import share_text
 from corral.perf.failures import chance_of_failure, goodput
-from corral.plan.reliability.plan import Faster, Kept, Reliability, mtbf_seconds
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+from corral.plan.reliability.plan import Faster, IntervalOutcome, Reliability, mtbf_seconds
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
+    columns,
+    counted,
+)
 
 POINTS: Final = 40
 CLUMPS: Final = (
@@ -19,10 +28,10 @@ CLUMPS: Final = (
 )
 
 
-def report(found: Reliability) -> Report:
+def report(found: Reliability) -> PlannerReport:
     run = found.run
     nodes, days = counted(run.nodes, "node"), counted(run.days, "day")
-    return Report(
+    return PlannerReport(
         title=f"Reliability: {nodes} of {counted(run.each, 'GPU')}, {days}",
         verdict=_verdict(found),
         answers=tuple(_answers(found)),
@@ -61,43 +70,43 @@ def _saved(found: Reliability, one: Faster) -> float:
     return (found.best.wall_days - one.kept.wall_days) * 24 * found.run.held_gpus
 
 
-def _answers(found: Reliability) -> Iterator[Answer]:
+def _answers(found: Reliability) -> Iterator[ReportFigure]:
     """Each between what it is at the low rate and at the high one."""
     run, best, worst, finest = found.run, found.best, found.worst, found.finest
     few, many = found.rate_low / found.rate, found.rate_high / found.rate
     hours = found.mtbf_hours
-    yield Answer(
+    yield ReportFigure(
         name="mean time between failures", value=hours, unit="h", low=hours / many, high=hours / few
     )
-    yield Answer(
+    yield ReportFigure(
         name="chance of at least one failure",
         value=100 * found.chance,
         unit="%",
         low=100 * _chance(finest, hours / few),
         high=100 * _chance(worst, hours / many),
     )
-    yield Answer(
+    yield ReportFigure(
         name="failures",
         value=found.failures,
         low=_failures(finest, hours / few),
         high=_failures(worst, hours / many),
         note="expected over the run",
     )
-    yield Answer(
+    yield ReportFigure(
         name="interval between saves",
         value=best.interval_seconds / 60,
         unit="min",
         low=worst.interval_seconds / 60,
         high=finest.interval_seconds / 60,
     )
-    yield Answer(
+    yield ReportFigure(
         name="goodput",
         value=100 * best.goodput,
         unit="%",
         low=100 * worst.goodput,
         high=100 * finest.goodput,
     )
-    yield Answer(
+    yield ReportFigure(
         name="wall clock",
         value=best.wall_days,
         unit="d",
@@ -105,35 +114,37 @@ def _answers(found: Reliability) -> Iterator[Answer]:
         high=_ends(worst.wall_days),
     )
     lost = [_lost(found, one) for one in (best, finest, worst)]
-    yield Answer(name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2]))
+    yield ReportFigure(name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2]))
     if run.usd_per_gpu_hour is not None:
         usd = [one * run.usd_per_gpu_hour for one in lost]
-        yield Answer(name="lost in money", value=usd[0], unit="USD", low=usd[1], high=_ends(usd[2]))
-    yield Answer(
+        yield ReportFigure(
+            name="lost in money", value=usd[0], unit="USD", low=usd[1], high=_ends(usd[2])
+        )
+    yield ReportFigure(
         name="spares",
         value=found.spares if found.spares is not None else f"more than {run.nodes:,}",
         unit="nodes",
         low=found.spares_few,
         high=found.spares_many,
         note=f"so that enough are up {100 * run.availability:.6g} % of the time",
-    )  # fmt: skip
+    )
 
 
-def _lost(found: Reliability, kept: Kept) -> float:
+def _lost(found: Reliability, kept: IntervalOutcome) -> float:
     """GPU-hours to saves, restarts and work done twice."""
     return (kept.wall_days - found.run.days) * 24 * found.run.held_gpus
 
 
-def _failures(kept: Kept, mtbf_hours: float) -> float:
+def _failures(kept: IntervalOutcome, mtbf_hours: float) -> float:
     return kept.wall_days * 24 / mtbf_hours
 
 
-def _chance(kept: Kept, mtbf_hours: float) -> float:
+def _chance(kept: IntervalOutcome, mtbf_hours: float) -> float:
     return chance_of_failure(kept.wall_days * 24, mtbf_hours)
 
 
-def _intervals(found: Reliability) -> Table:
-    return Table(
+def _intervals(found: Reliability) -> ReportTable:
+    return ReportTable(
         title="Intervals between saves",
         columns=columns("interval", ("every", "min"), ("goodput", "%"), ("wall clock", "d")),
         rows=tuple(
@@ -144,8 +155,8 @@ def _intervals(found: Reliability) -> Table:
     )
 
 
-def _faster(found: Reliability) -> Table:
-    return Table(
+def _faster(found: Reliability) -> ReportTable:
+    return ReportTable(
         title="What a faster restart or save would buy",
         columns=columns(
             ("restart", "min"), ("stall of a save", "s"), ("goodput", "%"), ("saved", "GPU h")
@@ -162,8 +173,8 @@ def _faster(found: Reliability) -> Table:
     )
 
 
-def _spares(found: Reliability) -> Table:
-    return Table(
+def _spares(found: Reliability) -> ReportTable:
+    return ReportTable(
         title="Spare nodes",
         columns=columns("spares", ("enough nodes are up", "% of the time")),
         rows=tuple((one.spares, 100 * one.enough) for one in found.spared),
@@ -171,9 +182,9 @@ def _spares(found: Reliability) -> Table:
     )
 
 
-def _parts(found: Reliability) -> Table:
+def _parts(found: Reliability) -> ReportTable:
     rows = sorted(found.by_part, key=lambda part: -part[1])
-    return Table(
+    return ReportTable(
         title="What will fail",
         columns=columns("what", ("expected", "failures in the run")),
         rows=tuple(rows),
@@ -181,9 +192,9 @@ def _parts(found: Reliability) -> Table:
     )
 
 
-def _seen(found: Reliability) -> Table:
+def _seen(found: Reliability) -> ReportTable:
     nodes = found.run.nodes
-    return Table(
+    return ReportTable(
         title="What clusters have seen",
         columns=columns(
             "cluster", "GPU", ("rate", "per 1,000 node-days"), ("here a failure every", "h")
@@ -206,11 +217,11 @@ def _by_interval(found: Reliability) -> Figure:
     usual = kept(found.rate)
     return Figure(
         title="Goodput by the interval between saves, at rates that clusters have seen",
-        x=Column(name="interval", unit="min"),
-        y=Column(name="goodput", unit="%"),
+        x=TableColumn(name="interval", unit="min"),
+        y=TableColumn(name="goodput", unit="%"),
         x_is_log=True,
         series=(
-            Series(
+            FigureSeries(
                 name="goodput",
                 points=tuple(
                     (seconds / 60, share) for seconds, share in zip(places, usual, strict=True)
@@ -232,12 +243,12 @@ def _by_nodes(found: Reliability) -> Figure:
     usual = hours(found.rate)
     return Figure(
         title="Mean time between failures by the size of a run, at rates that clusters have seen",
-        x=Column(name="nodes"),
-        y=Column(name="between failures", unit="h"),
+        x=TableColumn(name="nodes"),
+        y=TableColumn(name="between failures", unit="h"),
         x_is_log=True,
         y_is_log=True,
         series=(
-            Series(
+            FigureSeries(
                 name="between failures",
                 points=tuple(zip(sizes, usual, strict=True)),
                 low=hours(found.rate_high),

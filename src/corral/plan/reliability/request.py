@@ -10,13 +10,15 @@ from corral.plan.bounds import (
     NODE_GPUS,
     PARAMETERS,
     Above,
-    Bound,
     Gpus,
+    NumberBound,
     Usd,
     check,
 )
 
-ENOUGH: Final = Bound(0.001, 1 - 1e-9, hint="give a share of the time below 1, for example 0.99")
+ENOUGH: Final = NumberBound(
+    0.001, 1 - 1e-9, hint="give a share of the time below 1, for example 0.99"
+)
 
 
 @dataclass(frozen=True, slots=True)

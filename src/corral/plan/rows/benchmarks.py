@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.perf.replicas import most_sequences
-from corral.perf.serving import Limits, Load, Served, capacity, served
+from corral.perf.serving import BatchLimits, Load, Served, capacity, served
 from corral.plan.rows.row import Row, RowRefused
-from corral.plan.rows.servers import Server
+from corral.plan.rows.servers import BenchmarkServer
 
 ROUNDS: Final = 8  # of halving a rate: to half a percent of the most
 SEQUENCES: Final = 1024  # in flight in one replica at the most, as submissions set it
@@ -24,11 +24,11 @@ class Benchmark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class ServerLayout:
     """A server laid out, its limits, and the requests a second of one copy that is always full."""
 
-    server: Server
-    limits: Limits
+    server: BenchmarkServer
+    limits: BatchLimits
     rate: float
 
 
@@ -59,25 +59,25 @@ def said_benchmark(row: Row) -> Benchmark | None:
     raise RowRefused(f"{row['model']} is not a model of MLPerf Inference that is known here")
 
 
-def best_replica(server: Server, load: Load) -> Layout | None:
+def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
     """Copies on the number of GPUs each that gives the most; None where none fits."""
-    best: Layout | None = None
+    best: ServerLayout | None = None
     tensor = 1
     while tensor <= server.gpus and tensor <= server.replica.model.kv_heads:
         one = replace(server.replica, tensor=tensor)
         held = most_sequences(one, round(load.prompt + load.output))
         if server.gpus % tensor == 0 and held:
-            limits = Limits(sequences=min(held, SEQUENCES))
+            limits = BatchLimits(sequences=min(held, SEQUENCES))
             rate = capacity(one, load, limits)
             copies = server.gpus // tensor
             if best is None or rate * copies > best.rate * best.server.copies:
                 laid = replace(server, replica=one, copies=copies)
-                best = Layout(server=laid, limits=limits, rate=rate)
+                best = ServerLayout(server=laid, limits=limits, rate=rate)
         tensor *= 2
     return best
 
 
-def most_within(layout: Layout, load: Load, benchmark: Benchmark) -> Served | None:
+def most_within(layout: ServerLayout, load: Load, benchmark: Benchmark) -> Served | None:
     """One copy at the highest rate at which 99 % of the requests keep the limits; None where none
     does."""
     low, high, best = 0.0, MOST * layout.rate, None

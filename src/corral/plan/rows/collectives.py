@@ -7,7 +7,7 @@ from math import ceil
 from typing import Final
 
 from corral.catalog.devices import Device, device
-from corral.catalog.links import Link
+from corral.catalog.links import LinkKind
 from corral.catalog.transports import transport
 from corral.domain.errors import NotFound
 from corral.perf.collectives import (
@@ -16,7 +16,7 @@ from corral.perf.collectives import (
     collective_ways,
     small_all_reduce_seconds,
 )
-from corral.perf.topology import Group, Wires
+from corral.perf.topology import GpuGroup, Wires
 from corral.plan.parse.links import said_across, said_between_nodes, said_inside
 from corral.plan.rows.row import Predicted, Row, RowRefused
 
@@ -37,10 +37,10 @@ NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RowTopology:
     """Where the GPUs of a row sit. `told`: what was taken where the row says nothing."""
 
-    group: Group
+    group: GpuGroup
     wires: Wires
     told: tuple[str, ...]
 
@@ -96,7 +96,7 @@ def _size(row: Row, told: list[str]) -> float:
     return tokens * width * experts * (2 if "combine" in name else 1)
 
 
-def place_of(row: Row) -> Place:
+def place_of(row: Row) -> RowTopology:
     """Raises: RowRefused where neither the GPU nor its links are known, or they do not fit."""
     told: list[str] = []
     known = _device(row.get("gpu", ""))
@@ -126,8 +126,8 @@ def place_of(row: Row) -> Place:
     if nodes > 1 and known is not None and is_in_rack(row, known):
         per_domain = largest_share(round(gpus), each, known.domain_gpus)
         told.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
-    group = Group(size=round(gpus), per_domain=per_domain)
-    return Place(group=group, wires=wires, told=tuple(told))
+    group = GpuGroup(size=round(gpus), per_domain=per_domain)
+    return RowTopology(group=group, wires=wires, told=tuple(told))
 
 
 def is_in_rack(row: Row, known: Device) -> bool:
@@ -147,7 +147,7 @@ def largest_share(gpus: int, each: int, domain_gpus: int) -> int:
 
 
 def _measured_between(
-    bytes_per_s: float, inside: Link, each: int, known: Device | None, told: list[str]
+    bytes_per_s: float, inside: LinkKind, each: int, known: Device | None, told: list[str]
 ) -> Wires:
     """A rate that one pair had. Near to that of the adapter that each such GPU usually has, it is
     taken to be that of each; far below, to be shared by the node."""
@@ -160,7 +160,7 @@ def _measured_between(
     return Wires(scale_up=inside, domain_gpus=each, fabric=fabric)
 
 
-def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> Place:
+def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> RowTopology:
     """Bridges join a few GPUs, and the host's PCIe these pairs."""
     if known is None or known.bridge is None:
         raise RowRefused(f"no GPU is said that has a bridge ({text})", hint="fill the column gpu")
@@ -168,13 +168,13 @@ def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> Pla
     if gpus % inside:
         raise RowRefused(f"{gpus} GPUs do not lie evenly under bridges of {known.bridge_gpus}")
     wires = Wires(scale_up=known.bridge, domain_gpus=known.bridge_gpus, fabric=known.scale_up)
-    group = Group(size=gpus, per_domain=inside)
-    return Place(group=group, wires=wires, told=tuple(told))
+    group = GpuGroup(size=gpus, per_domain=inside)
+    return RowTopology(group=group, wires=wires, told=tuple(told))
 
 
 def _fabric(
     row: Row, nodes: int, known: Device | None, node_gpus: int, told: list[str]
-) -> Link | None:
+) -> LinkKind | None:
     if nodes == 1:
         return known.fabric if known else None
     fabric = said_across(row.get("inter_link", ""), node_gpus=node_gpus)
@@ -185,13 +185,13 @@ def _fabric(
     return fabric if rate is None else replace(fabric, bytes_per_s=rate * 1e9)
 
 
-def _usual(known: Device | None, which: str) -> Link:
+def _usual(known: Device | None, which: str) -> LinkKind:
     if known is None:
         raise RowRefused(
             "neither the GPU nor the link is one that the catalog knows",
             hint="run: corral plan catalog gpus",
         )
-    found: Link = getattr(known, which)
+    found: LinkKind = getattr(known, which)
     return found
 
 

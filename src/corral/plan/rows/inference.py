@@ -10,10 +10,10 @@ from corral.perf.inference import (
     static_batch_seconds,
 )
 from corral.perf.replicas import most_sequences, weight_bytes
-from corral.perf.serving import Limits, Load, Served, capacity, served, served_together
+from corral.perf.serving import BatchLimits, Load, Served, capacity, served, served_together
 from corral.plan.rows.benchmarks import Benchmark, best_replica, most_within, said_benchmark
 from corral.plan.rows.row import Predicted, Row, RowRefused
-from corral.plan.rows.servers import Server, number, server_of
+from corral.plan.rows.servers import BenchmarkServer, number, server_of
 
 COLUMNS: Final = (  # that are read
     "scenario", "model", "params", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "gpu",
@@ -42,7 +42,7 @@ def predict(row: Row) -> Predicted:
     return Predicted(values=values, told=tuple(told))
 
 
-def _values(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+def _values(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
     scenario = row["scenario"].lower()
     if (benchmark := said_benchmark(row)) is not None:
         return _benchmark(server, benchmark, told)
@@ -62,7 +62,7 @@ def _values(row: Row, server: Server, told: list[str]) -> dict[str, float]:
     return _static(row, server, told)
 
 
-def _refuse_what_does_not_fit(server: Server) -> None:
+def _refuse_what_does_not_fit(server: BenchmarkServer) -> None:
     replica = server.replica
     need, has = weight_bytes(replica) / 1e9, replica.device.memory_bytes / 1e9
     if need > has:
@@ -85,7 +85,7 @@ def _lengths(row: Row, told: list[str]) -> tuple[int, int]:
     return round(prompt), round(output)
 
 
-def _static(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+def _static(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
     prompt, output = _lengths(row, told)
     replica, copies = server.replica, server.copies
     batch = max(1, round((number(row, "batch_or_concurrency") or 1) / copies))
@@ -107,7 +107,7 @@ def _static(row: Row, server: Server, told: list[str]) -> dict[str, float]:
     }
 
 
-def _full(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+def _full(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
     """Requests enough for the largest batch that memory allows, all the time."""
     prompt, output = _lengths(row, told)
     replica = server.replica
@@ -117,21 +117,21 @@ def _full(row: Row, server: Server, told: list[str]) -> dict[str, float]:
             f"no sequence of {prompt + output} tokens fits beside the weights",
             hint="take more GPUs, or fewer bits a number",
         )
-    limits = Limits(sequences=min(most, IN_FLIGHT * replica.data))
+    limits = BatchLimits(sequences=min(most, IN_FLIGHT * replica.data))
     told.append(f"{limits.sequences} sequences in flight, as many as memory allows")
     rate = capacity(replica, Load(rate=1.0, prompt=prompt, output=output), limits)
     return {"pred_output_tokens_per_s_total": server.copies * rate * output}
 
 
-def _limits(row: Row, server: Server, prompt: int, output: int) -> Limits:
+def _limits(row: Row, server: BenchmarkServer, prompt: int, output: int) -> BatchLimits:
     """As the row's notes tell them by the engine's own names, or the engine's defaults; never more
     sequences than memory holds."""
     notes = row["notes"]
-    own = Limits()
+    own = BatchLimits()
     sequences = _after(r"max_num_seqs=(\d+)", notes) or own.sequences
     tokens = _after(r"max_num_batched_tokens=(\d+)", notes) or own.tokens
     held = max(1, most_sequences(server.replica, prompt + output // 2))
-    return Limits(sequences=round(min(sequences, held)), tokens=round(tokens))
+    return BatchLimits(sequences=round(min(sequences, held)), tokens=round(tokens))
 
 
 def _after(pattern: str, text: str) -> float | None:
@@ -152,7 +152,7 @@ def _rates(row: Row) -> list[float]:
     )
 
 
-def _online(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+def _online(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
     prompt, output = _lengths(row, told)
     shared = min(_after(r"shared system prompt of (\d+)", row["notes"]) or 0.0, prompt - 1.0)
     limits = _limits(row, server, prompt, output)
@@ -186,7 +186,7 @@ def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
     }
 
 
-def _together(row: Row, server: Server, told: list[str]) -> dict[str, float]:
+def _together(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
     prompt, output = _lengths(row, told)
     many = max(1, round((number(row, "batch_or_concurrency") or 1) / server.copies))
     load = Load(rate=0.0, prompt=prompt, output=output)
@@ -194,7 +194,7 @@ def _together(row: Row, server: Server, told: list[str]) -> dict[str, float]:
     return _of_stages([served_together(server.replica, load, many, limits)], server.copies)
 
 
-def _benchmark(server: Server, benchmark: Benchmark, told: list[str]) -> dict[str, float]:
+def _benchmark(server: BenchmarkServer, benchmark: Benchmark, told: list[str]) -> dict[str, float]:
     load = Load(rate=1.0, prompt=benchmark.prompt, output=benchmark.output)
     told.append(f"{benchmark.prompt} tokens in and {benchmark.output} out: the benchmark's data")
     found = best_replica(server, load)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from corral.plan.rows.prediction_errors import Measure
+from corral.plan.rows.prediction_errors import MeasuredColumn
 from corral.plan.rows.row import Row
 
 STATIC: Final = ("static batch, full request latency", "offline static batch", "batch 1 decode")
@@ -64,23 +64,23 @@ def _column(name: str) -> Callable[[Row], float | None]:
     return lambda row: number(row, name)
 
 
-MEASURES: Final[Mapping[str, tuple[Measure, ...]]] = {
+MEASURES: Final[Mapping[str, tuple[MeasuredColumn, ...]]] = {
     "training": (
-        Measure(
+        MeasuredColumn(
             name="step time", predicted="pred_step_time_s", unit="s", measured=step_seconds
         ),
-        Measure(
+        MeasuredColumn(
             name="memory", predicted="pred_memory_gb_per_gpu", unit="GB", measured=peak_gb
         ),
     ),
     "memory_ci": (
-        Measure(
+        MeasuredColumn(
             name="step time",
             predicted="pred_step_time_s",
             unit="s",
             measured=_column("iter_time_s_median"),
         ),
-        Measure(
+        MeasuredColumn(
             name="memory",
             predicted="pred_memory_gb_per_gpu",
             unit="GB",
@@ -88,7 +88,7 @@ MEASURES: Final[Mapping[str, tuple[Measure, ...]]] = {
         ),
     ),
     "inference": tuple(
-        Measure(name=name, predicted=f"pred_{column}", unit=unit, measured=_column(column))
+        MeasuredColumn(name=name, predicted=f"pred_{column}", unit=unit, measured=_column(column))
         for name, column, unit in (
             ("throughput", "output_tokens_per_s_total", "tokens/s"),
             ("TTFT", "ttft_ms", "ms"),
@@ -97,9 +97,9 @@ MEASURES: Final[Mapping[str, tuple[Measure, ...]]] = {
         )
     ),
     "collectives": (
-        Measure(name="time", predicted="pred_time_us", unit="us", measured=collective_us),
+        MeasuredColumn(name="time", predicted="pred_time_us", unit="us", measured=collective_us),
     ),
-}  # fmt: skip
+}
 KINDS: Final = tuple(MEASURES)
 
 

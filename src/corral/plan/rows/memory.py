@@ -12,8 +12,8 @@ from corral.catalog.devices import device
 from corral.catalog.models import Experts, Latent, Model
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
-from corral.perf.layout import Layout, Recompute, Shard, State, Step
-from corral.perf.memory import Memory, training_memory
+from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory, training_memory
 from corral.plan.rows.memory_t5 import DECODED, ENCODED, t5_memory, t5_steps
 from corral.plan.rows.memory_time import TimedRun
 from corral.plan.rows.row import Predicted, Row, RowRefused
@@ -28,7 +28,7 @@ GPT2_VOCAB: Final = 50_257
 BERT_VOCAB: Final = 28_996  # bert-large-cased, that its tests of BERT and T5 read
 DEEPSEEK: Final = Latent(kv_rank=512, query_rank=1536, rope_dim=64, value_dim=128)
 DEEPSEEK_HEAD: Final = 128
-MUON: Final = State(optimizer=8.0)  # fp32 master weight and one moment
+MUON: Final = BytesPerParameter(optimizer=8.0)  # fp32 master weight and one moment
 
 
 def predict(row: Row) -> Predicted:
@@ -56,14 +56,14 @@ def predict(row: Row) -> Predicted:
     return Predicted(values=values | rates, told=tuple(told))
 
 
-def _decoder(row: Row, told: list[str]) -> tuple[Memory, TimedRun]:
+def _decoder(row: Row, told: list[str]) -> tuple[TrainMemory, TimedRun]:
     layout = layout_of(row, told)
     step = step_of(row, told)
     memory = memory_of_training(step, layout, gpu=row["gpu"], stage=layout.pipeline - 1)
     return memory, TimedRun(steps=(step,), layout=layout)
 
 
-def _t5(row: Row, told: list[str]) -> tuple[Memory, TimedRun]:
+def _t5(row: Row, told: list[str]) -> tuple[TrainMemory, TimedRun]:
     flags = flags_of(row)
     halves = [flags.get(f"{half}-num-layers", "") for half in ("encoder", "decoder")]
     if not all(half.isdigit() for half in halves):
@@ -79,8 +79,8 @@ def _t5(row: Row, told: list[str]) -> tuple[Memory, TimedRun]:
 
 
 def memory_of_training(
-    step: Step, layout: Layout, *, gpu: str = "", stage: int | None = None
-) -> Memory:
+    step: TrainStep, layout: TrainLayout, *, gpu: str = "", stage: int | None = None
+) -> TrainMemory:
     """Memory of a GPU of a pipeline stage, or of the fullest.
 
     Raises: RowRefused where the layout is impossible.
@@ -179,16 +179,16 @@ def vocabulary(note: str, told: list[str]) -> int:
     return GPT2_VOCAB
 
 
-def step_of(row: Row, told: list[str]) -> Step:
+def step_of(row: Row, told: list[str]) -> TrainStep:
     flags = flags_of(row)
-    return Step(
+    return TrainStep(
         model=model_of(row, told),
         sequence=number(row, "seq_len"),
         global_batch=batch_of(row),
         precision=Precision.FP8 if "fp8" in row["precision"] else Precision.BF16,
         has_flash=flags.get("attention-backend") != "unfused" and not is_local(row),
         dropout=flags.get("attention-dropout") != "0.0",
-        state=MUON if flags.get("optimizer") == "muon" else State(),
+        state=MUON if flags.get("optimizer") == "muon" else BytesPerParameter(),
         grouped_experts="moe-grouped-gemm" in flags,
         ahead=flag_number(flags, "mtp-num-layers"),
     )
@@ -211,7 +211,7 @@ def batch_of(row: Row) -> int:
     return batches[-1]
 
 
-def layout_of(row: Row, told: list[str]) -> Layout:
+def layout_of(row: Row, told: list[str]) -> TrainLayout:
     pipeline = number(row, "pp", 1)
     data = number(row, "dp", 0)
     if not data:
@@ -223,7 +223,7 @@ def layout_of(row: Row, told: list[str]) -> Layout:
     flags = flags_of(row)
     layers, (first, last, interleave) = number(row, "layers"), _split(flags, pipeline)
     pieces = number(row, "vp_layers", 0) * pipeline
-    return Layout(
+    return TrainLayout(
         data=data,
         tensor=number(row, "tp", 1),
         pipeline=pipeline,

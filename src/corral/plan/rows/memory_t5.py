@@ -8,8 +8,8 @@ from typing import Final
 
 from corral.catalog.models import Model
 from corral.perf.activations import MASK_BYTES, cut, element, kept_by_layer, micro_tokens
-from corral.perf.layout import Layout, Step
-from corral.perf.memory import Memory, training_memory
+from corral.perf.layout import TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory, training_memory
 
 ENCODED: Final = 512  # tokens of the encoder where nobody says which
 DECODED: Final = 128  # of the decoder
@@ -18,11 +18,11 @@ DECODED: Final = 128  # of the decoder
 def t5_memory(
     model: Model,
     decoder_layers: int,
-    step: Step,
-    layout: Layout,
+    step: TrainStep,
+    layout: TrainLayout,
     *,
     architecture: str,
-) -> Memory:
+) -> TrainMemory:
     """Bytes on one GPU. `model`: layers of encoder and decoder; `step`: its `sequence` is what the
     decoder sees. Raises: ValueError where the layout has stages or is impossible."""
     if layout.pipeline > 1:
@@ -44,7 +44,9 @@ def t5_memory(
     )
 
 
-def t5_steps(encoder_layers: int, decoder_layers: int, step: Step) -> tuple[Step, Step]:
+def t5_steps(
+    encoder_layers: int, decoder_layers: int, step: TrainStep
+) -> tuple[TrainStep, TrainStep]:
     """What an encoder computes, and a decoder: looking at what was encoded is half a layer more."""
     model = step.model
     crossing = decoder_layers + -(-decoder_layers // 2)
@@ -54,7 +56,7 @@ def t5_steps(encoder_layers: int, decoder_layers: int, step: Step) -> tuple[Step
     )
 
 
-def _crossed(decoding: Step, encoding: Step, layout: Layout) -> float:
+def _crossed(decoding: TrainStep, encoding: TrainStep, layout: TrainLayout) -> float:
     """Of one layer: a norm in and out and a mask, queries and what attention gives, keys and values
     of all that was encoded; without a flash kernel the scores of each pair, with their mask."""
     model, size = decoding.model, element(decoding)

@@ -9,7 +9,7 @@ from typing import Final
 
 from corral.catalog.devices import Device, device
 from corral.domain.errors import NotFound
-from corral.perf.layout import Layout, Step
+from corral.perf.layout import TrainLayout, TrainStep
 from corral.perf.software import Software, software
 from corral.perf.topology import Wires
 from corral.perf.train_step_time import step_time
@@ -23,8 +23,8 @@ LONE: Final = "megatron-tests-lone"
 class TimedRun:
     """`steps`: what is computed one after another in one step; the decoder's is the last."""
 
-    steps: tuple[Step, ...]
-    layout: Layout
+    steps: tuple[TrainStep, ...]
+    layout: TrainLayout
 
     def rates(self, row: Row, told: list[str]) -> dict[str, float]:
         """Seconds of a step, and tokens that go through its last part; nothing where the catalog

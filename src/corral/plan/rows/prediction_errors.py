@@ -12,7 +12,7 @@ LEAST_SWEEP = 4  # rows of one source, model and GPU that are ranked against eac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class MeasuredColumn:
     """A predicted column beside a measured one. `measured`: of a row, None where nobody measured
     it; in the unit of `predicted`."""
 
@@ -50,7 +50,7 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TablePredictions:
     """All predictions of a table. `refused`: how many rows, by reason."""
 
     pairs: Mapping[str, tuple[Pair, ...]]  # by the measure's name
@@ -58,7 +58,9 @@ class Outcome:
     rows: int
 
 
-def hold(rows: Sequence[Row], predict: Predict, measures: Sequence[Measure]) -> Outcome:
+def hold(
+    rows: Sequence[Row], predict: Predict, measures: Sequence[MeasuredColumn]
+) -> TablePredictions:
     """Predict each row and put it beside what was measured."""
     pairs: dict[str, list[Pair]] = {measure.name: [] for measure in measures}
     refused: dict[str, int] = defaultdict(int)
@@ -75,7 +77,7 @@ def hold(rows: Sequence[Row], predict: Predict, measures: Sequence[Measure]) -> 
                 pair = Pair(row=row, predicted=predicted, measured=measured)
                 pairs[measure.name].append(pair)
     found = {name: tuple(some) for name, some in pairs.items()}
-    return Outcome(pairs=found, refused=dict(refused), rows=len(rows))
+    return TablePredictions(pairs=found, refused=dict(refused), rows=len(rows))
 
 
 def errors_of(pairs: Sequence[Pair]) -> Errors | None:

@@ -19,7 +19,7 @@ NARROW_CACHE: Final = ("tensorrt-llm", "tensorrt-llm-0")  # keep the cache in fp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class BenchmarkServer:
     """`copies` of a replica on `gpus` GPUs."""
 
     replica: Replica
@@ -36,7 +36,7 @@ def number(row: Row, column: str) -> float | None:
         raise RowRefused(f"{column} is {cell}: need a number") from None
 
 
-def server_of(row: Row, told: list[str]) -> Server:
+def server_of(row: Row, told: list[str]) -> BenchmarkServer:
     """Raises: RowRefused."""
     try:
         gpu = device(row["gpu"])
@@ -70,7 +70,7 @@ def server_of(row: Row, told: list[str]) -> Server:
         )
     except ValueError as wrong:
         raise RowRefused(str(wrong)) from wrong
-    return Server(replica=replica, copies=max(1, gpus // replica.gpus), gpus=gpus)
+    return BenchmarkServer(replica=replica, copies=max(1, gpus // replica.gpus), gpus=gpus)
 
 
 def _whole(row: Row, column: str, default: int, told: list[str]) -> int:

@@ -7,11 +7,11 @@ from math import gcd
 from typing import Final
 
 from corral.catalog.devices import Device, device
-from corral.catalog.links import Link, link
+from corral.catalog.links import LinkKind, link
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
-from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
 from corral.perf.memory import training_memory
 from corral.perf.software import DEFAULT, Software, software
 from corral.perf.topology import Wires
@@ -21,7 +21,9 @@ from corral.plan.rows.model import model_of_row, sequence_of, whole
 from corral.plan.rows.row import Predicted, Row, RowRefused
 from corral.plan.rows.training_memory import row_memory_gb
 
-LORA: Final = State(gradient=0.0, optimizer=0.0)  # the model is frozen, its adapters are small
+LORA: Final = BytesPerParameter(
+    gradient=0.0, optimizer=0.0
+)  # the model is frozen, its adapters are small
 # Libraries by the words that a row uses of them, the more special ones first.
 LIBRARIES: Final = (
     (r"megatron-lm.* deterministic mode", "megatron-tests"),
@@ -51,11 +53,11 @@ FABRICS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class TrainingRow:
     """A row in the planner's words."""
 
-    step: Step
-    layout: Layout
+    step: TrainStep
+    layout: TrainLayout
     device: Device
     wires: Wires
     by: Software
@@ -81,7 +83,7 @@ def predict(row: Row) -> Predicted:
     return Predicted(values=values, told=run.told)
 
 
-def read(row: Row) -> Run:
+def read(row: Row) -> TrainingRow:
     """What a row says, with defaults where it says nothing. Raises: RowRefused."""
     told: list[str] = []
     if re.search(r"full offload", row.get("notes", ""), re.I):
@@ -104,15 +106,17 @@ def read(row: Row) -> Run:
     asked = batch if batch is not None else each * even
     count = max(round(asked / even), 1)
     precision = _precision(row, used, told)
-    step = Step(
+    step = TrainStep(
         model=model,
         sequence=sequence,
         global_batch=count * even,
         precision=precision,
-        state=replace(LORA, weight=min(2.0, precision.bytes)) if is_frozen(row) else State(),
+        state=replace(LORA, weight=min(2.0, precision.bytes))
+        if is_frozen(row)
+        else BytesPerParameter(),
         has_flash=_has_flash(by, told),
     )
-    run = Run(
+    run = TrainingRow(
         step=step,
         layout=layout,
         device=used,
@@ -135,7 +139,7 @@ def _with_batch(row: Row, sequence: int, told: list[str]) -> Row:
     return {**row, "global_batch": str(batch)}
 
 
-def _to_fit(row: Row, run: Run) -> Run:
+def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
     """Where nobody says what is recomputed: nothing, if it fits, with gradients of 16 bits if need
     be; or else each layer. If even that does not fit, then each layer where all is sharded, since
     nothing else could make it fit, and else what the row says."""
@@ -183,7 +187,7 @@ def _gpus_of_parts(row: Row) -> int:
     return parts[0] * parts[1] * parts[2] * parts[3]
 
 
-def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) -> Layout:
+def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) -> TrainLayout:
     tensor, pipeline, context, expert = (whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep"))
     if model.experts and not any(whole(row, name) for name in ("dp", "tp", "pp", "ep")):
         expert = gcd(model.experts.count, gpus)
@@ -196,7 +200,7 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
     if by.interleaves and tensor > 1 and not in_sequence:
         in_sequence = True
         told.append("sequence parallelism beside tensor parallelism")
-    return Layout(
+    return TrainLayout(
         data=gpus // apart,
         tensor=tensor,
         pipeline=pipeline,
@@ -221,7 +225,7 @@ def _micro_batch(row: Row, data: int, by: Software, told: list[str]) -> int:
     return 1
 
 
-def _by_slices(row: Row, layout: Layout, used: Device, told: list[str]) -> Layout:
+def _by_slices(row: Row, layout: TrainLayout, used: Device, told: list[str]) -> TrainLayout:
     """Where nobody says how TPUs of several slices share out a model: each slice has all of it.
 
     Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism between them.
@@ -310,12 +314,12 @@ def _wires(row: Row, used: Device, gpus: int) -> Wires:
 
 
 @lru_cache(maxsize=4096)
-def _named_fabric(said: str) -> Link | None:
+def _named_fabric(said: str) -> LinkKind | None:
     for words, name in FABRICS:
         if re.search(words, said):
             return link(name)
     return None
 
 
-def _fabric(said: str, used: Device) -> Link:
+def _fabric(said: str, used: Device) -> LinkKind:
     return _named_fabric(said) or used.fabric

@@ -7,14 +7,18 @@ from typing import Final
 
 from corral.catalog.precisions import Precision
 from corral.perf.adapters import adapter_memory
-from corral.perf.layout import Layout, Recompute, State, Step
-from corral.perf.memory import Memory, training_memory
+from corral.perf.layout import BytesPerParameter, Recompute, TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory, training_memory
 from corral.perf.software import EAGER, EAGER_LOGIT_BYTES
 from corral.plan.rows.row import Row
 
 RANK: Final = 8  # of LoRA where nobody says which: torchtune's recipes
-IN_FULL: Final = State(weight=4.0, gradient=4.0, optimizer=8.0)  # FSDP2 keeps fp32 weights
-IN_HALF: Final = State(weight=2.0, gradient=2.0, optimizer=4.0)  # weights and moments in 16 bits
+IN_FULL: Final = BytesPerParameter(
+    weight=4.0, gradient=4.0, optimizer=8.0
+)  # FSDP2 keeps fp32 weights
+IN_HALF: Final = BytesPerParameter(
+    weight=2.0, gradient=2.0, optimizer=4.0
+)  # weights and moments in 16 bits
 CHUNKED_LOGIT_BYTES: Final = 0.75  # in eight chunks
 # What torchtune's page adds one by one: a row that says cumulative has all up to its own.
 RUNGS: Final = (
@@ -32,7 +36,7 @@ _MEGATRON_GPT: Final = re.compile(r"gpt|bloom|megatron", re.I)
 
 
 def row_memory_gb(
-    row: Row, step: Step, layout: Layout, *, library: str, architecture: str
+    row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
 ) -> float:
     """Decimal GB of what the row's measure is: of the allocator's peak where nobody says which.
 
@@ -53,7 +57,9 @@ def _notes(row: Row) -> str:
     return " ".join((said, *RUNGS[: max(own, default=-1) + 1]))
 
 
-def row_memory(row: Row, step: Step, layout: Layout, *, library: str, architecture: str) -> Memory:
+def row_memory(
+    row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
+) -> TrainMemory:
     """Memory of the last rank where the measure says so, else of the fullest one."""
     notes = _notes(row)
     step = _kept(notes, step, library)
@@ -72,7 +78,7 @@ def row_memory(row: Row, step: Step, layout: Layout, *, library: str, architectu
     return training_memory(step, layout, stage=stage, architecture=architecture)
 
 
-def _kept(notes: str, step: Step, library: str) -> Step:
+def _kept(notes: str, step: TrainStep, library: str) -> TrainStep:
     """What the library keeps, in which precision."""
     model = step.model
     if library.startswith("megatron"):

@@ -10,20 +10,20 @@ from typing import Annotated, Final
 from corral.catalog.devices import Device, device, devices
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
-from corral.catalog.prices import KINDS, Prices, prices
+from corral.catalog.prices import KINDS, PriceList, prices
 from corral.domain.errors import Refusal, SpecInvalid
 from corral.perf.engines import engine_said
 from corral.perf.inference import Replica
 from corral.perf.replicas import most_sequences
-from corral.perf.serving import Limits, Load, Served, capacity, served
+from corral.perf.serving import BatchLimits, Load, Served, capacity, served
 from corral.perf.topology import Wires
-from corral.plan.bounds import Above, Bound, Length, Usd, check, told
+from corral.plan.bounds import Above, Length, NumberBound, Usd, check, told
 from corral.plan.gpu_support import USUAL, Unsuited, half, kept_in, served_by
 from corral.plan.parse.models import model_said, precision_said
 from corral.plan.report import counted
 
 HALF: Final = "bf16 (fp16 on GPUs without)"
-QPS: Final = Bound(0.001, 1e7)
+QPS: Final = NumberBound(0.001, 1e7)
 SHARE: Final = 0.9  # of requests that keep the targets
 ROUNDS: Final = 9  # of halving the rate of one replica: to a five-hundredth of the most
 SEQUENCES: Final = 1024  # in one batch at the most: vLLM's max_num_seqs on large GPUs
@@ -82,7 +82,7 @@ class ServeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class ReplicaSet:
     """`replicas` of a model on GPUs of one type, which share the requests evenly.
 
     `each`: how the requests of one replica fare. `most_rate`: requests a second of one replica
@@ -90,7 +90,7 @@ class Fleet:
     """
 
     replica: Replica
-    limits: Limits
+    limits: BatchLimits
     replicas: int
     each: Served
     most_rate: float
@@ -131,17 +131,17 @@ class ServePlan:
 
     request: ServeRequest
     model: Model
-    fleets: tuple[Fleet, ...]
+    fleets: tuple[ReplicaSet, ...]
     unfit: tuple[Unfit, ...]
     told: tuple[str, ...]
     cautions: tuple[str, ...]
 
     @property
-    def best(self) -> Fleet:
+    def best(self) -> ReplicaSet:
         return self.fleets[0]
 
 
-def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServePlan:
+def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> ServePlan:
     """The cheapest fleet that keeps the targets, and those of other types of GPU beside it.
 
     For each type the replica is cut over 1, 2, 4, ... GPUs of a node, and where a whole node does
@@ -154,7 +154,7 @@ def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServeP
     model = model_said(request.model)
     cautions = tuple(_beyond(request, model))
     offers = listed or prices()
-    fleets: list[Fleet] = []
+    fleets: list[ReplicaSet] = []
     unfit: list[Unfit] = []
     for one in _candidates(request, offers):
         try:
@@ -163,7 +163,7 @@ def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServeP
             if request.gpu:
                 raise
             found = Unfit(device=one, why=unsuited.why)
-        if isinstance(found, Fleet):
+        if isinstance(found, ReplicaSet):
             fleets.append(found)
         else:
             unfit.append(found)
@@ -214,7 +214,7 @@ def _beyond(request: ServeRequest, model: Model) -> Iterator[str]:
     )
 
 
-def _candidates(request: ServeRequest, offers: Prices) -> Iterator[Device]:
+def _candidates(request: ServeRequest, offers: PriceList) -> Iterator[Device]:
     """The named type, or all that have a price of the kind."""
     if request.gpu:
         yield device(request.gpu)
@@ -224,7 +224,7 @@ def _candidates(request: ServeRequest, offers: Prices) -> Iterator[Device]:
             yield one
 
 
-def _price(one: Device, request: ServeRequest, offers: Prices) -> float | None:
+def _price(one: Device, request: ServeRequest, offers: PriceList) -> float | None:
     if request.usd_per_gpu_hour is not None:
         return request.usd_per_gpu_hour
     if not offers.rent(one.name, request.price):
@@ -232,8 +232,10 @@ def _price(one: Device, request: ServeRequest, offers: Prices) -> float | None:
     return offers.typical(one.name, request.price)
 
 
-def _best_of(one: Device, model: Model, request: ServeRequest, usd: float | None) -> Fleet | Unfit:
-    best: Fleet | None = None
+def _best_of(
+    one: Device, model: Model, request: ServeRequest, usd: float | None
+) -> ReplicaSet | Unfit:
+    best: ReplicaSet | None = None
     unfit = Unfit(device=one, why="no layout comes out even")
     for replica in _replicas(one, model, request):
         if replica.pipeline > 1 and (best or unfit.ttft < inf):
@@ -275,11 +277,11 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
             yield replace(whole, tensor=widths[-1], pipeline=stages)
 
 
-def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> Fleet | Unfit:
+def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> ReplicaSet | Unfit:
     held = most_sequences(replica, request.input + request.output)
     if held < 1:
         return Unfit(device=replica.device, why=f"does not fit {counted(replica.gpus, 'GPU')}")
-    limits = Limits(sequences=min(held, SEQUENCES))
+    limits = BatchLimits(sequences=min(held, SEQUENCES))
     load = Load(rate=1.0, prompt=request.input, output=request.output, shared=float(request.shared))
     most = capacity(replica, load, limits)
     alone = served(replica, replace(load, rate=ALONE * most), limits)
@@ -291,7 +293,7 @@ def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> Fleet 
         kept = _keeps(served(replica, replace(load, rate=rate), limits), request)
         low, high = (rate, high) if kept else (low, rate)
     count = ceil(request.qps / low)
-    return Fleet(
+    return ReplicaSet(
         replica=replica,
         limits=limits,
         replicas=count,
@@ -319,7 +321,7 @@ def _too_slow(replica: Replica, alone: Served, request: ServeRequest) -> Unfit:
     return Unfit(device=replica.device, why=why, ttft=ttft, itl=itl)
 
 
-def _cost(one: Fleet) -> tuple[float, int]:
+def _cost(one: ReplicaSet) -> tuple[float, int]:
     return (inf if one.usd_per_hour is None else one.usd_per_hour, one.gpus)
 
 
@@ -360,7 +362,7 @@ def _holds(replica: Replica, request: ServeRequest) -> bool:
     return most_sequences(replica, request.input + request.output) >= 1
 
 
-def _told(request: ServeRequest, model: Model, offers: Prices) -> Iterator[str]:
+def _told(request: ServeRequest, model: Model, offers: PriceList) -> Iterator[str]:
     yield (
         "requests come independently of each other (Poisson), each with "
         f"{counted(request.input, 'token')} in and {request.output:,} out"
@@ -381,7 +383,7 @@ def _told(request: ServeRequest, model: Model, offers: Prices) -> Iterator[str]:
         yield from _priced(request, offers)
 
 
-def _priced(request: ServeRequest, offers: Prices) -> Iterator[str]:
+def _priced(request: ServeRequest, offers: PriceList) -> Iterator[str]:
     how = PRICED[request.price]
     if request.gpu and not offers.rent(device(request.gpu).name, request.price):
         yield f"no cloud of the list rents it out {how}: --usd-per-gpu-hour says what it costs"

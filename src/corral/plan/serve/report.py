@@ -6,10 +6,18 @@ from functools import partial
 from math import isinf
 from typing import Any, Final
 
-from corral.catalog.bands import Band, gpu_band
+from corral.catalog.bands import ErrorBand, gpu_band
 from corral.perf.serving import capacity, served
-from corral.plan.report import Answer, Figure, Report, Series, Table, columns, counted
-from corral.plan.serve.plan import Fleet, ServePlan
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    columns,
+    counted,
+)
+from corral.plan.serve.plan import ReplicaSet, ServePlan
 
 POINTS: Final = 24
 QUANTILES: Final = (0.5, 0.9, 0.99)
@@ -29,12 +37,12 @@ OPEN: Final = (
 )
 
 
-def report(plan: ServePlan) -> Report:
+def report(plan: ServePlan) -> PlannerReport:
     best, request = plan.best, plan.request
     spread = f"{counted(best.replicas, 'replica')} of {counted(best.replica.gpus, 'GPU')}"
     cost = best.usd_per_million
     price = "" if cost is None else f" at {cost:.2f} USD a million tokens"
-    return Report(
+    return PlannerReport(
         title=f"Serving {plan.model.name}: {counted(request.qps, 'request')} a second, "
         f"{counted(request.input, 'token')} in, {request.output:,} out",
         verdict=f"{best.gpus:,} x {best.replica.device.title} ({spread}){price}: 90 % of the "
@@ -54,17 +62,17 @@ def report(plan: ServePlan) -> Report:
     )
 
 
-def _band(best: Fleet, name: str) -> Band | None:
+def _band(best: ReplicaSet, name: str) -> ErrorBand | None:
     return gpu_band(name, best.replica.device.chip)
 
 
-def _bands_told(best: Fleet) -> Iterator[str]:
+def _bands_told(best: ReplicaSet) -> Iterator[str]:
     for name, what in MEASURED_TIMES.items():
         if (known := _band(best, name)) is not None:
             yield known.told(what)
 
 
-def _unmeasured(best: Fleet) -> Iterator[str]:
+def _unmeasured(best: ReplicaSet) -> Iterator[str]:
     device = best.replica.device
     if device.vendor != MEASURED:
         yield (
@@ -73,23 +81,25 @@ def _unmeasured(best: Fleet) -> Iterator[str]:
         )
 
 
-def _answers(best: Fleet) -> Iterator[Answer]:
+def _answers(best: ReplicaSet) -> Iterator[ReportFigure]:
     each, replica = best.each, best.replica
     first, then, whole = (
         None if one is None else one.quoted for one in map(partial(_band, best), MEASURED_TIMES)
     )
-    yield Answer(name="GPUs", value=best.gpus)
-    yield Answer(name="replicas", value=best.replicas)
-    yield Answer(name="GPUs a replica", value=replica.gpus)
-    yield Answer(
+    yield ReportFigure(name="GPUs", value=best.gpus)
+    yield ReportFigure(name="replicas", value=best.replicas)
+    yield ReportFigure(name="GPUs a replica", value=replica.gpus)
+    yield ReportFigure(
         name="batch",
         value=each.running,
         unit="sequences",
         band=whole,
         note=batch_note(best.limits.sequences, each.queue_seconds),
     )
-    yield Answer(name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for")
-    yield Answer(
+    yield ReportFigure(
+        name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for"
+    )
+    yield ReportFigure(
         name="load",
         value=100 * min(1.0, each.load.rate / best.most_rate),
         unit="%",
@@ -99,15 +109,17 @@ def _answers(best: Fleet) -> Iterator[Answer]:
     for share in QUANTILES:
         value = each.ttft_quantile(share) * 1e3
         off = None if first is None else max(first, TAILS.get(share, 0.0))
-        yield Answer(name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=off)
+        yield ReportFigure(name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=off)
     for share in QUANTILES:
         value = each.itl_quantile(share) * 1e3
         note = "" if share == QUANTILES[0] else "the band is that of the mean"
-        yield Answer(name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note)
-    yield Answer(name="latency", value=each.latency, unit="s", band=whole, note="mean")
+        yield ReportFigure(
+            name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note
+        )
+    yield ReportFigure(name="latency", value=each.latency, unit="s", band=whole, note="mean")
     if best.usd_per_hour is not None:
-        yield Answer(name="cost", value=best.usd_per_hour, unit="USD/h")
-        yield Answer(
+        yield ReportFigure(name="cost", value=best.usd_per_hour, unit="USD/h")
+        yield ReportFigure(
             name="cost of a million tokens",
             value=best.usd_per_million,
             unit="USD",
@@ -122,8 +134,8 @@ def batch_note(most: int, queue_seconds: float) -> str:
     return f"on average; {most:,} at the most{for_place}"
 
 
-def _fleets(plan: ServePlan) -> Table:
-    return Table(
+def _fleets(plan: ServePlan) -> ReportTable:
+    return ReportTable(
         title="What keeps the targets",
         columns=columns(
             "GPU",
@@ -155,31 +167,32 @@ def _fleets(plan: ServePlan) -> Table:
     )
 
 
-def _unfit(plan: ServePlan) -> Iterator[Table]:
+def _unfit(plan: ServePlan) -> Iterator[ReportTable]:
     if plan.unfit:
-        yield Table(
+        yield ReportTable(
             title="What does not",
             columns=columns("GPU", "why"),
             rows=tuple((one.device.title, one.why) for one in plan.unfit),
         )
 
 
-def _times(best: Fleet) -> Table:
+def _times(best: ReplicaSet) -> ReportTable:
     each = best.each
     percents = (10, 25, 50, 75, 90, 95, 99, 99.9)
-    return Table(
+    return ReportTable(
         title="Times of requests",
-        columns=columns(("requests", "%"), ("first token within", "ms"),
-                        ("next token within", "ms")),
+        columns=columns(
+            ("requests", "%"), ("first token within", "ms"), ("next token within", "ms")
+        ),
         rows=tuple(
             (one, each.ttft_quantile(one / 100) * 1e3, each.itl_quantile(one / 100) * 1e3)
             for one in percents
         ),
         note="Waiting for a place in the batch and for the prompts of others is in them.",
-    )  # fmt: skip
+    )
 
 
-def _by_load(best: Fleet) -> Figure:
+def _by_load(best: ReplicaSet) -> Figure:
     """TTFT and ITL of one replica by its rate."""
     most = FULLEST * capacity(best.replica, best.each.load, best.limits)
     rates = [most * point / POINTS for point in range(1, POINTS + 1)]
@@ -195,7 +208,7 @@ def _by_load(best: Fleet) -> Figure:
         y=y,
         y_is_log=True,
         series=tuple(
-            Series(
+            FigureSeries(
                 name=name,
                 points=tuple(
                     (rate, value)
@@ -216,7 +229,7 @@ def _data(plan: ServePlan) -> dict[str, Any]:
     }
 
 
-def _fleet_data(one: Fleet) -> dict[str, Any]:
+def _fleet_data(one: ReplicaSet) -> dict[str, Any]:
     return {
         "gpu": one.replica.device.name,
         "gpus": one.gpus,

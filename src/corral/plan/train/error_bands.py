@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from corral.catalog.bands import Band, band, gpu_band
+from corral.catalog.bands import ErrorBand, band, gpu_band
 from corral.domain.units import share_text
 from corral.plan.train.layouts import TrainAsk
 
@@ -19,8 +19,8 @@ class Bands:
     `like`: what kind of runs those are, with their GPU."""
 
     like: str
-    step: Band | None
-    memory: Band | None
+    step: ErrorBand | None
+    memory: ErrorBand | None
 
     @classmethod
     def of(cls, ask: TrainAsk) -> "Bands":

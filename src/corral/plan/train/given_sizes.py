@@ -8,7 +8,7 @@ from typing import Final
 from corral.domain.errors import Refusal
 from corral.plan.report import counted
 from corral.plan.train.layout_text import words
-from corral.plan.train.layouts import SHORTEST, Fitting, Tally, TrainAsk, divisors, layouts
+from corral.plan.train.layouts import SHORTEST, Fitting, RefusedLayouts, TrainAsk, divisors, layouts
 
 MOST_GPUS: Final = 65_536  # that are tried
 
@@ -76,7 +76,7 @@ def least(ask: TrainAsk) -> Fitting | None:
 
     def on(times: int) -> Fitting | None:
         wider = replace(ask, gpus=times * each)
-        return next(layouts(wider, wider.step, Tally()), None)
+        return next(layouts(wider, wider.step, RefusedLayouts()), None)
 
     low, high = ask.gpus // each, max(ask.gpus // each, 1)
     found = on(high) if high > low else None
@@ -94,7 +94,7 @@ def least(ask: TrainAsk) -> Fitting | None:
     return found
 
 
-def refused(ask: TrainAsk, tally: Tally) -> NoLayout:
+def refused(ask: TrainAsk, tally: RefusedLayouts) -> NoLayout:
     """Why nothing fits, with the fewest GPUs on which something would."""
     on = f"{ask.gpus:,} x {ask.device.title}"
     why = (

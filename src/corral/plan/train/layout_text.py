@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from corral.perf.layout import Layout, Recompute, Shard
+from corral.perf.layout import Recompute, Shard, TrainLayout
 
 
-def words(layout: Layout) -> str:
+def words(layout: TrainLayout) -> str:
     """How the GPUs are shared out: TP 4 x PP 2 x DP 8. But for EP, which spreads experts over GPUs
     that others have already, the sizes multiply to the number of GPUs."""
     sizes: Mapping[str, int] = {
@@ -19,7 +19,7 @@ def words(layout: Layout) -> str:
     return " x ".join(told) or "1 GPU"
 
 
-def settings(layout: Layout) -> str:
+def settings(layout: TrainLayout) -> str:
     """What belongs to a layout besides its sizes."""
     told = [f"micro batch {layout.micro_batch}"]
     if layout.interleave > 1:
@@ -33,7 +33,7 @@ def settings(layout: Layout) -> str:
     return ", ".join(told)
 
 
-def in_short(layout: Layout) -> str:
+def in_short(layout: TrainLayout) -> str:
     """Its sizes, and what of its settings changes what a GPU holds."""
     told = [words(layout)]
     if layout.shard is Shard.PARAMETERS and layout.data * layout.context > 1:

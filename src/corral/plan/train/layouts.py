@@ -7,18 +7,18 @@ from math import gcd, isqrt, log
 from typing import Final
 
 from corral.catalog.devices import Device
-from corral.catalog.links import Link
+from corral.catalog.links import LinkKind
 from corral.catalog.models import Model
 from corral.catalog.overheads import overhead
 from corral.catalog.precisions import Precision
 from corral.perf.adapters import adapter_memory
-from corral.perf.layout import Layout, Recompute, Shard, State, Step
-from corral.perf.memory import Memory, training_memory
+from corral.perf.layout import BytesPerParameter, Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory, training_memory
 from corral.perf.software import DEFAULT, EAGER, EAGER_LOGIT_BYTES
 from corral.perf.topology import Wires
 from corral.plan.train.layout_text import words
 
-FROZEN: Final = State(gradient=0.0, optimizer=0.0)
+FROZEN: Final = BytesPerParameter(gradient=0.0, optimizer=0.0)
 BATCH_TOKENS: Final = 4_194_304  # of a step, where nobody says: about what GPT-3 and Llama 2 took,
 GPU_SEQUENCES: Final = 1 / 8  # or more, so that a GPU has this much: Llama 3 405B, arXiv:2407.21783
 SHORTEST: Final = 1024  # tokens of a sequence that one context-parallel GPU keeps at the least
@@ -48,7 +48,7 @@ class TrainAsk:
     frozen_bytes: float = 0.0
     rank: int = 16
     by: str = DEFAULT
-    fabric: Link | None = None
+    fabric: LinkKind | None = None
     tensor: int = 0
     pipeline: int = 0
     context: int = 0
@@ -59,14 +59,14 @@ class TrainAsk:
             raise ValueError("GPUs, sequence, rank and tokens are at least 1 each")
 
     @property
-    def step(self) -> Step:
+    def step(self) -> TrainStep:
         kept = self.frozen_bytes or self.precision.bytes
-        step = Step(
+        step = TrainStep(
             model=self.model,
             sequence=self.sequence,
             global_batch=self.global_batch or usual_batch(self.gpus, self.sequence, self.tokens),
             precision=self.precision,
-            state=replace(FROZEN, weight=kept) if self.frozen else State(),
+            state=replace(FROZEN, weight=kept) if self.frozen else BytesPerParameter(),
         )
         if self.by not in EAGER:
             return step
@@ -119,12 +119,12 @@ def _amount(size_bytes: float) -> str:
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.0f} MB"
 
 
-class Tally:
+class RefusedLayouts:
     """Why layouts were turned down."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._over: tuple[float, Layout] | None = None
+        self._over: tuple[float, TrainLayout] | None = None
 
     @property
     def count(self) -> int:
@@ -133,7 +133,7 @@ class Tally:
     def down(self, reason: str) -> None:
         self._counts[reason] = self._counts.get(reason, 0) + 1
 
-    def too_large(self, over: float, layout: Layout) -> None:
+    def too_large(self, over: float, layout: TrainLayout) -> None:
         self.down("does not fit")
         if self._over is None or over < self._over[0]:
             self._over = (over, layout)
@@ -159,19 +159,19 @@ class Tally:
         )
 
 
-def _memory(ask: TrainAsk, step: Step, layout: Layout) -> Memory:
+def _memory(ask: TrainAsk, step: TrainStep, layout: TrainLayout) -> TrainMemory:
     architecture = ask.device.architecture
     if ask.frozen:
         return adapter_memory(step, layout, rank=ask.rank, architecture=architecture)
     return training_memory(step, layout, architecture=architecture)
 
 
-def grids(ask: TrainAsk) -> Iterator[Layout]:
+def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
     """Every way to share the GPUs out: data x tensor x pipeline x context is their number."""
     for tensor in divisors(ask.gpus):
         for pipeline in divisors(ask.gpus // tensor):
             for context in divisors(ask.gpus // tensor // pipeline):
-                yield Layout(
+                yield TrainLayout(
                     data=ask.gpus // tensor // pipeline // context,
                     tensor=tensor,
                     pipeline=pipeline,
@@ -181,7 +181,7 @@ def grids(ask: TrainAsk) -> Iterator[Layout]:
                 )
 
 
-def _refusal(ask: TrainAsk, step: Step, grid: Layout) -> str | None:
+def _refusal(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
     """Why a way to share the GPUs out is not worth timing; None where it is."""
     model = ask.model
     asked = ((ask.tensor, grid.tensor), (ask.pipeline, grid.pipeline), (ask.context, grid.context))
@@ -204,10 +204,10 @@ def _refusal(ask: TrainAsk, step: Step, grid: Layout) -> str | None:
     return None
 
 
-Fitting = tuple[Layout, Memory]
+Fitting = tuple[TrainLayout, TrainMemory]
 
 
-def layouts(ask: TrainAsk, step: Step, tally: Tally) -> Iterator[Fitting]:
+def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[Fitting]:
     """Those that fit; the others are counted with their reason."""
     for grid in grids(ask):
         if why := _refusal(ask, step, grid):
@@ -218,7 +218,9 @@ def layouts(ask: TrainAsk, step: Step, tally: Tally) -> Iterator[Fitting]:
                 yield from _sizes(ask, step, replace(grid, shard=shard, expert=expert), tally)
 
 
-def _sizes(ask: TrainAsk, step: Step, base: Layout, tally: Tally) -> Iterator[Fitting]:
+def _sizes(
+    ask: TrainAsk, step: TrainStep, base: TrainLayout, tally: RefusedLayouts
+) -> Iterator[Fitting]:
     """By size of the micro batch; layers are recomputed only where it does not fit without."""
     for micro in MICRO_BATCHES:
         if step.global_batch % (base.data * micro):
@@ -237,7 +239,7 @@ def _sizes(ask: TrainAsk, step: Step, base: Layout, tally: Tally) -> Iterator[Fi
             yield layout, memory
 
 
-def _shards(ask: TrainAsk, grid: Layout) -> tuple[Shard, ...]:
+def _shards(ask: TrainAsk, grid: TrainLayout) -> tuple[Shard, ...]:
     if grid.data * grid.context == 1:
         return (Shard.NONE,)
     if grid.pipeline > 1 or not ask.may_shard:  # a pipeline would gather for each micro batch
@@ -245,7 +247,7 @@ def _shards(ask: TrainAsk, grid: Layout) -> tuple[Shard, ...]:
     return (Shard.OPTIMIZER, Shard.PARAMETERS)
 
 
-def _experts(model: Model, grid: Layout) -> tuple[int, ...]:
+def _experts(model: Model, grid: TrainLayout) -> tuple[int, ...]:
     """Over how many GPUs of a stage experts are spread: a node, a few, or as many as can be."""
     if model.experts is None:
         return (1,)
@@ -253,7 +255,7 @@ def _experts(model: Model, grid: Layout) -> tuple[int, ...]:
     return tuple(sorted({most, *(gcd(most, some) for some in SPREADS)}))
 
 
-def _pieces(model: Model, step: Step, layout: Layout) -> tuple[int, ...]:
+def _pieces(model: Model, step: TrainStep, layout: TrainLayout) -> tuple[int, ...]:
     """1, as many as a stage has layers, and a number between. Embedding and output matrix count as
     a layer each where the layers do not come out even (perf/sharding.py)."""
     stages = layout.pipeline

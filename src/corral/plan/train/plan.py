@@ -7,25 +7,25 @@ from typing import Final
 from corral.catalog.devices import Device
 from corral.catalog.precisions import Precision
 from corral.perf.attention import pair_numbers
-from corral.perf.layout import Layout, Recompute, Shard, Step
-from corral.perf.memory import Memory
+from corral.perf.layout import Recompute, Shard, TrainLayout, TrainStep
+from corral.perf.memory import TrainMemory
 from corral.perf.software import software
 from corral.perf.topology import Wires
 from corral.perf.train_step_time import StepTime, step_time
 from corral.plan.train.given_sizes import refuse_impossible, refused
-from corral.plan.train.layouts import Tally, TrainAsk, Turned, layouts
+from corral.plan.train.layouts import RefusedLayouts, TrainAsk, Turned, layouts
 
 KEPT: Final = 20  # layouts that are kept, quickest first
 TIE: Final = 0.03  # layouts nearer than that cannot be told apart, and the simplest is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class LayoutCandidate:
     """A layout that fits, with its seconds a step and its bytes on the fullest GPU."""
 
-    layout: Layout
+    layout: TrainLayout
     time: StepTime
-    memory: Memory
+    memory: TrainMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Lever:
 
     change: str
     gain: float
-    layout: Layout
+    layout: TrainLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,8 @@ class Trained:
     """
 
     ask: TrainAsk
-    chosen: Candidate
-    best: tuple[Candidate, ...]
+    chosen: LayoutCandidate
+    best: tuple[LayoutCandidate, ...]
     turned: tuple[Turned, ...]
     considered: int
     timed: int
@@ -69,7 +69,7 @@ class Trained:
         )
 
 
-def model_flops(step: Step) -> float:
+def model_flops(step: TrainStep) -> float:
     """Of one step forward and backward. A token looks at half of its sequence on the average."""
     model = step.model
     products = model.active_parameters - model.embedding_parameters
@@ -89,7 +89,7 @@ def search(ask: TrainAsk) -> Trained:
     Raises: NoLayout where the sizes that were asked for cannot be, or nothing fits.
     """
     refuse_impossible(ask)
-    tally = Tally()
+    tally = RefusedLayouts()
     found = _timed(ask, tally)
     if not found:
         raise refused(ask, tally)
@@ -104,22 +104,22 @@ def search(ask: TrainAsk) -> Trained:
     return replace(done, levers=tuple(_levers(done)))
 
 
-def _timed(ask: TrainAsk, tally: Tally) -> list[Candidate]:
+def _timed(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
     step, wires, by = ask.step, ask.wires, software(ask.by)
-    found: list[Candidate] = []
+    found: list[LayoutCandidate] = []
     for layout, memory in layouts(ask, step, tally):
         time = step_time(step, layout, ask.device, wires, by=by)
-        found.append(Candidate(layout=layout, time=time, memory=memory))
+        found.append(LayoutCandidate(layout=layout, time=time, memory=memory))
     return sorted(found, key=lambda one: (one.time.seconds, one.memory.device))
 
 
-def _simplest(found: list[Candidate]) -> Candidate:
+def _simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
     """Of those within `TIE` of the quickest, the one that cuts in the fewest ways."""
     near = [one for one in found if one.time.seconds <= (1 + TIE) * found[0].time.seconds]
     return min(near, key=lambda one: (_ways(one.layout), one.time.seconds))
 
 
-def _ways(layout: Layout) -> int:
+def _ways(layout: TrainLayout) -> int:
     cuts = (layout.tensor, layout.pipeline, layout.context, layout.expert, layout.interleave)
     sharded = layout.shard is Shard.PARAMETERS
     return sum(cut > 1 for cut in cuts) + sharded + (layout.recompute is not Recompute.NONE)
@@ -143,7 +143,7 @@ def _levers(done: Trained) -> Iterator[Lever]:
     yield _changed(done, f"a batch of {twice.global_batch:,} sequences", wires, step=twice)
 
 
-def _changed(done: Trained, change: str, wires: Wires, *, step: Step | None = None) -> Lever:
+def _changed(done: Trained, change: str, wires: Wires, *, step: TrainStep | None = None) -> Lever:
     ask = done.ask
     used = step or ask.step
     by = software(ask.by)
@@ -158,7 +158,7 @@ def _changed(done: Trained, change: str, wires: Wires, *, step: Step | None = No
 
 def with_device(done: Trained, other: Device) -> Lever | None:
     """The same run on as many of another GPU, in its own best layout; None where none fits."""
-    found = _timed(replace(done.ask, device=other, fabric=None), Tally())
+    found = _timed(replace(done.ask, device=other, fabric=None), RefusedLayouts())
     if not found:
         return None
     chosen = _simplest(found)

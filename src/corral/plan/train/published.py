@@ -7,10 +7,10 @@ from typing import Final
 from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.runs import PublishedRun, runs
-from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.layout import Recompute, Shard, TrainLayout, TrainStep
 from corral.perf.software import software
 from corral.perf.train_step_time import step_time
-from corral.plan.report import Table, columns
+from corral.plan.report import ReportTable, columns
 from corral.plan.train.layout_text import words
 from corral.plan.train.layouts import TrainAsk
 from corral.plan.train.plan import Trained
@@ -20,11 +20,11 @@ QUICKER: Final = 1.15  # than anybody published, from which on a plan says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class PublishedFit:
     """A published run with the seconds of a step that its layout is predicted to take."""
 
     run: PublishedRun
-    layout: Layout
+    layout: TrainLayout
     seconds: float
 
     @property
@@ -33,7 +33,7 @@ class Held:
         return self.seconds / self.run.seconds - 1
 
 
-def published(ask: TrainAsk) -> tuple[Held, ...]:
+def published(ask: TrainAsk) -> tuple[PublishedFit, ...]:
     """Those of the same model on GPUs of the same architecture."""
     return tuple(
         held(run)
@@ -44,10 +44,10 @@ def published(ask: TrainAsk) -> tuple[Held, ...]:
     )
 
 
-def held(run: PublishedRun) -> Held:
+def held(run: PublishedRun) -> PublishedFit:
     """Raises: NotFound where the catalog lacks its model, GPU or library."""
     used = device(run.gpu)
-    layout = Layout(
+    layout = TrainLayout(
         data=run.gpus // (run.tensor * run.pipeline * run.context),
         tensor=run.tensor,
         pipeline=run.pipeline,
@@ -59,7 +59,7 @@ def held(run: PublishedRun) -> Held:
         sequence_parallel=run.tensor > 1 and run.library not in OLD,
         recompute=Recompute(run.recompute),
     )
-    step = Step(
+    step = TrainStep(
         model=model(run.model),
         sequence=run.sequence,
         global_batch=run.global_batch,
@@ -68,15 +68,15 @@ def held(run: PublishedRun) -> Held:
     )
     wires = TrainAsk(model=step.model, device=used, gpus=run.gpus).wires
     time = step_time(step, layout, used, wires, by=software(run.library))
-    return Held(run=run, layout=layout, seconds=time.seconds)
+    return PublishedFit(run=run, layout=layout, seconds=time.seconds)
 
 
-def published_table(found: Trained, others: Sequence[Held]) -> Iterator[Table]:
+def published_table(found: Trained, others: Sequence[PublishedFit]) -> Iterator[ReportTable]:
     """Nothing where nobody published anything like it."""
     if not others:
         return
     own = found.tokens_per_s / found.ask.gpus
-    yield Table(
+    yield ReportTable(
         title="What others measured of this model on such GPUs",
         columns=columns(
             "run",
@@ -110,7 +110,7 @@ def published_table(found: Trained, others: Sequence[Held]) -> Iterator[Table]:
     )
 
 
-def published_cautions(found: Trained, others: Sequence[Held]) -> Iterator[str]:
+def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterator[str]:
     """That nobody published so quick a run, with what theirs is predicted to take."""
     alike = [one for one in others if one.run.precision.bytes == found.ask.precision.bytes]
     if not alike:

@@ -9,13 +9,13 @@ from corral.domain.units import share_text
 from corral.perf.train_step_time import StepTime
 from corral.plan.cautions import WHOLE, cautions
 from corral.plan.report import (
-    Answer,
     Cell,
-    Column,
     Figure,
-    Report,
-    Series,
-    Table,
+    FigureSeries,
+    PlannerReport,
+    ReportFigure,
+    ReportTable,
+    TableColumn,
     columns,
     counted,
     lasting,
@@ -57,12 +57,12 @@ def report(
     price_gpu_hour: float | None = None,
     others: tuple[Lever, ...] = (),
     assumed: tuple[str, ...] = (),
-) -> Report:
+) -> PlannerReport:
     """`price_gpu_hour`: in USD; without it no money is told. `others`: the same run on other GPUs
     (plan/train/plan.py, with_device). `assumed`: what the caller took."""
     known = Bands.of(found.ask)
     theirs = published(found.ask)
-    return Report(
+    return PlannerReport(
         title=_title(found.ask),
         verdict=_verdict(found),
         answers=tuple(_answers(found, known, price_gpu_hour)),
@@ -130,46 +130,46 @@ def bottleneck(time: StepTime) -> str:
     return f"{told}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
 
 
-def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[Answer]:
+def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[ReportFigure]:
     ask, chosen = found.ask, found.chosen
     band = None if known.step is None else known.step.quoted
     span, unit = lasting(found.seconds)
     hours = found.seconds / 3_600 * ask.gpus
-    yield Answer(name="layout", value=words(chosen.layout), note=settings(chosen.layout))
-    yield Answer(name="step", value=chosen.time.seconds, unit="s", band=band)
-    yield Answer(name="throughput", value=found.tokens_per_s, unit="tokens/s", band=band)
-    yield Answer(
+    yield ReportFigure(name="layout", value=words(chosen.layout), note=settings(chosen.layout))
+    yield ReportFigure(name="step", value=chosen.time.seconds, unit="s", band=band)
+    yield ReportFigure(name="throughput", value=found.tokens_per_s, unit="tokens/s", band=band)
+    yield ReportFigure(
         name="MFU",
         value=100 * found.mfu,
         unit="%",
         band=band,
         note="6 FLOPs a parameter and token and causal attention; recomputation does not count",
     )
-    yield Answer(
+    yield ReportFigure(
         name="memory",
         value=chosen.memory.device / 1e9,
         unit="GB a GPU",
         band=None if known.memory is None else known.memory.quoted,
         note=f"of {ask.device.memory_bytes / 1e9:.0f}",
     )
-    yield Answer(
+    yield ReportFigure(
         name="time",
         value=span,
         unit=unit,
         band=band,
         note="without failures and saves: corral plan reliability",
     )
-    yield Answer(name="GPU-hours", value=hours, unit="h", band=band)
+    yield ReportFigure(name="GPU-hours", value=hours, unit="h", band=band)
     energy = _megawatt_hours(found)
     is_much = energy >= 1
-    yield Answer(
+    yield ReportFigure(
         name="energy",
         value=energy if is_much else 1e3 * energy,
         unit="MWh" if is_much else "kWh",
         band=band,
     )
     if price is not None:
-        yield Answer(name="cost", value=hours * price, unit="USD", band=band)
+        yield ReportFigure(name="cost", value=hours * price, unit="USD", band=band)
 
 
 def _megawatt_hours(found: Trained) -> float:
@@ -179,7 +179,7 @@ def _megawatt_hours(found: Trained) -> float:
     return found.ask.gpus * watts * found.seconds / 3_600 / 1e6
 
 
-def _layouts(found: Trained) -> Table:
+def _layouts(found: Trained) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     chosen = found.chosen
     others = [one for one in found.best if one is not chosen]
@@ -195,7 +195,7 @@ def _layouts(found: Trained) -> Table:
                 KINDS[max(_waits(one.time).items(), key=lambda part: part[1])[0]],
             )
         )
-    return Table(
+    return ReportTable(
         title=f"Best of {counted(found.timed, 'layout')} that fit",
         columns=columns(
             "layout", "settings", ("step", "s"), ("behind", "%"), ("memory", "GB"), "most waits for"
@@ -210,9 +210,9 @@ def _waits(time: StepTime) -> dict[str, float]:
     return {name: size for name, size in time.parts.items() if name not in computing}
 
 
-def _by_part(found: Trained) -> Table:
+def _by_part(found: Trained) -> ReportTable:
     time = found.chosen.time
-    return Table(
+    return ReportTable(
         title="Where a step's time goes",
         columns=columns("part", ("time", "s"), ("share", "%")),
         rows=tuple(
@@ -223,32 +223,30 @@ def _by_part(found: Trained) -> Table:
     )
 
 
-def _turned(found: Trained) -> Table:
-    return Table(
+def _turned(found: Trained) -> ReportTable:
+    return ReportTable(
         title=f"Why {found.considered - found.timed:,} of {found.considered:,} were turned down",
         columns=columns("a layout that", "layouts", "nearest"),
         rows=tuple((one.reason, one.count, one.nearest) for one in found.turned),
     )
 
 
-def _lifts(found: Trained, others: tuple[Lever, ...]) -> Table:
-    return Table(
+def _lifts(found: Trained, others: tuple[Lever, ...]) -> ReportTable:
+    return ReportTable(
         title="What would make it faster",
         columns=columns("change", ("tokens a second", "times"), "layout"),
-        rows=tuple(
-            (one.change, one.gain, words(one.layout)) for one in (*found.levers, *others)
-        ),
-    )  # fmt: skip
+        rows=tuple((one.change, one.gain, words(one.layout)) for one in (*found.levers, *others)),
+    )
 
 
 def _parts_figure(found: Trained) -> Figure:
     return Figure(
         title="A step by part",
-        x=Column(name="part"),
-        y=Column(name="time", unit="s"),
+        x=TableColumn(name="part"),
+        y=TableColumn(name="time", unit="s"),
         kind="bars",
         series=tuple(
-            Series(name=KINDS[name], points=((0.0, size),))
+            FigureSeries(name=KINDS[name], points=((0.0, size),))
             for name, size in found.chosen.time.parts.items()
             if size > 0.002 * found.chosen.time.seconds
         ),

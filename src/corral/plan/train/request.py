@@ -4,19 +4,19 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Final
 
 from corral.catalog.devices import Device, device
-from corral.catalog.prices import Prices, prices
+from corral.catalog.prices import PriceList, prices
 from corral.domain.errors import NotFound
 from corral.perf.software import DEFAULT, software
-from corral.plan.bounds import COUNT, TOKENS, Bound, Gpus, Length, Usd, check
+from corral.plan.bounds import COUNT, TOKENS, Gpus, Length, NumberBound, Usd, check
 from corral.plan.gpu_support import INTEGERS, half, half_told, kept_in, published_told, trained_in
 from corral.plan.parse.fabrics import fabric_said
 from corral.plan.parse.models import model_said
-from corral.plan.report import Report
+from corral.plan.report import PlannerReport
 from corral.plan.train.layouts import TrainAsk
 from corral.plan.train.plan import Lever, Trained, search, with_device
 from corral.plan.train.report import report
 
-ANY: Final = Bound(0, 1e6, hint="give a number up to 1,000,000, or 0 for any")
+ANY: Final = NumberBound(0, 1e6, hint="give a number up to 1,000,000, or 0 for any")
 OTHERS: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")
 
 
@@ -64,7 +64,7 @@ class TrainRequest:
     usd_per_gpu_hour: Usd = None
 
 
-def answer(request: TrainRequest, *, listed: Prices | None = None) -> Report:
+def answer(request: TrainRequest, *, listed: PriceList | None = None) -> PlannerReport:
     """By the prices that are `listed`, else by the catalog's.
 
     Raises: NotFound, ModelRefused, SpecInvalid, NoLayout.
@@ -104,7 +104,7 @@ def _ask(request: TrainRequest) -> TrainAsk:
 
 
 def _price(
-    request: TrainRequest, used: Device, listed: Prices
+    request: TrainRequest, used: Device, listed: PriceList
 ) -> tuple[float | None, tuple[str, ...]]:
     """USD a GPU-hour, and what was taken for it."""
     if request.usd_per_gpu_hour is not None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from corral.catalog.failures import Seen, rate_of, seen
+from corral.catalog.failures import ClusterFailures, rate_of, seen
 from corral.plan.reliability.plan import mtbf_seconds, reliability
 from corral.plan.reliability.request import ReliabilityRequest
-from corral.plan.report import Table, columns
+from corral.plan.report import ReportTable, columns
 from corral.plan.rows.row import Row
 
 LLAMA = "Meta Llama 3 405B pre-training"
@@ -14,7 +14,7 @@ MEGASCALE = "ByteDance MegaScale production run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class FormulaCheck:
     """`measured` beside `predicted`, and the prediction's own band. `at_least`: what was measured
     is told as a least, so that more holds too."""
 
@@ -31,13 +31,13 @@ class Held:
         return self.measured <= self.high and (self.at_least or self.low <= self.measured)
 
 
-def held_failures(rows: Sequence[Row]) -> tuple[Held, ...]:
+def held_failures(rows: Sequence[Row]) -> tuple[FormulaCheck, ...]:
     """All of them. `rows`: of validation/data/failures.csv.gz. Raises: KeyError where one that is
     needed is not there."""
     return (*_means(rows), *_goodputs(rows))
 
 
-def _means(rows: Sequence[Row]) -> Iterator[Held]:
+def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     """Mean times between failures, of each cluster by the others; and of jobs on RSC-1."""
     for one in seen():
         yield _left_out(one)
@@ -45,7 +45,7 @@ def _means(rows: Sequence[Row]) -> Iterator[Held]:
     for gpus in (16_384, 131_072):
         hours = _number(rows, "RSC-1 projection", "job mean time to failure, projected", gpus)
         own = mtbf_seconds(gpus // 8, rsc.rate) / 3_600
-        yield Held(
+        yield FormulaCheck(
             what=f"RSC-1's own projection to {gpus:,} GPUs, by the rate of its nodes",
             unit="h",
             measured=hours,
@@ -55,23 +55,28 @@ def _means(rows: Sequence[Row]) -> Iterator[Held]:
         )
     hours = _number(rows, "RSC-1 fit", "job mean time to failure, measured", 1_024)
     rate = rate_of("ampere", without="rsc-1")
-    yield _mean("RSC-1's jobs of 1,024 GPUs, by other clusters", 128, hours, rate.usual,
-                rate.low, rate.high)  # fmt: skip
+    yield _mean(
+        "RSC-1's jobs of 1,024 GPUs, by other clusters", 128, hours, rate.usual, rate.low, rate.high
+    )
 
 
-def _left_out(one: Seen) -> Held:
+def _left_out(one: ClusterFailures) -> FormulaCheck:
     others = rate_of(one.architecture, without=one.name)
     hours = mtbf_seconds(one.nodes, one.rate) / 3_600
     return _mean(
-        f"{one.title}, by the other clusters", one.nodes, hours, others.usual, others.low,
+        f"{one.title}, by the other clusters",
+        one.nodes,
+        hours,
+        others.usual,
+        others.low,
         others.high,
-    )  # fmt: skip
+    )
 
 
 def _mean(
     what: str, nodes: int, hours: float, usual: float, low_rate: float, high_rate: float
-) -> Held:
-    return Held(
+) -> FormulaCheck:
+    return FormulaCheck(
         what=f"between failures: {what}",
         unit="h",
         measured=hours,
@@ -81,7 +86,7 @@ def _mean(
     )
 
 
-def _goodputs(rows: Sequence[Row]) -> Iterator[Held]:
+def _goodputs(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     """Shares of the time: of Llama 3 with all its interruptions, planned ones too, and of
     MegaScale's 175B model by the rates of others."""
     counted = round(_number(rows, LLAMA, "interruptions total", 16_384))
@@ -99,7 +104,7 @@ def _goodputs(rows: Sequence[Row]) -> Iterator[Held]:
         ("MegaScale, weeks", megascale, MEGASCALE, "effective training time rate", 12_288),
     ):
         found = reliability(run)
-        yield Held(
+        yield FormulaCheck(
             what=f"goodput: {what}",
             unit="%",
             measured=_number(rows, system, metric, gpus),
@@ -117,8 +122,8 @@ def _number(rows: Sequence[Row], system: str, metric: str, gpus: int) -> float:
     raise KeyError(f"{system}: {metric} of {gpus} GPUs")
 
 
-def failures_table(held: Sequence[Held]) -> Table:
-    return Table(
+def failures_table(held: Sequence[FormulaCheck]) -> ReportTable:
+    return ReportTable(
         title="Failures",
         columns=columns("what", "measured", "predicted", "its band", "within"),
         rows=tuple(

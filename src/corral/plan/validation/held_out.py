@@ -24,7 +24,7 @@ _VERSION: Final = re.compile(r"\([^)]*\)|\bv?\d+\.[\d.x]*\d?\b|,.*| quoted in .*
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class PredictionKind:
     """Rows of one kind of prediction. `name` is the subject of its band."""
 
     name: str
@@ -46,12 +46,12 @@ def _is_dense_half(row: Row) -> bool:
 
 
 TRAINING: Final = (
-    Kind(
+    PredictionKind(
         name="training.step_time.nodes",
         title="dense models on several nodes",
         holds=lambda row: _is_dense_half(row) and nodes_of(row) > 1,
     ),
-    Kind(
+    PredictionKind(
         name="training.step_time.one_node",
         title="dense models of 1B parameters and more on one node",
         holds=lambda row: (
@@ -60,17 +60,17 @@ TRAINING: Final = (
             and (number(row, "params") or 0) >= SMALL_PARAMETERS
         ),
     ),
-    Kind(
+    PredictionKind(
         name="training.step_time.narrow",
         title="dense models in 8 bits or fewer",
         holds=lambda row: _is_dense(row) and is_narrow(row),
     ),
-    Kind(
+    PredictionKind(
         name="training.step_time.experts",
         title="models with experts",
         holds=with_experts,
     ),
-    Kind(
+    PredictionKind(
         name="training.step_time.lora",
         title="LoRA beside frozen models",
         holds=is_frozen,
@@ -163,7 +163,7 @@ def _widest(whole: Spread, chips: Sequence[Spread]) -> Spread:
     )
 
 
-def by_kind(pairs: Iterable[Pair]) -> Mapping[Kind, list[Pair]]:
+def by_kind(pairs: Iterable[Pair]) -> Mapping[PredictionKind, list[Pair]]:
     """Return the pairs of each kind of training, in the order of the kinds."""
     kept = list(pairs)
     return {kind: [pair for pair in kept if kind.holds(pair.row)] for kind in TRAINING}

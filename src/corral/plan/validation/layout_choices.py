@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
-from corral.plan.report import Table, columns
+from corral.plan.report import ReportTable, columns
 from corral.plan.rows.prediction_errors import LEAST_SWEEP, Pair
 from corral.plan.rows.row import Row
 
@@ -74,16 +74,30 @@ def asked_for(found: Sequence[Choice]) -> tuple[Choice, ...]:
     return tuple(one for one in found if one.source.startswith("vTrain"))
 
 
-def choices_table(found: Sequence[Choice]) -> Table:
-    return Table(
+def choices_table(found: Sequence[Choice]) -> ReportTable:
+    return ReportTable(
         title="Layouts chosen",
         columns=columns(
-            "sweep", "source", "layouts", "chosen",
-            ("chosen", "s"), ("best", "s"), ("worst", "s"), "chosen over best",
+            "sweep",
+            "source",
+            "layouts",
+            "chosen",
+            ("chosen", "s"),
+            ("best", "s"),
+            ("worst", "s"),
+            "chosen over best",
         ),
         rows=tuple(
-            (one.what, one.source, one.layouts, one.layout, one.chosen, one.best, one.worst,
-             one.over_best)
+            (
+                one.what,
+                one.source,
+                one.layouts,
+                one.layout,
+                one.chosen,
+                one.best,
+                one.worst,
+                one.over_best,
+            )
             for one in sorted(found, key=lambda one: one.source)
         ),
-    )  # fmt: skip
+    )

@@ -4,9 +4,24 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from corral.plan.predictors import predictor
-from corral.plan.report import Column, Figure, Report, Series, Table, columns
+from corral.plan.report import (
+    Figure,
+    FigureSeries,
+    PlannerReport,
+    ReportTable,
+    TableColumn,
+    columns,
+)
 from corral.plan.rows.measures import MEASURES, SLICES
-from corral.plan.rows.prediction_errors import Errors, Measure, Outcome, Pair, by, errors_of, hold
+from corral.plan.rows.prediction_errors import (
+    Errors,
+    MeasuredColumn,
+    Pair,
+    TablePredictions,
+    by,
+    errors_of,
+    hold,
+)
 from corral.plan.rows.row import Row
 from corral.plan.validation.layout_choices import choices, choices_table
 
@@ -16,12 +31,12 @@ HEADS = columns(
 MOST_COLOURS = 5  # GPUs that have one of their own in a plot; the rest share one
 
 
-def judged(kind: str, rows: Sequence[Row], *, title: str) -> Report:
+def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
     """Raises: NotFound for an unknown kind."""
     outcome = hold(rows, predictor(kind), MEASURES[kind])
     measures = [one for one in MEASURES[kind] if outcome.pairs[one.name]]
     refused = sum(outcome.refused.values())
-    return Report(
+    return PlannerReport(
         title=title,
         verdict=f"{outcome.rows - refused} of {outcome.rows} rows could be predicted.",
         answers=(),
@@ -32,14 +47,14 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> Report:
             "rows": outcome.rows,
             "refused": dict(outcome.refused),
             "errors": {one.name: _data(outcome.pairs[one.name]) for one in measures},
-            "parts": {
-                name: asdict(found) for name, _, found, _ in parts(kind, outcome) if found
-            },
+            "parts": {name: asdict(found) for name, _, found, _ in parts(kind, outcome) if found},
         },
-    )  # fmt: skip
+    )
 
 
-def parts(kind: str, outcome: Outcome) -> list[tuple[str, str, Errors | None, float | None]]:
+def parts(
+    kind: str, outcome: TablePredictions
+) -> list[tuple[str, str, Errors | None, float | None]]:
     """Name, title, errors and asked mean of each published part of that kind of table."""
     return [
         (
@@ -58,7 +73,9 @@ def _data(pairs: Sequence[Pair]) -> dict[str, object]:
     return asdict(found) if found else {}
 
 
-def _tables(kind: str, outcome: Outcome, measures: Sequence[Measure]) -> list[Table]:
+def _tables(
+    kind: str, outcome: TablePredictions, measures: Sequence[MeasuredColumn]
+) -> list[ReportTable]:
     whole = [(one.name, errors_of(outcome.pairs[one.name])) for one in measures]
     tables = [errors_table("All rows", whole)]
     published = [(title, found) for _, title, found, _ in parts(kind, outcome) if found]
@@ -74,24 +91,30 @@ def _tables(kind: str, outcome: Outcome, measures: Sequence[Measure]) -> list[Ta
         tables.append(choices_table(found))
     if outcome.refused:
         rows = sorted(outcome.refused.items(), key=lambda item: -item[1])
-        tables.append(Table(title="Refused", columns=columns("why", "rows"), rows=tuple(rows)))
+        tables.append(
+            ReportTable(title="Refused", columns=columns("why", "rows"), rows=tuple(rows))
+        )
     return tables
 
 
-def errors_table(title: str, groups: Sequence[tuple[str, Errors | None]]) -> Table:
-    return Table(
+def errors_table(title: str, groups: Sequence[tuple[str, Errors | None]]) -> ReportTable:
+    return ReportTable(
         title=title,
         columns=HEADS,
         rows=tuple(
-            (name, one.rows, *(100 * part for part in (one.mean, one.median, one.p90, one.bias)),
-             one.rank)
+            (
+                name,
+                one.rows,
+                *(100 * part for part in (one.mean, one.median, one.p90, one.bias)),
+                one.rank,
+            )
             for name, one in groups
             if one is not None
         ),
-    )  # fmt: skip
+    )
 
 
-def scatter(measure: Measure, pairs: Sequence[Pair], column: str) -> Figure:
+def scatter(measure: MeasuredColumn, pairs: Sequence[Pair], column: str) -> Figure:
     """Predicted over measured; on the diagonal they are the same."""
     groups = by(pairs, column)
     named = list(groups)[:MOST_COLOURS]
@@ -101,8 +124,8 @@ def scatter(measure: Measure, pairs: Sequence[Pair], column: str) -> Figure:
         series.append(_points("others", rest))
     return Figure(
         title=f"{measure.name}: predicted over measured, by {column}",
-        x=Column(name="measured", unit=measure.unit),
-        y=Column(name="predicted", unit=measure.unit),
+        x=TableColumn(name="measured", unit=measure.unit),
+        y=TableColumn(name="predicted", unit=measure.unit),
         series=tuple(series),
         kind="points",
         x_is_log=True,
@@ -110,5 +133,5 @@ def scatter(measure: Measure, pairs: Sequence[Pair], column: str) -> Figure:
     )
 
 
-def _points(name: str, pairs: Sequence[Pair]) -> Series:
-    return Series(name=name, points=tuple((pair.measured, pair.predicted) for pair in pairs))
+def _points(name: str, pairs: Sequence[Pair]) -> FigureSeries:
+    return FigureSeries(name=name, points=tuple((pair.measured, pair.predicted) for pair in pairs))

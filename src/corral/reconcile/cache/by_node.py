@@ -7,7 +7,7 @@ from corral.domain.ids import NodeId
 from corral.reconcile.changeset import Draft
 
 
-class Held:
+class AllocationsByNode:
     """Each node's is taken once. Sorted by node only when one is asked for: that costs a look at
     every seat, which a tick of a healthy cluster must not pay."""
 

@@ -27,7 +27,7 @@ def suspicion_of(node: Node, now: float) -> int:
     return blamed + (node.suspect or node.bar != Bar.OPEN)
 
 
-class Rooms:
+class CapacityCache:
     """Nodes that take work now, with what is free on them.
 
     A node that this head has not heard yet takes none: it may be starting anew just now, and would

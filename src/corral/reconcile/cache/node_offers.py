@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from corral.domain.ids import NodeId
 from corral.domain.node import Liveness, Node
 from corral.reconcile.changeset import Draft
-from corral.schedule import Fleet
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule import NodeTypes
+from corral.schedule.quota.fair_share import ResourceAmounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
+class NodeOffers:
     """`fleet`: all nodes that are known. `capacity` and `kinds`: of those that are not dead."""
 
-    fleet: Fleet
-    capacity: Amounts
+    fleet: NodeTypes
+    capacity: ResourceAmounts
     kinds: tuple[str, ...]
 
 
@@ -23,9 +23,9 @@ class Offers:
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, Node] = {}
-        self._offered: Offered | None = None
+        self._offered: NodeOffers | None = None
 
-    def of(self, draft: Draft) -> Offered:
+    def of(self, draft: Draft) -> NodeOffers:
         nodes, known = draft.all_nodes(), self._nodes
         new = [node for id, node in nodes.items() if known.get(id) is not node]
         is_same = len(nodes) == len(known) and all(_same(known.get(n.id), n) for n in new)
@@ -33,9 +33,9 @@ class Offers:
         if self._offered is None or not is_same:
             self._nodes = dict(nodes)
             living = [node for node in nodes.values() if node.liveness != Liveness.DEAD]
-            self._offered = Offered(
-                fleet=Fleet(nodes.values()),
-                capacity=Fleet(living).capacity,
+            self._offered = NodeOffers(
+                fleet=NodeTypes(nodes.values()),
+                capacity=NodeTypes(living).capacity,
                 kinds=tuple(sorted({kind for n in living for kind in n.inventory.gpu_types})),
             )
         return self._offered

@@ -3,15 +3,15 @@
 from collections.abc import Collection
 
 from corral.domain.ids import QueueName
-from corral.reconcile.cache.capacity import Rooms
+from corral.reconcile.cache.capacity import CapacityCache
 from corral.reconcile.cache.node_offers import Offers
 from corral.reconcile.cache.running_jobs import LiveJobs
 from corral.reconcile.cache.seats import Seats
-from corral.reconcile.cache.usage import Holdings
+from corral.reconcile.cache.usage import UsageCache
 from corral.reconcile.cache.waiting_jobs import Queued
 from corral.reconcile.changeset import Draft
-from corral.reconcile.usage import Held
-from corral.schedule import Fleet, Floor
+from corral.reconcile.usage import ChargedAllocation
+from corral.schedule import Floor, NodeTypes
 from corral.schedule.quota.balances import Standing
 
 
@@ -29,8 +29,8 @@ class Memo:
         self._begin()
 
     def _begin(self) -> None:
-        self._seats, self._rooms, self._holdings = Seats(), Rooms(), Holdings()
-        self.floor, self.fleet = Floor(), Fleet([])
+        self._seats, self._rooms, self._holdings = Seats(), CapacityCache(), UsageCache()
+        self.floor, self.fleet = Floor(), NodeTypes([])
 
     def look(self, draft: Draft) -> None:
         """From now on it is what the draft says."""
@@ -45,7 +45,7 @@ class Memo:
             raise
 
     @property
-    def held(self) -> Collection[Held]:
+    def held(self) -> Collection[ChargedAllocation]:
         """All that is held and not yet charged."""
         return self._holdings.held.values()
 

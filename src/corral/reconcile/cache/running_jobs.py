@@ -13,7 +13,7 @@ from corral.domain.world import AllocationKey
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.reservations import LEAVING, gang_later, running_gang
 from corral.reconcile.preemption.texts import LIVE
-from corral.schedule import Roster, Running
+from corral.schedule import Roster, RunningGang
 from corral.schedule.preemption.candidates import Alike, Listed
 from corral.schedule.quota.balances import Standing
 
@@ -27,7 +27,7 @@ class Looked(NamedTuple):
     tree: QueueTree
     over: frozenset[QueueName]
     seats: tuple[tuple[AllocationKey, Allocation], ...]
-    running: Running
+    running: RunningGang
 
     def holds(self, draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName]) -> bool:
         return (
@@ -110,7 +110,7 @@ def roster_of(
         if (job := draft.job(group[0].job)) and _may_give_way(draft, job, beyond)
     }
 
-    def look(id: JobId) -> Running | None:
+    def look(id: JobId) -> RunningGang | None:
         job, attempt = draft.job(id), draft.attempt(id)
         if job is None or attempt is None:
             return None
@@ -126,7 +126,7 @@ def roster_of(
 
 def _look_again(
     draft: Draft, live: LiveJobs, job: Job, attempt: Attempt, over: frozenset[QueueName]
-) -> Running:
+) -> RunningGang:
     """By what the last look has found, where that holds still."""
     known = live.looked.get(job.id)
     if known is not None and known.holds(draft, job, attempt, over):

@@ -7,11 +7,11 @@ from corral.domain.attempt import Allocation
 from corral.domain.ids import QueueName
 from corral.domain.queue import QueueTree
 from corral.domain.world import AllocationKey
-from corral.reconcile.cache.node_offers import Offered
+from corral.reconcile.cache.node_offers import NodeOffers
 from corral.reconcile.cache.seats import Seats
 from corral.reconcile.changeset import Draft
 from corral.reconcile.usage import (
-    Held,
+    ChargedAllocation,
     held_by,
     owing_now,
     past_of,
@@ -19,21 +19,21 @@ from corral.reconcile.usage import (
     stripped_of,
     types_of,
 )
-from corral.schedule import Fleet
+from corral.schedule import NodeTypes
 from corral.schedule.quota.balances import Leaf, Standing
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.fair_share import ResourceAmounts
 
-Basis = tuple[Amounts, frozenset[str], frozenset[QueueName], frozenset[QueueName]]
+Basis = tuple[ResourceAmounts, frozenset[str], frozenset[QueueName], frozenset[QueueName]]
 
 
-class Holdings:
+class UsageCache:
     """In step with the seats, of which it is told what has changed."""
 
     def __init__(self) -> None:
-        self.held: dict[AllocationKey, Held] = {}
+        self.held: dict[AllocationKey, ChargedAllocation] = {}
         self._kinds: Counter[str] = Counter()
         self._queues: Counter[QueueName] = Counter()
-        self._fleet: Fleet | None = None  # by whose types of GPUs they are counted
+        self._fleet: NodeTypes | None = None  # by whose types of GPUs they are counted
         self._tree: QueueTree | None = None
         self._basis: Basis | None = None
         self._standing: Standing | None = None  # without the past
@@ -44,7 +44,7 @@ class Holdings:
         seats: Seats,
         left: Iterable[Allocation],
         come: Iterable[Allocation],
-        fleet: Fleet,
+        fleet: NodeTypes,
     ) -> None:
         if fleet is not self._fleet:
             self.__init__()  # type: ignore[misc]
@@ -60,7 +60,7 @@ class Holdings:
                 self.held[allocation.key] = new
                 self._count(new, 1)
 
-    def _count(self, one: Held, sign: int) -> None:
+    def _count(self, one: ChargedAllocation, sign: int) -> None:
         holding = one.holding
         self._queues[holding.queue] += sign
         for kind, _ in holding.gpu_millis:
@@ -74,7 +74,7 @@ class Holdings:
         else:
             self._standing.give(holding)
 
-    def standing(self, draft: Draft, offered: Offered, over: frozenset[QueueName]) -> Standing:
+    def standing(self, draft: Draft, offered: NodeOffers, over: frozenset[QueueName]) -> Standing:
         """Quota and fair share as they are now. `over`: queues whose budget is spent."""
         past = past_of(draft, self.held.values())
         basis = self._basis_of(draft, offered, over, past)
@@ -94,9 +94,9 @@ class Holdings:
     def _basis_of(
         self,
         draft: Draft,
-        offered: Offered,
+        offered: NodeOffers,
         over: frozenset[QueueName],
-        past: Mapping[Leaf, Amounts],
+        past: Mapping[Leaf, ResourceAmounts],
     ) -> Basis:
         kinds = {*offered.kinds, *(+self._kinds)}
         named = {*queues_named(draft), *(+self._queues), *(queue for queue, _ in past)}

@@ -26,7 +26,7 @@ from corral.reconcile.preemption.texts import (
     right_text,
 )
 from corral.reconcile.usage import priority_of
-from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, Running
+from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, RunningGang
 from corral.schedule.defragment import Relocated
 from corral.schedule.waiting import Reason
 
@@ -45,11 +45,11 @@ def standing_reservations(draft: Draft) -> Iterator[Reservation]:
 
 def running_gang(
     draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName], *, stopping: bool
-) -> Running:
+) -> RunningGang:
     """The job as the scheduler sees it. `over`: queues whose budget is spent."""
     held = [one.seat for one in draft.seats_of(attempt) if not one.charged]
     millis = sum(seat.gpu_millis for seat in held)
-    return Running(
+    return RunningGang(
         job=job.id,
         queue=job.spec.queue,
         user=job.owner,
@@ -69,7 +69,7 @@ def running_gang(
     )
 
 
-def gang_later(draft: Draft, job: Job, attempt: Attempt, before: Running) -> Running:
+def gang_later(draft: Draft, job: Job, attempt: Attempt, before: RunningGang) -> RunningGang:
     """The same of one of which nothing has changed since that look: neither the job nor its
     attempt, its seats, the queues, or whose budget is spent."""
     return before.later(**_as_time_goes(draft, job, attempt, before.gpu_millis))

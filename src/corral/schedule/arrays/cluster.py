@@ -19,7 +19,7 @@ NOWHERE: Final = -1  # the bucket of nodes that take nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
+class NodeColumns:
     """What one node offers. Racks are numbered within their pod, NVLink domains within their rack.
 
     `nvlink`: None when its NVLink ends at the node. `slices`: into how many equal parts each GPU
@@ -38,7 +38,7 @@ class NodeRow:
     gpu_groups: tuple[int, ...] = ()
 
 
-class Cluster(NamedTuple):
+class ClusterArrays(NamedTuple):
     """Columns of node rows; flat ones say how they are indexed. `max_gpus` <= 62.
 
     `domain`: level * nodes + row. `free_gpu`, `gpu_group`: row * max_gpus + index, in thousandths.
@@ -79,7 +79,7 @@ class Cluster(NamedTuple):
     out_mask: Any
 
 
-def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
+def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArrays:
     """All free and usable. Every class of jobs may use every node until its mask is changed."""
     size, wide = len(rows), max([1, *(row.gpus for row in rows)])
     if wide > 62:
@@ -88,7 +88,7 @@ def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
     types = 1 + max((row.gpu_type for row in rows), default=0)
     domain = _domains(rows)
     racks = 1 + max(domain[size : 2 * size], default=0)
-    cluster = Cluster(
+    cluster = ClusterArrays(
         nodes=size,
         max_gpus=wide,
         blocks=blocks,
@@ -129,7 +129,7 @@ def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
     return cluster
 
 
-def _domains(rows: Sequence[NodeRow]) -> list[int]:
+def _domains(rows: Sequence[NodeColumns]) -> list[int]:
     """By level and row; a domain lies in one domain of the next level, whatever its number says."""
     keys: list[list[tuple[object, ...]]] = [
         [
@@ -151,7 +151,7 @@ def _filled(values: Sequence[int]) -> Any:
 
 
 @compiled
-def bucket_of(cluster: Cluster, node: int) -> int:
+def bucket_of(cluster: ClusterArrays, node: int) -> int:
     """0: has no GPUs; 1: none free; 2 to STEPS: only parts, by the largest; STEPS + n: n whole."""
     if not cluster.usable[node] or cluster.alone[node]:
         return NOWHERE
@@ -171,7 +171,7 @@ def step_of(millis: int) -> int:
 
 
 @compiled
-def refile(cluster: Cluster, node: int) -> None:
+def refile(cluster: ClusterArrays, node: int) -> None:
     """Put a node into the bucket that it now belongs to. Call it after a change of `usable`."""
     old, new = cluster.bucket[node], bucket_of(cluster, node)
     if old == new:
@@ -185,7 +185,7 @@ def refile(cluster: Cluster, node: int) -> None:
 
 
 @compiled
-def prefer(cluster: Cluster, group: int, node: int, likes: bool) -> None:
+def prefer(cluster: ClusterArrays, group: int, node: int, likes: bool) -> None:
     """The class would rather have this node (it has the job's data), or no longer."""
     at = group * cluster.nodes + node
     cluster.likes[group] += likes * 1 - cluster.preferred[at] * 1
@@ -193,7 +193,7 @@ def prefer(cluster: Cluster, group: int, node: int, likes: bool) -> None:
 
 
 @compiled
-def _add(cluster: Cluster, bucket: int, node: int, change: int) -> None:
+def _add(cluster: ClusterArrays, bucket: int, node: int, change: int) -> None:
     if bucket == NOWHERE:
         return
     start = bucket * (cluster.blocks + 1)
@@ -203,7 +203,7 @@ def _add(cluster: Cluster, bucket: int, node: int, change: int) -> None:
 
 @compiled
 def take(
-    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
 ) -> None:
     """Take `millis` of each GPU in `mask`. An exclusive taker leaves nothing for anybody else."""
     lower(cluster, node, mask, millis, cpu, memory, alone)
@@ -212,7 +212,7 @@ def take(
 
 @compiled
 def give(
-    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
 ) -> None:
     """The inverse of `take`."""
     lift(cluster, node, mask, millis, cpu, memory, alone)
@@ -221,7 +221,7 @@ def give(
 
 @compiled
 def lower(
-    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
 ) -> None:
     """`take`, but for the buckets: for a look at what would be, undone before anybody places."""
     _change(cluster, node, mask, -millis)
@@ -234,7 +234,7 @@ def lower(
 
 @compiled
 def lift(
-    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+    cluster: ClusterArrays, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
 ) -> None:
     """The inverse of `lower`."""
     _change(cluster, node, mask, millis)
@@ -246,7 +246,7 @@ def lift(
 
 
 @compiled
-def _change(cluster: Cluster, node: int, mask: int, millis: int) -> None:
+def _change(cluster: ClusterArrays, node: int, mask: int, millis: int) -> None:
     start = node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         if mask >> index & 1:

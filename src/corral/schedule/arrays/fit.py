@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from corral.schedule.arrays.cluster import RACK, STEPS, WHOLE, Cluster, share_millis, step_of
+from corral.schedule.arrays.cluster import RACK, STEPS, WHOLE, ClusterArrays, share_millis, step_of
 from corral.schedule.arrays.compiled import compiled
 from corral.schedule.arrays.fragmentation import LEVEL, Demand, stranded
 
@@ -12,7 +12,7 @@ TIE: Final = 1e-9  # a thousandth of a GPU in a tie: the fuller node first
 ROUNDING: Final = 8  # millis that a share may be rounded to a slice by
 
 
-class Ask(NamedTuple):
+class ColumnRequest(NamedTuple):
     """What a gang asks for: `nodes` times the rest; whole GPUs, or one share in thousandths.
 
     `group`: its class in the cluster's masks. `alone`: on nodes with nobody else. `topology`:
@@ -31,7 +31,7 @@ class Ask(NamedTuple):
 
 
 @compiled
-def first_bucket(ask: Ask) -> int:
+def first_bucket(ask: ColumnRequest) -> int:
     """No node in a lower bucket can hold it."""
     if ask.gpus:
         return STEPS + ask.gpus
@@ -39,7 +39,7 @@ def first_bucket(ask: Ask) -> int:
 
 
 @compiled
-def fits(cluster: Cluster, ask: Ask, node: int) -> bool:
+def fits(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
     """The node is in a bucket, so it is usable and nobody has it alone."""
     if cluster.free_cpu[node] < ask.cpu or cluster.free_memory[node] < ask.memory:
         return False
@@ -51,7 +51,7 @@ def fits(cluster: Cluster, ask: Ask, node: int) -> bool:
 
 
 @compiled
-def _holds(cluster: Cluster, ask: Ask, node: int) -> bool:
+def _holds(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
     millis = share_millis(ask.share, cluster.slices[node])
     if millis == 0:
         return False
@@ -62,7 +62,7 @@ def _holds(cluster: Cluster, ask: Ask, node: int) -> bool:
 
 
 @compiled
-def share_gpu(cluster: Cluster, demand: Demand, millis: int, node: int) -> int:
+def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) -> int:
     """Where the share wastes least, then the fullest, then the first GPU; -1: none holds it."""
     best, least, start = -1, 2.0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
@@ -82,7 +82,7 @@ def share_waste(demand: Demand, millis: int, free: int) -> float:
 
 
 @compiled
-def cost(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> float:
+def cost(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int) -> float:
     """GPUs of waste that the ask adds on a node where it fits; the least is the best."""
     millis, waste = ask.gpus * WHOLE, 0.0
     if ask.share:
@@ -106,7 +106,7 @@ def cost(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> float:
 
 
 @compiled
-def mask_of(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> int:
+def mask_of(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int) -> int:
     """The GPUs to take, as bits: a share's one, or whole ones of as few groups as can be."""
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
@@ -124,7 +124,7 @@ def mask_of(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> int:
 
 
 @compiled
-def _group_for(cluster: Cluster, node: int, mask: int, wanted: int) -> int:
+def _group_for(cluster: ClusterArrays, node: int, mask: int, wanted: int) -> int:
     """The group with the fewest free GPUs that are enough; else that with the most."""
     best, most, start = -1, 0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):

@@ -13,12 +13,12 @@ from corral.domain.queue import Policy, Queue
 from corral.domain.resources import Shape
 from corral.domain.time_point import moment_text
 from corral.schedule.backfill.promise_swap import told_before
-from corral.schedule.decision import Held
+from corral.schedule.decision import Unplaced
 from corral.schedule.explain import Idle
 from corral.schedule.job_groups import Groups
-from corral.schedule.placement.availability import SAME_SECONDS, Ahead, Ending, Promise
-from corral.schedule.placement.pass_view import Opened
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.placement.availability import SAME_SECONDS, Availability, Promise, SeatEnd
+from corral.schedule.placement.pass_view import PassView
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.waiting import Reason, Waiting
 
 MOST_PROMISED: Final = 8  # of one conservative queue: so many look ahead in a pass, in their order
@@ -33,11 +33,11 @@ class Promising:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: PassView,
         standing: Standing,
         kinds: Sequence[str],
-        ask: Callable[[], Sequence[Ending]],
-        holding: Callable[[Waiting, Sequence[Seat]], Holding],
+        ask: Callable[[], Sequence[SeatEnd]],
+        holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding],
         shunned: Set[str],
         *,
         now: float,
@@ -53,7 +53,7 @@ class Promising:
         self._moments = 0
         self._starts: list[float] = []  # as promised before
         self._in_vain: Counter[QueueName] = Counter()
-        self._begun: list[Ending] = []
+        self._begun: list[SeatEnd] = []
         self._never_free: set[NodeId] = set()
 
     def load(self, known: Sequence[Promise], waiting: Groups) -> None:
@@ -82,7 +82,7 @@ class Promising:
         """The gang has been placed."""
         if gang.holds_seconds is None:
             return
-        ending = Ending(
+        ending = SeatEnd(
             job=gang.job,
             seats=seats,
             until=self._now + gang.holds_seconds,
@@ -178,7 +178,7 @@ class Promising:
         self._tell(gang, found, since)
         return found
 
-    def pass_on(self, gang: Waiting, before: Promise | None, held: list[Held]) -> Waiting:
+    def pass_on(self, gang: Waiting, before: Promise | None, held: list[Unplaced]) -> Waiting:
         """Who begins where the gang has found room: who asks for the same, was told of its start
         before, and was held in this pass. What that one had been promised goes on in its turn."""
         likes = self._told_before(gang, before.since, self._now, before.start) if before else []
@@ -249,9 +249,9 @@ class Promising:
         found = self._look().earliest(gang)
         return found if found is not None and found.start > self._now else None
 
-    def _look(self) -> Ahead:
+    def _look(self) -> Availability:
         if self._opened.ahead is None:
-            ahead = Ahead(
+            ahead = Availability(
                 self._opened.by_id,
                 [*map(self._as_known, self._ask()), *self._begun],
                 now=self._now,
@@ -264,7 +264,7 @@ class Promising:
             self._opened.ahead = ahead
         return self._opened.ahead
 
-    def _as_known(self, one: Ending) -> Ending:
+    def _as_known(self, one: SeatEnd) -> SeatEnd:
         """An end that is found a moment after a start that waits for it is that moment still."""
         place = bisect_left(self._starts, one.until) - 1
         start = self._starts[place] if place >= 0 else self._now

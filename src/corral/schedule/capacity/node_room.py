@@ -17,7 +17,7 @@ _WHOLE: Final = MILLIS_PER_GPU
 Waste = Callable[[int, int], float]  # of taking so much of a GPU's free thousandths, in GPUs
 
 
-class Kept(NamedTuple):
+class ReservedCapacity(NamedTuple):
     """What of a node is kept for somebody who does not hold it yet. `gpus`: (index, thousandths).
     `slices`: (index, name)."""
 
@@ -159,12 +159,14 @@ class NodeRoom:
         every = self.node.inventory.gpus[index].slices
         self.free_slices[index] = tuple(one for one in every if one in free)
 
-    def keep(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> Kept:
+    def keep(
+        self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
+    ) -> ReservedCapacity:
         """Take as much of the seat as is free now, so that nobody else gets it; what was taken."""
         each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         free = self.free_gpu_millis
         there = [index for index in seat.gpus if index < len(free)]
-        kept = Kept(
+        kept = ReservedCapacity(
             gpus=tuple((index, max(0, min(each, free[index]))) for index in there),
             slices=tuple((i, s) for i in there for s in seat.slices if s in self.free_slices[i]),
             cpu_millis=max(0, min(seat.cpu_millis, self.free_cpu_millis)),
@@ -181,7 +183,7 @@ class NodeRoom:
         self._turn(kept, -1)
         return kept
 
-    def let_go(self, kept: Kept) -> None:
+    def let_go(self, kept: ReservedCapacity) -> None:
         """Free again what was kept."""
         for index, name in kept.slices:
             self._give_slices(index, [name])
@@ -189,7 +191,7 @@ class NodeRoom:
         self._shun(kept.kin, kept.apart_from, -1)
         self._turn(kept, 1)
 
-    def _turn(self, kept: Kept, sign: int) -> None:
+    def _turn(self, kept: ReservedCapacity, sign: int) -> None:
         for index, millis in kept.gpus:
             self.free_gpu_millis[index] += sign * millis
         self.free_cpu_millis += sign * kept.cpu_millis

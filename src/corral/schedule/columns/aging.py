@@ -10,8 +10,15 @@ from typing import Any, Final, NamedTuple
 
 from corral.schedule.arrays.compiled import column, compiled
 from corral.schedule.columns.gpu_pool import Pool
-from corral.schedule.columns.job_groups import AT_RUNNING, AT_WAITING, NONE, WAITING, Jobs, waited
-from corral.schedule.columns.order import Policy
+from corral.schedule.columns.job_groups import (
+    AT_RUNNING,
+    AT_WAITING,
+    NONE,
+    WAITING,
+    JobColumns,
+    waited,
+)
+from corral.schedule.columns.order import ColumnPolicy
 
 SAVED_SECONDS: Final = 86_400.0  # the share does not save up more than it earns in this time
 CREDIT, SHARE, SEEN, NEXT = 0, 1, 2, 3
@@ -33,7 +40,9 @@ def ageing_of() -> Ageing:
 
 
 @compiled
-def look_for_elder(policy: Policy, jobs: Jobs, pool: Pool, ageing: Ageing, now: float) -> int:
+def look_for_elder(
+    policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float
+) -> int:
     """The waiting job whose turn it is, or -1."""
     if policy.elder_scale_seconds <= 0:
         return NONE
@@ -57,7 +66,7 @@ def look_for_elder(policy: Policy, jobs: Jobs, pool: Pool, ageing: Ageing, now: 
 
 
 @compiled
-def earn(policy: Policy, jobs: Jobs, pool: Pool, ageing: Ageing, now: float) -> None:
+def earn(policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float) -> None:
     """Credit comes with the share, and goes with the GPUs of the protected. Call it before ends."""
     if policy.elder_scale_seconds <= 0:
         return
@@ -74,7 +83,7 @@ def earn(policy: Policy, jobs: Jobs, pool: Pool, ageing: Ageing, now: float) -> 
 
 
 @compiled
-def _oldest(policy: Policy, jobs: Jobs, now: float) -> int:
+def _oldest(policy: ColumnPolicy, jobs: JobColumns, now: float) -> int:
     oldest, longest = NONE, policy.elder_seconds
     for place in range(jobs.count[AT_WAITING]):
         job = jobs.waiting[place]
@@ -85,7 +94,7 @@ def _oldest(policy: Policy, jobs: Jobs, now: float) -> int:
 
 
 @compiled
-def protect(policy: Policy, jobs: Jobs, ageing: Ageing, job: int, now: float) -> None:
+def protect(policy: ColumnPolicy, jobs: JobColumns, ageing: Ageing, job: int, now: float) -> None:
     """The oldest has started: its turn begins, and the next oldest is looked for at once."""
     jobs.elder_until[job] = now + policy.elder_turn_seconds
     ageing.elder[0] = NONE

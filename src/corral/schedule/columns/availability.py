@@ -7,7 +7,7 @@ an early end puts the rest back. Only a job that outlasts its limit makes it be 
 from typing import Final
 
 from corral.schedule.arrays.compiled import compiled
-from corral.schedule.columns.job_groups import AT_RUNNING, AT_WAITING, Jobs
+from corral.schedule.columns.job_groups import AT_RUNNING, AT_WAITING, JobColumns
 from corral.schedule.columns.promises import HAS_SLACK, STEPS, Promises
 
 BROUGHT_FORWARD: Final = 100  # jobs, from the head of the line, that an early end is offered to
@@ -72,7 +72,7 @@ def earliest(promises: Promises, gpus: int, seconds: float) -> float:
 
 
 @compiled
-def promise(promises: Promises, jobs: Jobs, job: int) -> None:
+def promise(promises: Promises, jobs: JobColumns, job: int) -> None:
     """The earliest start that breaks no other promise."""
     at = earliest(promises, jobs.gpus[job], jobs.limit[job])
     promises.starts_at[job] = at
@@ -80,7 +80,7 @@ def promise(promises: Promises, jobs: Jobs, job: int) -> None:
 
 
 @compiled
-def bring_forward(promises: Promises, jobs: Jobs, now: float) -> None:
+def bring_forward(promises: Promises, jobs: JobColumns, now: float) -> None:
     """Offer what an early end left to those who wait, in their order; nobody gets a later start."""
     if promises.count[HAS_SLACK] == 0:
         return
@@ -93,14 +93,14 @@ def bring_forward(promises: Promises, jobs: Jobs, now: float) -> None:
 
 
 @compiled
-def take_back(promises: Promises, jobs: Jobs, job: int, now: float) -> None:
+def take_back(promises: Promises, jobs: JobColumns, job: int, now: float) -> None:
     """The job keeps no GPUs for later."""
     at = promises.starts_at[job]
     add_free(promises, max(now, at), at + jobs.limit[job], jobs.gpus[job])
 
 
 @compiled
-def count_again(promises: Promises, jobs: Jobs, gpus: int, now: float) -> None:
+def count_again(promises: Promises, jobs: JobColumns, gpus: int, now: float) -> None:
     """Somebody outlasted their limit: promises are made anew from what runs."""
     promises.at[0] = now
     promises.free[0] = gpus

@@ -17,8 +17,8 @@ from corral.schedule.columns.availability import (
     promise,
 )
 from corral.schedule.columns.gpu_pool import USED, find
-from corral.schedule.columns.job_groups import AT_WAITING, NONE, WAITING, Jobs
-from corral.schedule.columns.order import CONSERVATIVE, EASY_SHORTEST, Policy
+from corral.schedule.columns.job_groups import AT_WAITING, NONE, WAITING, JobColumns
+from corral.schedule.columns.order import CONSERVATIVE, EASY_SHORTEST, ColumnPolicy
 from corral.schedule.columns.promises import (
     FOREVER,
     HAS_SLACK,
@@ -32,11 +32,11 @@ from corral.schedule.columns.promises import (
     leave_line,
     look_ahead,
 )
-from corral.schedule.columns.state import PROMISED, State, begin, tell
+from corral.schedule.columns.state import PROMISED, PassState, begin, tell
 
 
 @compiled
-def wait_in_line(state: State, job: int) -> None:
+def wait_in_line(state: PassState, job: int) -> None:
     """A job, its turn known, waits until it has room; nothing is promised to it yet."""
     state.jobs.state[job] = WAITING
     state.promises.starts_at[job] = NONE
@@ -44,7 +44,7 @@ def wait_in_line(state: State, job: int) -> None:
 
 
 @compiled
-def backfill(policy: Policy, state: State, now: float) -> None:
+def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
     """Start who has room and delays nobody who was promised a start."""
     is_late = give_overtime(state.promises, state.jobs, now)
     if policy.rule == CONSERVATIVE:
@@ -61,7 +61,7 @@ def backfill(policy: Policy, state: State, now: float) -> None:
 
 
 @compiled
-def _start_first(policy: Policy, state: State, now: float) -> int:
+def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
     """Start from the head of the line; the first without room is reserved for. -1: none is left."""
     jobs, reserved = state.jobs, state.promises.count
     while jobs.count[AT_WAITING] > 0:
@@ -78,7 +78,7 @@ def _start_first(policy: Policy, state: State, now: float) -> int:
 
 
 @compiled
-def _head(policy: Policy, jobs: Jobs) -> int:
+def _head(policy: ColumnPolicy, jobs: JobColumns) -> int:
     """Whose turn it is: the first in the line, or the oldest where the line goes by length."""
     first = jobs.waiting[0]
     if policy.rule == EASY_SHORTEST:
@@ -88,7 +88,7 @@ def _head(policy: Policy, jobs: Jobs) -> int:
 
 
 @compiled
-def _fill(policy: Policy, state: State, first: int, at: float, now: float) -> None:
+def _fill(policy: ColumnPolicy, state: PassState, first: int, at: float, now: float) -> None:
     """Start those who end before `at`, or leave the reserved job its place then."""
     jobs, pool, both = state.jobs, state.pool, state.promises.both
     too_big, too_big_later, place = pool.gpus + 1, pool.gpus + 1, 0
@@ -115,7 +115,7 @@ def _fill(policy: Policy, state: State, first: int, at: float, now: float) -> No
 
 
 @compiled
-def _go(policy: Policy, state: State, job: int, parts: int, now: float) -> None:
+def _go(policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float) -> None:
     leave_line(state.jobs, job)
     begin(policy, state, job, parts, now)
     state.jobs.ends[job] = now + state.jobs.limit[job]
@@ -123,7 +123,7 @@ def _go(policy: Policy, state: State, job: int, parts: int, now: float) -> None:
 
 
 @compiled
-def leave_promises(policy: Policy, state: State, job: int, now: float) -> None:
+def leave_promises(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
     """A running job has ended, at its limit or before."""
     leave_ending(state.promises, job)
     if policy.rule == CONSERVATIVE and now < state.jobs.ends[job]:
@@ -132,7 +132,7 @@ def leave_promises(policy: Policy, state: State, job: int, now: float) -> None:
 
 
 @compiled
-def _keep_promises(policy: Policy, state: State, is_late: bool, now: float) -> None:
+def _keep_promises(policy: ColumnPolicy, state: PassState, is_late: bool, now: float) -> None:
     """Promise a start to whoever is new, and start those whose time has come."""
     jobs, promises, row = state.jobs, state.promises, 0
     forget_past(promises, now)

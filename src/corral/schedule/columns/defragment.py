@@ -8,8 +8,8 @@ them. The cluster is changed while relocations are tried, and is as it was at th
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from corral.schedule.arrays.cluster import WHOLE, Cluster, give, share_millis, take
-from corral.schedule.arrays.fit import REQUIRE, Ask, fits
+from corral.schedule.arrays.cluster import WHOLE, ClusterArrays, give, share_millis, take
+from corral.schedule.arrays.fit import REQUIRE, ColumnRequest, fits
 from corral.schedule.arrays.fragmentation import Demand
 from corral.schedule.columns.placement import place, take_all
 
@@ -17,17 +17,17 @@ Seats = tuple[tuple[int, int], ...]  # node and mask of GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class MovableGangs:
     """A gang that may be relocated whole, where it is, and what that costs."""
 
     job: int
-    ask: Ask
+    ask: ColumnRequest
     seats: Seats
     cost_gpu_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relocation:
+class RelocationColumns:
     job: int
     to: Seats
 
@@ -41,13 +41,13 @@ class _Clearing:
 
 
 def defragment(
-    cluster: Cluster,
+    cluster: ClusterArrays,
     demand: Demand,
-    wanted: Ask,
-    running: Sequence[Running],
+    wanted: ColumnRequest,
+    running: Sequence[MovableGangs],
     *,
     budget_gpu_seconds: float,
-) -> tuple[Relocation, ...]:
+) -> tuple[RelocationColumns, ...]:
     """The relocations of the cheapest way that was found; none when it fits already, or no way was.
 
     Each domain that may hold `wanted` is cleared by its cheapest nodes, the cheapest domain first;
@@ -70,7 +70,7 @@ def defragment(
     return ()
 
 
-def _domains(cluster: Cluster, wanted: Ask) -> Iterable[list[int]]:
+def _domains(cluster: ClusterArrays, wanted: ColumnRequest) -> Iterable[list[int]]:
     """The nodes that `wanted` may use, by the domain that it may not leave."""
     found: dict[int, list[int]] = {}
     for node in range(cluster.nodes):
@@ -83,7 +83,10 @@ def _domains(cluster: Cluster, wanted: Ask) -> Iterable[list[int]]:
 
 
 def _clearing(
-    cluster: Cluster, wanted: Ask, nodes: Sequence[int], gangs: Mapping[int, Running]
+    cluster: ClusterArrays,
+    wanted: ColumnRequest,
+    nodes: Sequence[int],
+    gangs: Mapping[int, MovableGangs],
 ) -> _Clearing | None:
     """The cheapest nodes that have to be cleared; a gang on several of them is counted once."""
     able = sum(_fits_now(cluster, wanted, node) for node in nodes)
@@ -102,8 +105,8 @@ def _clearing(
     return _Clearing(jobs, sum(gangs[job].cost_gpu_seconds for job in jobs))
 
 
-def _by_node(gangs: Iterable[Running], nodes: Sequence[int]) -> dict[int, list[Running]]:
-    found: dict[int, list[Running]] = {node: [] for node in nodes}
+def _by_node(gangs: Iterable[MovableGangs], nodes: Sequence[int]) -> dict[int, list[MovableGangs]]:
+    found: dict[int, list[MovableGangs]] = {node: [] for node in nodes}
     for gang in gangs:
         for node, _ in gang.seats:
             if node in found:
@@ -111,15 +114,15 @@ def _by_node(gangs: Iterable[Running], nodes: Sequence[int]) -> dict[int, list[R
     return found
 
 
-def _fits_now(cluster: Cluster, wanted: Ask, node: int) -> bool:
+def _fits_now(cluster: ClusterArrays, wanted: ColumnRequest, node: int) -> bool:
     return bool(cluster.usable[node] and not cluster.alone[node] and fits(cluster, wanted, node))
 
 
 def _leaving(
-    cluster: Cluster, wanted: Ask, node: int, on_it: Sequence[Running]
-) -> list[Running] | None:
+    cluster: ClusterArrays, wanted: ColumnRequest, node: int, on_it: Sequence[MovableGangs]
+) -> list[MovableGangs] | None:
     """Gangs that must leave a node so that a seat fits: the cheapest first, and none in vain."""
-    gone: list[Running] = []
+    gone: list[MovableGangs] = []
     for gang in sorted(on_it, key=lambda one: (one.cost_gpu_seconds, one.job)):
         _turn(cluster, gang, take_seats=False, only=node)
         gone.append(gang)
@@ -134,8 +137,8 @@ def _leaving(
 
 
 def _without_the_vain(
-    cluster: Cluster, wanted: Ask, node: int, leaving: list[Running]
-) -> list[Running]:
+    cluster: ClusterArrays, wanted: ColumnRequest, node: int, leaving: list[MovableGangs]
+) -> list[MovableGangs]:
     """Leave out, the dearest first, whoever can stay."""
     for gang in reversed(leaving[:-1]):
         others = [other for other in leaving if other is not gang]
@@ -149,13 +152,13 @@ def _without_the_vain(
 
 
 def _settled(
-    cluster: Cluster, demand: Demand, wanted: Ask, leaving: Sequence[Running]
-) -> tuple[Relocation, ...] | None:
+    cluster: ClusterArrays, demand: Demand, wanted: ColumnRequest, leaving: Sequence[MovableGangs]
+) -> tuple[RelocationColumns, ...] | None:
     """Where those who leave go once `wanted` has its seats, the largest first; None: no room."""
     for gang in leaving:
         _turn(cluster, gang, take_seats=False)
-    put: list[tuple[Ask, Seats]] = []
-    relocations: list[Relocation] = []
+    put: list[tuple[ColumnRequest, Seats]] = []
+    relocations: list[RelocationColumns] = []
     seats = _put(cluster, demand, wanted)
     if seats:
         put.append((wanted, seats))
@@ -164,7 +167,7 @@ def _settled(
             if not seats:
                 break
             put.append((gang.ask, seats))
-            relocations.append(Relocation(job=gang.job, to=seats))
+            relocations.append(RelocationColumns(job=gang.job, to=seats))
     for ask, seats in reversed(put):
         _turn_seats(cluster, ask, seats, take_seats=False)
     for gang in reversed(leaving):
@@ -175,7 +178,7 @@ def _settled(
     return tuple(one for one in relocations if one.to != here[one.job])
 
 
-def _put(cluster: Cluster, demand: Demand, ask: Ask) -> Seats:
+def _put(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
     """The seats found, taken."""
     found = place(cluster, demand, ask)
     seats = tuple((int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(found))
@@ -184,12 +187,16 @@ def _put(cluster: Cluster, demand: Demand, ask: Ask) -> Seats:
     return seats
 
 
-def _turn(cluster: Cluster, gang: Running, *, take_seats: bool, only: int | None = None) -> None:
+def _turn(
+    cluster: ClusterArrays, gang: MovableGangs, *, take_seats: bool, only: int | None = None
+) -> None:
     seats = tuple(seat for seat in gang.seats if only in (None, seat[0]))
     _turn_seats(cluster, gang.ask, seats, take_seats=take_seats)
 
 
-def _turn_seats(cluster: Cluster, ask: Ask, seats: Seats, *, take_seats: bool) -> None:
+def _turn_seats(
+    cluster: ClusterArrays, ask: ColumnRequest, seats: Seats, *, take_seats: bool
+) -> None:
     """Take or give the seats of an ask."""
     for node, mask in seats:
         millis = WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))

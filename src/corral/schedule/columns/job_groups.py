@@ -13,7 +13,7 @@ FUTURE, WAITING, RUNNING, ENDED = 0, 1, 2, 3
 NONE: Final = -1
 
 
-class Jobs(NamedTuple):
+class JobColumns(NamedTuple):
     """Columns of jobs in the order of submission; the last four blocks are of other lengths.
 
     Known at submission: `submitted` (seconds), `gpus`, `klass`, `expected` (seconds of service, 0
@@ -61,13 +61,13 @@ class Jobs(NamedTuple):
 AT_RUNNING, AT_WAITING, AT_ACTIVE = 0, 1, 2  # in `count`
 
 
-def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> Jobs:
+def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> JobColumns:
     """Room for so many jobs on so many GPUs, nothing submitted yet."""
     groups = classes * levels
     ints = ("gpus", "klass", "state", "level", "preempted", "waiting")
     floats = ("submitted", "expected", "limit", "weight", "turn", "started", "overhead")
     links = ("group", "place", "left", "right")
-    return Jobs(
+    return JobColumns(
         **{name: column(jobs, "int") for name in ints},
         **{name: column(jobs, "float") for name in (*floats, "attained", "ends", "queued", "key")},
         **{name: column(jobs, "int", NONE) for name in links},
@@ -84,7 +84,7 @@ def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> Jobs:
 
 
 @compiled
-def push(jobs: Jobs, job: int, group: int) -> None:
+def push(jobs: JobColumns, job: int, group: int) -> None:
     """The job waits in the group from now on."""
     jobs.state[job] = WAITING
     jobs.group[job] = group
@@ -101,7 +101,7 @@ def push(jobs: Jobs, job: int, group: int) -> None:
 
 
 @compiled
-def drop(jobs: Jobs, job: int) -> None:
+def drop(jobs: JobColumns, job: int) -> None:
     """The job waits no longer, wherever in its group it was."""
     group = jobs.group[job]
     passed = NONE
@@ -123,14 +123,14 @@ def drop(jobs: Jobs, job: int) -> None:
 
 
 @compiled
-def _pop(jobs: Jobs, group: int, first: int) -> None:
+def _pop(jobs: JobColumns, group: int, first: int) -> None:
     jobs.root[group] = merge(jobs, jobs.left[first], jobs.right[first])
     jobs.left[first] = NONE
     jobs.right[first] = NONE
 
 
 @compiled
-def merge(jobs: Jobs, one: int, other: int) -> int:
+def merge(jobs: JobColumns, one: int, other: int) -> int:
     """Two skew heaps become one; gives its root. Equal turns go by row."""
     root, above = NONE, NONE
     while one != NONE and other != NONE:
@@ -152,7 +152,7 @@ def merge(jobs: Jobs, one: int, other: int) -> int:
 
 
 @compiled
-def begin_running(jobs: Jobs, job: int) -> None:
+def begin_running(jobs: JobColumns, job: int) -> None:
     """Into the list of running jobs."""
     jobs.state[job] = RUNNING
     jobs.place[job] = jobs.count[AT_RUNNING]
@@ -161,7 +161,7 @@ def begin_running(jobs: Jobs, job: int) -> None:
 
 
 @compiled
-def end_running(jobs: Jobs, job: int) -> None:
+def end_running(jobs: JobColumns, job: int) -> None:
     """Out of the list of running jobs."""
     jobs.count[AT_RUNNING] -= 1
     last = jobs.running[jobs.count[AT_RUNNING]]
@@ -170,12 +170,12 @@ def end_running(jobs: Jobs, job: int) -> None:
 
 
 @compiled
-def served(jobs: Jobs, job: int, now: float) -> float:
+def served(jobs: JobColumns, job: int, now: float) -> float:
     """Seconds of service of a running job, without what its restarts took."""
     return float(jobs.attained[job] + max(0.0, now - jobs.started[job] - jobs.overhead[job]))
 
 
 @compiled
-def waited(jobs: Jobs, job: int, now: float) -> float:
+def waited(jobs: JobColumns, job: int, now: float) -> float:
     """Seconds since submission in which a waiting job was not served."""
     return float(now - jobs.submitted[job] - jobs.attained[job])

@@ -7,16 +7,16 @@ idle is not waited for, so the wait for nearness is at most `pod_seconds`.
 
 from typing import Final, NamedTuple
 
-from corral.schedule.arrays.cluster import ANYWHERE, POD, RACK, Cluster
+from corral.schedule.arrays.cluster import ANYWHERE, POD, RACK, ClusterArrays
 from corral.schedule.arrays.compiled import compiled
-from corral.schedule.arrays.fit import PREFER, REQUIRE, Ask
+from corral.schedule.arrays.fit import PREFER, REQUIRE, ColumnRequest
 from corral.schedule.arrays.fragmentation import Demand
 from corral.schedule.columns.placement import place
 
 HOUR: Final = 3600.0
 
 
-class Patience(NamedTuple):
+class LocalityDelay(NamedTuple):
     """Seconds of waiting within which only a rack, and then only a pod, will do."""
 
     rack_seconds: float = HOUR
@@ -24,7 +24,7 @@ class Patience(NamedTuple):
 
 
 @compiled
-def nearest(cluster: Cluster, ask: Ask) -> int:
+def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
     """The lowest level (RACK, POD, ANYWHERE) of which one domain, all idle, would hold the gang."""
     for level in (RACK, POD):
         start = level * cluster.nodes
@@ -40,7 +40,7 @@ def nearest(cluster: Cluster, ask: Ask) -> int:
 
 
 @compiled
-def level_for(nearest_level: int, waited_seconds: float, patience: Patience) -> int:
+def level_for(nearest_level: int, waited_seconds: float, patience: LocalityDelay) -> int:
     """The widest domain that will do now; ANYWHERE: any nodes."""
     if nearest_level <= RACK and waited_seconds < patience.rack_seconds:
         return RACK
@@ -50,11 +50,11 @@ def level_for(nearest_level: int, waited_seconds: float, patience: Patience) -> 
 
 
 @compiled
-def place_near(cluster: Cluster, demand: Demand, ask: Ask, level: int) -> int:
+def place_near(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, level: int) -> int:
     """`place`, but a gang without demands of its own on the network stays inside one `level`."""
     if ask.nodes == 1 or ask.topology != PREFER or level == ANYWHERE:
         return place(cluster, demand, ask)
-    near = Ask(
+    near = ColumnRequest(
         ask.nodes,
         ask.gpus,
         ask.share,

@@ -14,7 +14,7 @@ from corral.schedule.columns.order import (
     FIFO,
     KEPT,
     LEARNED,
-    Policy,
+    ColumnPolicy,
     backfills,
     counts_service,
     first_group,
@@ -29,7 +29,7 @@ from corral.schedule.columns.order import (
 from corral.schedule.columns.prediction import learn_seconds, predicted_seconds
 from corral.schedule.columns.preemption import find_victims
 from corral.schedule.columns.runtime_model import learn_end, level_after, pause
-from corral.schedule.columns.state import PREEMPTED, State, begin, tell
+from corral.schedule.columns.state import PREEMPTED, PassState, begin, tell
 
 ANY_SIZE: Final = 1 << 40
 ELDEST: Final = -1e17  # the key of whoever has waited longest: better than any
@@ -37,7 +37,7 @@ UNKNOWN_SECONDS: Final = 86_400.0  # how long a job may run of which nobody know
 
 
 @compiled
-def submit(policy: Policy, state: State, job: int, now: float) -> None:
+def submit(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
     """The job waits from now on. Its `gpus`, `klass`, `weight`, `expected` and `limit` are known,
     the last two as far as anybody says."""
     jobs = state.jobs
@@ -55,7 +55,7 @@ def submit(policy: Policy, state: State, job: int, now: float) -> None:
 
 
 @compiled
-def conclude(policy: Policy, state: State, job: int, now: float) -> None:
+def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
     """A running job has ended: its GPUs are free, and its service is known to history."""
     jobs = state.jobs
     jobs.attained[job] = served(jobs, job, now)
@@ -71,7 +71,7 @@ def conclude(policy: Policy, state: State, job: int, now: float) -> None:
 
 
 @compiled
-def take_turns(policy: Policy, state: State, now: float) -> None:
+def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
     """Start whom the policy prefers and who has room, or gets it; `moves` tells what was done."""
     jobs = state.jobs
     if not has_waiting(jobs):
@@ -99,7 +99,9 @@ def take_turns(policy: Policy, state: State, now: float) -> None:
 
 
 @compiled
-def _start(policy: Policy, state: State, job: int, key: float, worst: float, now: float) -> bool:
+def _start(
+    policy: ColumnPolicy, state: PassState, job: int, key: float, worst: float, now: float
+) -> bool:
     jobs, pool = state.jobs, state.pool
     parts = find(pool, jobs.gpus[job])
     if parts == 0 and preempts(policy):
@@ -122,7 +124,7 @@ def _start(policy: Policy, state: State, job: int, key: float, worst: float, now
 
 
 @compiled
-def _preempt(policy: Policy, state: State, job: int, now: float) -> None:
+def _preempt(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
     """The job waits again with the service that it has had."""
     jobs = state.jobs
     unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)
@@ -131,7 +133,7 @@ def _preempt(policy: Policy, state: State, job: int, now: float) -> None:
 
 
 @compiled
-def put_back(policy: Policy, state: State, job: int, attained: float, now: float) -> None:
+def put_back(policy: ColumnPolicy, state: PassState, job: int, attained: float, now: float) -> None:
     """A running job waits again, in its old turn, with as much service as is not lost."""
     jobs = state.jobs
     jobs.attained[job] = attained

@@ -11,7 +11,7 @@ from corral.schedule.columns.job_groups import (
     AT_RUNNING,
     AT_WAITING,
     NONE,
-    Jobs,
+    JobColumns,
     served,
 )
 from corral.schedule.columns.runtime_model import History, is_due, level_after, relearn
@@ -22,7 +22,7 @@ EASY, EASY_SHORTEST, CONSERVATIVE = 6, 7, 8
 KEPT: Final = -1.0  # the key of a running job that nobody may preempt
 
 
-class Policy(NamedTuple):
+class ColumnPolicy(NamedTuple):
     """Numbers of a policy. See the named ones below for what is usual.
 
     `size_power`: how a key grows with the GPUs asked for: 0 is time, 1 is GPU time. `margin`: a
@@ -54,27 +54,27 @@ class Named:
     """A policy, whether it is told how long jobs will take, which no live scheduler is, and the
     name of the one that takes its place where the users gave all jobs a limit."""
 
-    policy: Policy
+    policy: ColumnPolicy
     is_oracle: bool = False
     with_limits: str = ""
 
 
 DEFAULT: Final = "default"
 POLICIES: Final = {
-    "fifo": Named(policy=Policy(FIFO)),
-    "fifo-skip": Named(policy=Policy(FIFO_SKIP)),
-    "sjf": Named(policy=Policy(SHORTEST, predicts=True)),
-    "sjf-oracle": Named(policy=Policy(SHORTEST), is_oracle=True),
-    "srtf-oracle": Named(policy=Policy(SHORTEST_LEFT), is_oracle=True),
-    "las": Named(policy=Policy(LEAST_SERVED)),
-    "easy": Named(policy=Policy(EASY, predicts=True)),
-    "easy-sjf": Named(policy=Policy(EASY_SHORTEST, predicts=True)),
-    "easy-oracle": Named(policy=Policy(EASY), is_oracle=True),
-    "conservative": Named(policy=Policy(CONSERVATIVE, predicts=True)),
-    "backfill": Named(policy=Policy(EASY, short_seconds=10_000.0, predicts=True)),
+    "fifo": Named(policy=ColumnPolicy(FIFO)),
+    "fifo-skip": Named(policy=ColumnPolicy(FIFO_SKIP)),
+    "sjf": Named(policy=ColumnPolicy(SHORTEST, predicts=True)),
+    "sjf-oracle": Named(policy=ColumnPolicy(SHORTEST), is_oracle=True),
+    "srtf-oracle": Named(policy=ColumnPolicy(SHORTEST_LEFT), is_oracle=True),
+    "las": Named(policy=ColumnPolicy(LEAST_SERVED)),
+    "easy": Named(policy=ColumnPolicy(EASY, predicts=True)),
+    "easy-sjf": Named(policy=ColumnPolicy(EASY_SHORTEST, predicts=True)),
+    "easy-oracle": Named(policy=ColumnPolicy(EASY), is_oracle=True),
+    "conservative": Named(policy=ColumnPolicy(CONSERVATIVE, predicts=True)),
+    "backfill": Named(policy=ColumnPolicy(EASY, short_seconds=10_000.0, predicts=True)),
     DEFAULT: Named(
         with_limits="backfill",
-        policy=Policy(
+        policy=ColumnPolicy(
             LEARNED,
             size_power=0.35,
             margin=1.25,
@@ -86,29 +86,29 @@ POLICIES: Final = {
 
 
 @compiled
-def counts_service(policy: Policy) -> bool:
+def counts_service(policy: ColumnPolicy) -> bool:
     """Whether the jobs of a class are told apart by attained service."""
     return LEAST_SERVED <= policy.rule <= LEARNED
 
 
 @compiled
-def preempts(policy: Policy) -> bool:
+def preempts(policy: ColumnPolicy) -> bool:
     return SHORTEST_LEFT <= policy.rule <= LEARNED
 
 
 @compiled
-def backfills(policy: Policy) -> bool:
+def backfills(policy: ColumnPolicy) -> bool:
     """Whether jobs wait in one line, and whoever delays nobody may go before his turn."""
     return policy.rule >= EASY
 
 
 @compiled
-def group_of(policy: Policy, klass: int, level: int) -> int:
+def group_of(policy: ColumnPolicy, klass: int, level: int) -> int:
     return klass * LEVELS + level if counts_service(policy) else klass
 
 
 @compiled
-def turn_of(policy: Policy, jobs: Jobs, job: int) -> float:
+def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
     """The order within a group or line: what is left where that is told, else who came first."""
     if policy.rule in (SHORTEST, SHORTEST_LEFT):
         return float((jobs.expected[job] - jobs.attained[job]) * jobs.weight[job])
@@ -121,13 +121,13 @@ def turn_of(policy: Policy, jobs: Jobs, job: int) -> float:
 
 
 @compiled
-def key_of_waiting(policy: Policy, jobs: Jobs, group: int) -> float:
+def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
     """The key of a group's first job."""
     return float(jobs.rank[group] if counts_service(policy) else jobs.turn[jobs.root[group]])
 
 
 @compiled
-def first_group(policy: Policy, jobs: Jobs, smaller_than: int) -> int:
+def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> int:
     """The group whose first job goes first, of those that ask for fewer GPUs; -1: none is left."""
     best, least, turn = NONE, 0.0, 0.0
     row = 0
@@ -149,7 +149,7 @@ def first_group(policy: Policy, jobs: Jobs, smaller_than: int) -> int:
 
 
 @compiled
-def rank_groups(policy: Policy, jobs: Jobs, history: History, now: float) -> None:
+def rank_groups(policy: ColumnPolicy, jobs: JobColumns, history: History, now: float) -> None:
     """Bring the groups' ranks up to date, where they come from service."""
     if not counts_service(policy):
         return
@@ -166,7 +166,7 @@ def rank_groups(policy: Policy, jobs: Jobs, history: History, now: float) -> Non
 
 
 @compiled
-def _count_live(jobs: Jobs, history: History, now: float) -> None:
+def _count_live(jobs: JobColumns, history: History, now: float) -> None:
     for row in range(history.classes * LEVELS):
         history.live[row] = history.paused[row]
     for place in range(jobs.count[AT_RUNNING]):
@@ -178,7 +178,7 @@ def _count_live(jobs: Jobs, history: History, now: float) -> None:
 
 
 @compiled
-def key_running(policy: Policy, jobs: Jobs, history: History, now: float) -> float:
+def key_running(policy: ColumnPolicy, jobs: JobColumns, history: History, now: float) -> float:
     """Give each running job its key; the worst of them less what its own restart costs."""
     worst = KEPT
     for place in range(jobs.count[AT_RUNNING]):
@@ -197,5 +197,5 @@ def key_running(policy: Policy, jobs: Jobs, history: History, now: float) -> flo
 
 
 @compiled
-def has_waiting(jobs: Jobs) -> bool:
+def has_waiting(jobs: JobColumns) -> bool:
     return bool(jobs.count[AT_WAITING] > 0)

@@ -5,9 +5,9 @@ The seats lie in `out_node` and `out_mask` of the cluster; `take_all` takes them
 
 from typing import Final
 
-from corral.schedule.arrays.cluster import BLOCK, WHOLE, Cluster, share_millis, take
+from corral.schedule.arrays.cluster import BLOCK, WHOLE, ClusterArrays, share_millis, take
 from corral.schedule.arrays.compiled import compiled
-from corral.schedule.arrays.fit import Ask, cost, first_bucket, fits, mask_of
+from corral.schedule.arrays.fit import ColumnRequest, cost, first_bucket, fits, mask_of
 from corral.schedule.arrays.fragmentation import Demand
 from corral.schedule.columns.topology import choose
 
@@ -15,7 +15,7 @@ ENOUGH: Final = 256  # nodes that fit are weighed, the fullest first; 2,048 pack
 
 
 @compiled
-def place(cluster: Cluster, demand: Demand, ask: Ask) -> int:
+def place(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
     """The number of seats found: that of the ask's nodes, or 0 when there is no place for it."""
     if ask.nodes == 1:
         node = _best(cluster, demand, ask)
@@ -30,7 +30,7 @@ def place(cluster: Cluster, demand: Demand, ask: Ask) -> int:
 
 
 @compiled
-def take_all(cluster: Cluster, ask: Ask) -> None:
+def take_all(cluster: ClusterArrays, ask: ColumnRequest) -> None:
     """Take the seats that `place` has just found."""
     for seat in range(ask.nodes):
         node = cluster.out_node[seat]
@@ -39,7 +39,7 @@ def take_all(cluster: Cluster, ask: Ask) -> None:
 
 
 @compiled
-def _best(cluster: Cluster, demand: Demand, ask: Ask) -> int:
+def _best(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
     """The node where it wastes least, the first of equals; -1: it fits nowhere."""
     best, least, weighed, width = -1, 1e300, 0, cluster.blocks + 1
     start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
@@ -62,7 +62,7 @@ def _best(cluster: Cluster, demand: Demand, ask: Ask) -> int:
 
 
 @compiled
-def _gang(cluster: Cluster, ask: Ask) -> bool:
+def _gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
     """Seats on nodes that nobody suspects; with the suspected ones only where it must be."""
     open_nodes, width = 0, cluster.blocks + 1
     for bucket in range(first_bucket(ask), cluster.buckets):
@@ -76,7 +76,7 @@ def _gang(cluster: Cluster, ask: Ask) -> bool:
 
 
 @compiled
-def _find(cluster: Cluster, ask: Ask) -> tuple[int, int]:
+def _find(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
     """Rows that fit into `found`: preferred ones, others, then suspected; the fullest first.
 
     Gives how many are not suspected, and how many there are.

@@ -14,7 +14,7 @@ from corral.schedule.prediction.similar_jobs import CIRCLES
 _mean_after = compiled(formulas.mean_after)
 
 
-class Kin(NamedTuple):
+class KinMeans(NamedTuple):
     """`group`: job * CIRCLES + circle -> a row of `mean` (seconds) and `ended` (jobs), or -1."""
 
     group: Any
@@ -22,16 +22,16 @@ class Kin(NamedTuple):
     ended: Any
 
 
-def kin_of(jobs: int, groups: int) -> Kin:
+def kin_of(jobs: int, groups: int) -> KinMeans:
     """Room for so many groups; without groups nothing is predicted."""
-    return Kin(
+    return KinMeans(
         group=column(jobs * CIRCLES if groups else 0, "int"),
         mean=column(groups, "float"),
         ended=column(groups, "int"),
     )
 
 
-def enter_kin(kin: Kin, groups: Sequence[Sequence[int]]) -> None:
+def enter_kin(kin: KinMeans, groups: Sequence[Sequence[int]]) -> None:
     """Tell each job's groups, from the nearest circle to the widest."""
     for job, circles in enumerate(groups):
         for circle, group in enumerate(circles):
@@ -39,7 +39,7 @@ def enter_kin(kin: Kin, groups: Sequence[Sequence[int]]) -> None:
 
 
 @compiled
-def predicted_seconds(kin: Kin, job: int, limit: float) -> float:
+def predicted_seconds(kin: KinMeans, job: int, limit: float) -> float:
     """What the nearest kin took, at most the limit; the limit (0 for none) when nobody ended."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]
@@ -50,7 +50,7 @@ def predicted_seconds(kin: Kin, job: int, limit: float) -> float:
 
 
 @compiled
-def learn_seconds(kin: Kin, job: int, seconds: float) -> None:
+def learn_seconds(kin: KinMeans, job: int, seconds: float) -> None:
     """The job has ended after so many seconds of service."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 from corral.schedule.arrays.compiled import column, compiled
 from corral.schedule.columns.gpu_pool import Pool, part_gpus, parts_of
-from corral.schedule.columns.job_groups import NONE, Jobs
-from corral.schedule.columns.order import Policy
+from corral.schedule.columns.job_groups import NONE, JobColumns
+from corral.schedule.columns.order import ColumnPolicy
 
 NEVER: Final = 1e300
 
 
-class Victims(NamedTuple):
+class VictimColumns(NamedTuple):
     """`job`: the victims of the gang so far. `chosen`: marks of jobs. `picked`: those of a node.
 
     `count`: at 0 how many `job` has, at 1 how many `picked`. `cost`: of the picked.
@@ -29,9 +29,9 @@ class Victims(NamedTuple):
     cost: Any
 
 
-def victims_of(pool: Pool, jobs: int) -> Victims:
+def victims_of(pool: Pool, jobs: int) -> VictimColumns:
     """Room for as many victims as there are GPUs."""
-    return Victims(
+    return VictimColumns(
         job=column(pool.gpus, "int"),
         chosen=column(jobs, "bool", False),
         picked=column(pool.wide, "int"),
@@ -43,7 +43,13 @@ def victims_of(pool: Pool, jobs: int) -> Victims:
 
 @compiled
 def find_victims(
-    pool: Pool, jobs: Jobs, victims: Victims, policy: Policy, job: int, key: float, now: float
+    pool: Pool,
+    jobs: JobColumns,
+    victims: VictimColumns,
+    policy: ColumnPolicy,
+    job: int,
+    key: float,
+    now: float,
 ) -> int:
     """Places that the gang gets if the victims give way, as `find` tells them; 0 for none.
 
@@ -81,7 +87,12 @@ def find_victims(
 
 @compiled
 def _cheapest_node(
-    pool: Pool, jobs: Jobs, victims: Victims, policy: Policy, need: int, key: float
+    pool: Pool,
+    jobs: JobColumns,
+    victims: VictimColumns,
+    policy: ColumnPolicy,
+    need: int,
+    key: float,
 ) -> int:
     """The node where `need` GPUs cost least; its victims are in `best`, count[2] of them."""
     chosen, least, most_free = NONE, NEVER, 0
@@ -101,7 +112,7 @@ def _cheapest_node(
 
 
 @compiled
-def _will_be_free(pool: Pool, victims: Victims, node: int) -> int:
+def _will_be_free(pool: Pool, victims: VictimColumns, node: int) -> int:
     """Free GPUs of the node once the victims chosen so far are gone."""
     free = pool.free[node]
     for place in range(node * pool.wide, node * pool.wide + pool.holders[node]):
@@ -114,9 +125,9 @@ def _will_be_free(pool: Pool, victims: Victims, node: int) -> int:
 @compiled
 def _pick(
     pool: Pool,
-    jobs: Jobs,
-    victims: Victims,
-    policy: Policy,
+    jobs: JobColumns,
+    victims: VictimColumns,
+    policy: ColumnPolicy,
     node: int,
     need: int,
     key: float,
@@ -147,7 +158,7 @@ def _pick(
 
 
 @compiled
-def _worst_seat(pool: Pool, jobs: Jobs, victims: Victims, node: int) -> int:
+def _worst_seat(pool: Pool, jobs: JobColumns, victims: VictimColumns, node: int) -> int:
     worst, largest, last = NONE, -1.0, NONE
     for place in range(node * pool.wide, node * pool.wide + pool.holders[node]):
         seat = pool.held[place]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from corral.schedule.arrays.compiled import column, compiled
 from corral.schedule.columns.gpu_pool import NOBODY, USED, Pool, find
-from corral.schedule.columns.job_groups import AT_WAITING, NONE, Jobs
+from corral.schedule.columns.job_groups import AT_WAITING, NONE, JobColumns
 
 OVERTIME_SECONDS: Final = 60.0  # a job beyond its limit is given so long, then twice as long ...
 FOREVER: Final = 1e300
@@ -83,7 +83,7 @@ def _shadow_of(pool: Pool) -> Shadow:
 
 
 @compiled
-def join_ending(promises: Promises, jobs: Jobs, job: int) -> None:
+def join_ending(promises: Promises, jobs: JobColumns, job: int) -> None:
     """The job runs until its limit at the latest."""
     place = promises.count[ENDING]
     while place > 0 and jobs.ends[promises.ending[place - 1]] > jobs.ends[job]:
@@ -104,7 +104,7 @@ def leave_ending(promises: Promises, job: int) -> None:
 
 
 @compiled
-def give_overtime(promises: Promises, jobs: Jobs, now: float) -> bool:
+def give_overtime(promises: Promises, jobs: JobColumns, now: float) -> bool:
     """Jobs beyond their limits end a little later than now; whether there were any."""
     was_any = False
     while promises.count[ENDING] > 0 and jobs.ends[promises.ending[0]] <= now:
@@ -120,7 +120,7 @@ def give_overtime(promises: Promises, jobs: Jobs, now: float) -> bool:
 
 
 @compiled
-def look_ahead(promises: Promises, jobs: Jobs, pool: Pool, job: int) -> float:
+def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> float:
     """When the job will have room at the latest; `later` and `both` keep it free."""
     later = promises.later
     _copy(pool, later)
@@ -183,7 +183,7 @@ def blend(promises: Promises, pool: Pool) -> None:
 
 
 @compiled
-def join_line(jobs: Jobs, job: int) -> None:
+def join_line(jobs: JobColumns, job: int) -> None:
     """The job waits in the one line, in the order of turns; equal turns go by row."""
     place = jobs.count[AT_WAITING]
     while place > 0 and (jobs.turn[jobs.waiting[place - 1]], jobs.waiting[place - 1]) > (
@@ -197,7 +197,7 @@ def join_line(jobs: Jobs, job: int) -> None:
 
 
 @compiled
-def leave_line(jobs: Jobs, job: int) -> None:
+def leave_line(jobs: JobColumns, job: int) -> None:
     jobs.count[AT_WAITING] -= 1
     place = 0
     while jobs.waiting[place] != job:

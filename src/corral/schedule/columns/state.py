@@ -6,10 +6,10 @@ from corral.schedule.arrays.compiled import column, compiled
 from corral.schedule.arrays.hazard import LEVELS
 from corral.schedule.columns.aging import Ageing, ageing_of
 from corral.schedule.columns.gpu_pool import Pool, hold, pool_of
-from corral.schedule.columns.job_groups import Jobs, begin_running, jobs_of
-from corral.schedule.columns.order import Policy, backfills, counts_service
-from corral.schedule.columns.prediction import Kin, kin_of
-from corral.schedule.columns.preemption import Victims, victims_of
+from corral.schedule.columns.job_groups import JobColumns, begin_running, jobs_of
+from corral.schedule.columns.order import ColumnPolicy, backfills, counts_service
+from corral.schedule.columns.prediction import KinMeans, kin_of
+from corral.schedule.columns.preemption import VictimColumns, victims_of
 from corral.schedule.columns.promises import Promises, promises_of
 from corral.schedule.columns.runtime_model import History, history_of
 
@@ -17,7 +17,7 @@ STARTED, PREEMPTED, PROMISED = 0, 1, 2
 HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the most
 
 
-class Moves(NamedTuple):
+class PassMoves(NamedTuple):
     """What passes did, in order; the reader empties it by setting `count` to 0.
 
     `seconds`: of a preempted job, the restoring that it was still to do; of a promise, when the job
@@ -30,22 +30,22 @@ class Moves(NamedTuple):
     count: Any
 
 
-class State(NamedTuple):
+class PassState(NamedTuple):
     """All that a pass reads and changes."""
 
-    jobs: Jobs
+    jobs: JobColumns
     pool: Pool
     history: History
-    kin: Kin
+    kin: KinMeans
     ageing: Ageing
-    victims: Victims
+    victims: VictimColumns
     promises: Promises
-    moves: Moves
+    moves: PassMoves
 
 
 def state_of(
-    sizes: "list[int]", *, jobs: int, class_gpus: "list[int]", policy: Policy, kin: int = 0
-) -> State:
+    sizes: "list[int]", *, jobs: int, class_gpus: "list[int]", policy: ColumnPolicy, kin: int = 0
+) -> PassState:
     """An empty cluster of nodes of those sizes, and room for so many jobs of those classes."""
     pool, classes = pool_of(sizes, jobs), len(class_gpus)
     levels = LEVELS if counts_service(policy) else 1
@@ -54,7 +54,7 @@ def state_of(
         rows.class_gpus[klass] = gpus
         rows.class_weight[klass] = float(gpus) ** policy.size_power
     room = HEADROOM_ROWS * (pool.gpus + 1) + (jobs if backfills(policy) else 0)
-    return State(
+    return PassState(
         jobs=rows,
         pool=pool,
         history=history_of(classes),
@@ -62,7 +62,7 @@ def state_of(
         ageing=ageing_of(),
         victims=victims_of(pool, jobs),
         promises=promises_of(pool, jobs if backfills(policy) else 0),
-        moves=Moves(
+        moves=PassMoves(
             kind=column(room, "int"),
             job=column(room, "int"),
             seconds=column(room, "float"),
@@ -72,7 +72,7 @@ def state_of(
 
 
 @compiled
-def begin(policy: Policy, state: State, job: int, parts: int, now: float) -> None:
+def begin(policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float) -> None:
     """The job, no longer among those that wait, starts on the places that were found."""
     jobs = state.jobs
     hold(state.pool, job, parts)
@@ -83,7 +83,7 @@ def begin(policy: Policy, state: State, job: int, parts: int, now: float) -> Non
 
 
 @compiled
-def tell(moves: Moves, kind: int, job: int, seconds: float) -> None:
+def tell(moves: PassMoves, kind: int, job: int, seconds: float) -> None:
     moves.kind[moves.count[0]] = kind
     moves.job[moves.count[0]] = job
     moves.seconds[moves.count[0]] = seconds

@@ -5,13 +5,13 @@ pod; among equal ones that with the least left over, so that larger gangs find r
 spans domains uses as few of them as can be, at each level. Nodes of one GPU type go first.
 """
 
-from corral.schedule.arrays.cluster import ANYWHERE, NVLINK, RACK, Cluster
+from corral.schedule.arrays.cluster import ANYWHERE, NVLINK, RACK, ClusterArrays
 from corral.schedule.arrays.compiled import compiled
-from corral.schedule.arrays.fit import REQUIRE, SPREAD, Ask
+from corral.schedule.arrays.fit import REQUIRE, SPREAD, ColumnRequest
 
 
 @compiled
-def choose(cluster: Cluster, ask: Ask, found: int) -> bool:
+def choose(cluster: ClusterArrays, ask: ColumnRequest, found: int) -> bool:
     """Put the gang's rows into `out_node`, from the first `found` of the rows that fit."""
     best_type, best_level, best_place, least = -1, ANYWHERE + 1, -1, 0
     for kind in range(-1 if cluster.types == 1 else 0, cluster.types if cluster.types > 1 else 0):
@@ -34,12 +34,12 @@ def choose(cluster: Cluster, ask: Ask, found: int) -> bool:
 
 
 @compiled
-def _of_type(cluster: Cluster, node: int, kind: int) -> bool:
+def _of_type(cluster: ClusterArrays, node: int, kind: int) -> bool:
     return bool(kind < 0 or cluster.gpu_type[node] == kind)
 
 
 @compiled
-def _size_of_type(cluster: Cluster, found: int, kind: int) -> int:
+def _size_of_type(cluster: ClusterArrays, found: int, kind: int) -> int:
     size = 0
     for at in range(found):
         size += 1 * _of_type(cluster, cluster.found[at], kind)
@@ -47,7 +47,9 @@ def _size_of_type(cluster: Cluster, found: int, kind: int) -> int:
 
 
 @compiled
-def _smallest(cluster: Cluster, ask: Ask, found: int, kind: int, size: int) -> tuple[int, int, int]:
+def _smallest(
+    cluster: ClusterArrays, ask: ColumnRequest, found: int, kind: int, size: int
+) -> tuple[int, int, int]:
     """The lowest level with a domain that holds the gang, that domain, and what it leaves over."""
     last = ask.level if ask.topology == REQUIRE else ANYWHERE
     if ask.topology != SPREAD:
@@ -61,7 +63,7 @@ def _smallest(cluster: Cluster, ask: Ask, found: int, kind: int, size: int) -> t
 
 
 @compiled
-def _tightest(cluster: Cluster, found: int, kind: int, level: int, wanted: int) -> int:
+def _tightest(cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int) -> int:
     """The domain of the level with the fewest rows that are enough, the first of equals; or -1."""
     for at in range(found):
         cluster.tally[cluster.domain[level * cluster.nodes + cluster.found[at]]] = 0
@@ -79,7 +81,7 @@ def _tightest(cluster: Cluster, found: int, kind: int, level: int, wanted: int) 
 
 
 @compiled
-def _keep(cluster: Cluster, found: int, kind: int, level: int, place: int) -> int:
+def _keep(cluster: ClusterArrays, found: int, kind: int, level: int, place: int) -> int:
     """Drop what is not of the type or not in the domain; the number of rows kept, in order."""
     kept = 0
     for at in range(found):
@@ -92,7 +94,7 @@ def _keep(cluster: Cluster, found: int, kind: int, level: int, place: int) -> in
 
 
 @compiled
-def _gather(cluster: Cluster, wanted: int, kept: int, level: int) -> None:
+def _gather(cluster: ClusterArrays, wanted: int, kept: int, level: int) -> None:
     """Whole domains, the largest first, until the rest fits into one; then the same inside that."""
     seats = 0
     for below in range(level - 1, NVLINK - 1, -1):
@@ -107,7 +109,7 @@ def _gather(cluster: Cluster, wanted: int, kept: int, level: int) -> None:
 
 
 @compiled
-def _largest(cluster: Cluster, kept: int, level: int) -> int:
+def _largest(cluster: ClusterArrays, kept: int, level: int) -> int:
     """The domain with the most rows, the first of equals; `tally` is as `_tightest` left it."""
     best = cluster.domain[level * cluster.nodes + cluster.found[0]]
     for at in range(kept):
@@ -119,7 +121,7 @@ def _largest(cluster: Cluster, kept: int, level: int) -> int:
 
 @compiled
 def _take_domain(
-    cluster: Cluster, seats: int, kept: int, level: int, place: int
+    cluster: ClusterArrays, seats: int, kept: int, level: int, place: int
 ) -> tuple[int, int]:
     """All rows of the domain get seats; gives the number of seats so far and of rows left."""
     left = 0
@@ -135,7 +137,7 @@ def _take_domain(
 
 
 @compiled
-def _spread(cluster: Cluster, wanted: int, kept: int) -> None:
+def _spread(cluster: ClusterArrays, wanted: int, kept: int) -> None:
     """Each seat into the rack with the fewest of them so far, the first of equals."""
     for at in range(kept):
         cluster.tally[cluster.domain[RACK * cluster.nodes + cluster.found[at]]] = 0

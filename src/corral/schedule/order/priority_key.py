@@ -22,7 +22,7 @@ def class_of(gang: Waiting) -> Class:
     return Class(gang.queue, shape.nodes * shape.resources.gpu_millis)
 
 
-class Keys:
+class PriorityKeys:
     """Small goes first. `learned` None: nothing is known of anybody, and age alone counts."""
 
     def __init__(self, tree: QueueTree, learned: Learned | None) -> None:

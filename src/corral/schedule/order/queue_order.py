@@ -8,7 +8,7 @@ from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.queue import Policy
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.order.aging import ELDER_SECONDS, ELDEST, lent_to
-from corral.schedule.order.priority_key import Keys, class_of
+from corral.schedule.order.priority_key import PriorityKeys, class_of
 from corral.schedule.quota.balances import Leaf, Standing
 from corral.schedule.waiting import Waiting
 
@@ -54,13 +54,13 @@ class _Node:
     heap: list[tuple[Key, "_Node"]] = field(default_factory=list)
 
 
-def in_order(line: "Line") -> Iterator[Waiting]:
+def in_order(line: "QueueLine") -> Iterator[Waiting]:
     """All of them, as they would be tried if none found a place."""
     while (gang := line.next()) is not None:
         yield gang
 
 
-class Line:
+class QueueLine:
     """Waiting gangs in the order of: queues with GPUs of their own left, then priority, then fair
     share, then the key of the queue's policy, then age. Preemptible ones come after all others.
     Below a queue that goes by service keys stand in the place of shares.
@@ -73,7 +73,7 @@ class Line:
         self,
         groups: Iterable[Sequence[Waiting]],
         standing: Standing,
-        keys: Keys | None = None,
+        keys: PriorityKeys | None = None,
         now: float = 0.0,
         lent: Callable[[], float] = float,
     ) -> None:
@@ -83,7 +83,7 @@ class Line:
         self.elders: set[JobId] = set()
         self._now = now
         self._standing = standing
-        self._keys = keys or Keys(standing.tree, None)
+        self._keys = keys or PriorityKeys(standing.tree, None)
         self._top = _Node(depth=0)
         self._way: list[_Node] = []  # from the top to the line that the last gang came from
         self._deepest = max((depth + 1 for depth, _ in standing.tree.walk()), default=1)

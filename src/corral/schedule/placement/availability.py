@@ -18,7 +18,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.resources import Shape
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.gang_placement import find_seats, may_use
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.waiting import Waiting
 
 START_SECONDS: Final = 60.0  # a limit counts from when the gang is up, and so long that may take
@@ -27,13 +27,13 @@ OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given so long, then tw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class SeatEnd:
     """Who holds seats, and until when at the latest (wall clock)."""
 
     job: JobId
     seats: tuple[Seat, ...]
     until: float
-    holding: Holding
+    holding: QuotaHolding
     kin: str = ""
     apart_from: tuple[str, ...] = ()
 
@@ -60,13 +60,13 @@ class _Stay:
     gang: Waiting
     promise: Promise
     stop: float
-    holding: Holding
+    holding: QuotaHolding
 
     def holds_at(self, at: float) -> bool:
         return self.promise.start <= at < self.stop
 
 
-class Ahead:
+class Availability:
     """One pass's look ahead. `rooms` are the pass's own: what it takes is taken here, too.
 
     `holding`: what seats of a gang hold of its queue.
@@ -75,12 +75,12 @@ class Ahead:
     def __init__(
         self,
         rooms: Mapping[NodeId, NodeRoom],
-        endings: Iterable[Ending],
+        endings: Iterable[SeatEnd],
         *,
         now: float,
         standing: Standing,
         kinds: Sequence[str],
-        holding: Callable[[Waiting, Sequence[Seat]], Holding],
+        holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding],
     ) -> None:
         self.now = now
         self.version = 0  # rises with each change of what is promised
@@ -89,14 +89,14 @@ class Ahead:
         self._standing = standing
         self._kinds = kinds
         self._holding = holding
-        self._endings: list[Ending] = []
-        self._on: dict[NodeId, list[tuple[float, Ending, Seat]]] = defaultdict(list)
+        self._endings: list[SeatEnd] = []
+        self._on: dict[NodeId, list[tuple[float, SeatEnd, Seat]]] = defaultdict(list)
         self._stays: dict[JobId, _Stay] = {}
         self._promised: dict[NodeId, list[tuple[_Stay, Seat]]] = defaultdict(list)
         for one in endings:
             self.ends(one)
 
-    def ends(self, one: Ending) -> None:
+    def ends(self, one: SeatEnd) -> None:
         """These seats come free by then."""
         if one.until == inf:
             return

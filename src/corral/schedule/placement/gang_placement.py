@@ -9,7 +9,7 @@ from corral.domain.ids import NodeId
 from corral.domain.placement_constraints import Mode, Topology
 from corral.domain.resources import Shape
 from corral.schedule.capacity.node_room import NodeRoom
-from corral.schedule.placement.node_types import Fleet
+from corral.schedule.placement.node_types import NodeTypes
 from corral.schedule.placement.topology import in_order
 from corral.schedule.waiting import Waiting
 
@@ -116,7 +116,7 @@ def groups(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[l
 
 
 def nearest_to_free(
-    rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape, fleet: Fleet
+    rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape, fleet: NodeTypes
 ) -> frozenset[NodeId]:
     """The nodes that the gang is nearest to getting when others end; none: it can never be."""
     could = (

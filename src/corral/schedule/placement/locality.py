@@ -13,8 +13,8 @@ from corral.domain.resources import Shape
 from corral.domain.units import duration_text
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.gang_placement import find_seats
-from corral.schedule.placement.node_types import Fleet
-from corral.schedule.placement.pass_view import Opened
+from corral.schedule.placement.node_types import NodeTypes
+from corral.schedule.placement.pass_view import PassView
 from corral.schedule.placement.topology import domain_of, largest_domain
 from corral.schedule.waiting import Reason, Waiting
 
@@ -31,7 +31,7 @@ class Nearness:
     """As things stand in one pass, at `now` (wall clock). `rooms`: nodes that take work."""
 
     rooms: Collection[NodeRoom]
-    fleet: Fleet
+    fleet: NodeTypes
     tree: QueueTree
     now: float
     _nearest: dict[tuple[object, ...], Level | None] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Nearness:
         self,
         gang: Waiting,
         shapes: Sequence[Shape],
-        opened: Opened,
+        opened: PassView,
         lets: Callable[[Waiting, Shape], bool],
     ) -> Reason | None:
         """It fits, but not near enough; None: it does not fit. `lets`: whether its queue may hold

@@ -13,7 +13,7 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.usage import BYTES_PER_GIB
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.topology import largest_domain
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.fair_share import ResourceAmounts
 
 MOST_KEPT: Final = 300  # answers of one kind, which a head keeps for as long as its nodes last
 
@@ -21,7 +21,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Fleet:
+class NodeTypes:
     """Nodes that offer the same are counted together: a thousand nodes are a handful of kinds."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
@@ -115,12 +115,12 @@ class Fleet:
         return {node.id: node.inventory.types for node in self._nodes}
 
     @property
-    def capacity(self) -> Amounts:
+    def capacity(self) -> ResourceAmounts:
         """What all nodes together offer."""
-        found = Amounts()
+        found = ResourceAmounts()
         for room, count in self._kinds:
             offer = room.node.inventory
-            one = Amounts(
+            one = ResourceAmounts(
                 len(offer.gpus),
                 offer.cpu_millis / MILLIS_PER_CPU,
                 offer.memory_bytes / BYTES_PER_GIB,

@@ -8,11 +8,11 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
 from corral.schedule.capacity.free_capacity import Floor, fullness
 from corral.schedule.capacity.node_room import NodeRoom
-from corral.schedule.placement.availability import Ahead
+from corral.schedule.placement.availability import Availability
 from corral.schedule.waiting import Waiting
 
 
-class Opened:
+class PassView:
     """`rooms` are kept in order: sorting them anew for each gang would cost most.
 
     Who runs beyond a promised start sees of a node only what it may hold until it ends; who has
@@ -24,7 +24,7 @@ class Opened:
         self.by_id = dict(floor.by_id)
         self.rooms = list(floor.rooms)
         self._lent = set(floor.by_id) if copies else set[NodeId]()  # not yet copied
-        self.ahead: Ahead | None = None
+        self.ahead: Availability | None = None
         self._shown: dict[NodeId, NodeRoom] = {}  # where it is less than all that is free
         self._stop = 0.0
         self.is_shut: set[NodeId] = set()

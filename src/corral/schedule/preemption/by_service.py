@@ -15,10 +15,10 @@ from corral.domain.ids import JobId, QueueName
 from corral.domain.queue import Policy, Preempt
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
-from corral.schedule.order.priority_key import Keys, class_of, weight_of
+from corral.schedule.order.priority_key import PriorityKeys, class_of, weight_of
 from corral.schedule.prediction.runtime_model import Class
 from corral.schedule.quota.balances import Standing
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
 MARGIN: Final = 1.25  # a taker's key must be so many times better
@@ -29,7 +29,7 @@ class Buying:
     """As things stand in one pass, at `now` (wall clock)."""
 
     standing: Standing
-    keys: Keys
+    keys: PriorityKeys
     now: float
     _buyers: dict[QueueName, bool] = field(default_factory=dict)
     _offers: dict[JobId, float] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Buying:
             self._buyers[queue] = orders and self._rule(queue) != Preempt.NEVER
         return self._buyers[queue]
 
-    def may_take(self, gang: Waiting, victim: Running) -> bool:
+    def may_take(self, gang: Waiting, victim: RunningGang) -> bool:
         """Whether the gang's key is better by enough; not yet whether it has paid."""
         if victim.priority != gang.priority or not self.is_for_sale(victim):
             return False
@@ -52,7 +52,7 @@ class Buying:
         may_deal = is_better and self.has_had_less(gang, victim)
         return may_deal and self.deals(gang.queue, victim.queue)
 
-    def is_for_sale(self, victim: Running) -> bool:
+    def is_for_sale(self, victim: RunningGang) -> bool:
         """Whether anybody may buy its place now."""
         if victim.preemptible or not victim.guard_over:
             return False
@@ -70,7 +70,7 @@ class Buying:
         """The queues in which a gang of this one may find a place to buy."""
         return self.standing.tree.sharing_service(queue)
 
-    def delay(self, victim: Running) -> float:
+    def delay(self, victim: RunningGang) -> float:
         """What stopping it costs where service orders: the more it is about to get done with each
         of its GPU-seconds, the more."""
         gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
@@ -103,7 +103,7 @@ class Buying:
             self._offers[gang.job] = self.keys.of_waiting(gang) + back
         return self._offers[gang.job]
 
-    def worth(self, victim: Running) -> float:
+    def worth(self, victim: RunningGang) -> float:
         """Its key, less what it takes to get it back to where it is."""
         if victim.job not in self._worths:
             millis = victim.gpu_millis
@@ -117,7 +117,7 @@ class Buying:
     def _rule(self, queue: QueueName) -> Preempt:
         return self.standing.tree.queue(queue).preempt
 
-    def has_had_less(self, gang: Waiting, victim: Running) -> bool:
+    def has_had_less(self, gang: Waiting, victim: RunningGang) -> bool:
         """In the line the gang's user would come before the victim's, or he is the same."""
         by_service = self.keys.policy(gang.queue) == Policy.SERVICE
         if by_service or gang.user == victim.user:
@@ -126,6 +126,6 @@ class Buying:
         return share((gang.queue, gang.user)) <= share((victim.queue, victim.user))
 
 
-def price_of(victims: Iterable[Running]) -> float:
+def price_of(victims: Iterable[RunningGang]) -> float:
     """What all of them need to get back to where they are, in GPU-seconds."""
     return sum(one.price_gpu_seconds for one in victims)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from corral.domain.ids import JobId, QueueName
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 
 Alike = tuple[QueueName, int, bool, bool]  # queue, priority, can_save, preemptible
 
@@ -28,15 +28,15 @@ class Roster:
         self,
         groups: Mapping[Alike, Sequence[Listed]],
         leaving: Sequence[JobId],
-        look: Callable[[JobId], Running | None],
+        look: Callable[[JobId], RunningGang | None],
     ) -> None:
         self.groups = [group for group in groups.values() if group]
         self.leaving = leaving
         self._look = look
-        self._looked: dict[JobId, Running | None] = {}
+        self._looked: dict[JobId, RunningGang | None] = {}
 
     @classmethod
-    def of(cls, running: Iterable[Running]) -> "Roster":
+    def of(cls, running: Iterable[RunningGang]) -> "Roster":
         """Of those whom somebody has looked at already, in their order."""
         by_job = {one.job: one for one in running}
         groups: dict[Alike, list[Listed]] = defaultdict(list)
@@ -48,21 +48,21 @@ class Roster:
     def __bool__(self) -> bool:
         return bool(self.groups or self.leaving)
 
-    def get(self, job: JobId) -> Running | None:
+    def get(self, job: JobId) -> RunningGang | None:
         if job not in self._looked:
             self._looked[job] = self._look(job)
         return self._looked[job]
 
-    def some(self, jobs: Iterable[JobId]) -> list[Running]:
+    def some(self, jobs: Iterable[JobId]) -> list[RunningGang]:
         """Those of the jobs that it knows."""
         return [one for job in jobs if (one := self.get(job)) is not None]
 
-    def first(self, group: Sequence[Listed]) -> Running:
+    def first(self, group: Sequence[Listed]) -> RunningGang:
         """One that tells of the right to all of its group."""
         found = self.get(group[0].job)
         assert found is not None
         return found
 
-    def in_order(self, groups: Iterable[Sequence[Listed]]) -> list[Running]:
+    def in_order(self, groups: Iterable[Sequence[Listed]]) -> list[RunningGang]:
         """All of these groups, in the order of submission."""
         return self.some(listed.job for listed in sorted(chain.from_iterable(groups)))

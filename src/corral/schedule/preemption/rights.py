@@ -6,13 +6,13 @@ from corral.domain.ids import QueueName
 from corral.domain.queue import Preempt
 from corral.domain.usage import PreemptWhy
 from corral.schedule.quota.balances import Standing
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
 Gpus = tuple[tuple[str, int], ...]
 
 
-class Rights:
+class PreemptionRights:
     """Of one pass, as things stand when they are asked for."""
 
     def __init__(self, standing: Standing) -> None:
@@ -20,7 +20,7 @@ class Rights:
         self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
         self._known: dict[tuple[object, ...], bool] = {}
 
-    def right(self, gang: Waiting, asked: Gpus, victim: Running) -> PreemptWhy | None:
+    def right(self, gang: Waiting, asked: Gpus, victim: RunningGang) -> PreemptWhy | None:
         """By what right the gang may take from this one, and from all of its queue, priority and
         kind; None: by none."""
         if victim.preemptible:
@@ -33,7 +33,7 @@ class Rights:
             return PreemptWhy.PRIORITY if may else None
         return PreemptWhy.RECLAIM if self._reclaims(gang, asked, victim.queue) else None
 
-    def could_ever(self, gang: Waiting, victim: Running) -> bool:
+    def could_ever(self, gang: Waiting, victim: RunningGang) -> bool:
         """Whether there could be a right however much queues hold, and whatever it asks for."""
         return victim.queue != gang.queue or self.right(gang, (), victim) is not None
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from corral.domain.ids import QueueName, UserName
 from corral.schedule.preemption.by_service import MARGIN, Buying
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
 Buyer = tuple[QueueName, UserName, int]  # its queue, its user and its priority
@@ -32,7 +32,7 @@ class _Shelf(NamedTuple):
     least: Sequence[float]
 
 
-class Offered(NamedTuple):
+class ServiceOffer(NamedTuple):
     """Places that one gang may buy: `at` tells which of those that run hold them, the worst first.
     `cheapest`: GPU-seconds; None: there are none."""
 
@@ -43,7 +43,7 @@ class Offered(NamedTuple):
 class Sales:
     """Those of one line and priority lie together, so that a gang looks only at what it may buy."""
 
-    def __init__(self, buying: Buying, running: Sequence[Running]) -> None:
+    def __init__(self, buying: Buying, running: Sequence[RunningGang]) -> None:
         self._buying = buying
         self._running = running
         lots: dict[tuple[QueueName, int], list[_Lot]] = defaultdict(list)
@@ -56,8 +56,8 @@ class Sales:
         self._shelves: dict[Buyer, _Shelf] = {}
 
     def to(
-        self, gang: Waiting, version: tuple[int, ...], stays: Callable[[Running], bool]
-    ) -> Offered:
+        self, gang: Waiting, version: tuple[int, ...], stays: Callable[[RunningGang], bool]
+    ) -> ServiceOffer:
         """What the gang may buy, of those that stay. `version`: as long as it is the same, so is
         all that is held, and who stays."""
         if self._version != version:
@@ -67,9 +67,9 @@ class Sales:
             self._shelves[buyer] = self._shelf(gang, stays)
         shelf = self._shelves[buyer]
         count = bisect_left(shelf.minus_worths, -(self._buying.offer(gang) * MARGIN))
-        return Offered(shelf.ats[:count], shelf.least[count - 1] if count else None)
+        return ServiceOffer(shelf.ats[:count], shelf.least[count - 1] if count else None)
 
-    def _shelf(self, gang: Waiting, stays: Callable[[Running], bool]) -> _Shelf:
+    def _shelf(self, gang: Waiting, stays: Callable[[RunningGang], bool]) -> _Shelf:
         buying, running = self._buying, self._running
         sellers = {one for one in buying.sellers(gang.queue) if buying.deals(gang.queue, one)}
         lots = [

@@ -12,9 +12,9 @@ from corral.domain.resources import Shape
 from corral.domain.usage import PreemptWhy
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.gang_placement import find_seats, groups, may_use
-from corral.schedule.quota.balances import Holding, Standing
+from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.limits import holding_of
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
 
@@ -34,31 +34,33 @@ NOTHING = Cost(0, 0.0, float("-inf"), 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class VictimCandidate:
     """A running gang that might be stopped."""
 
-    running: Running
-    holding: Holding
+    running: RunningGang
+    holding: QuotaHolding
     cost: Cost
 
     @classmethod
-    def of(cls, running: Running, types: Mapping[NodeId, Sequence[str]], cost: Cost) -> "Candidate":
+    def of(
+        cls, running: RunningGang, types: Mapping[NodeId, Sequence[str]], cost: Cost
+    ) -> "VictimCandidate":
         """`types`: of each node's GPUs by index."""
         one = running
         holding = holding_of(one.queue, one.user, one.seats, types, preemptible=one.preemptible)
         return cls(running=one, holding=holding, cost=cost)
 
 
-def on_nodes(some: Iterable[Candidate]) -> Mapping[NodeId, Sequence[Candidate]]:
+def on_nodes(some: Iterable[VictimCandidate]) -> Mapping[NodeId, Sequence[VictimCandidate]]:
     """Those that hold a seat of each node, the cheapest first."""
-    found: dict[NodeId, list[Candidate]] = defaultdict(list)
+    found: dict[NodeId, list[VictimCandidate]] = defaultdict(list)
     for one in sorted(some, key=lambda one: one.cost):
         for seat in one.running.seats:
             found[seat.node].append(one)
     return found
 
 
-def cost_of(some: Iterable[Candidate]) -> Cost:
+def cost_of(some: Iterable[VictimCandidate]) -> Cost:
     """Of all of them together."""
     total = NOTHING
     for one in some:
@@ -73,9 +75,9 @@ def cost_of(some: Iterable[Candidate]) -> Cost:
     return total
 
 
-class Found(NamedTuple):
+class VictimSet(NamedTuple):
     seats: tuple[Seat, ...]
-    victims: tuple[tuple[Candidate, PreemptWhy], ...]
+    victims: tuple[tuple[VictimCandidate, PreemptWhy], ...]
 
 
 @dataclass(slots=True)
@@ -90,12 +92,12 @@ class Search:
     gang: Waiting
     shape: Shape
     asked: tuple[tuple[str, int], ...]
-    by_node: Mapping[NodeId, Sequence[Candidate]]
-    right: Callable[[Candidate], PreemptWhy | None]
-    chosen: dict[JobId, tuple[Candidate, PreemptWhy]] = field(default_factory=dict)
+    by_node: Mapping[NodeId, Sequence[VictimCandidate]]
+    right: Callable[[VictimCandidate], PreemptWhy | None]
+    chosen: dict[JobId, tuple[VictimCandidate, PreemptWhy]] = field(default_factory=dict)
     _freed: dict[NodeId, int] = field(default_factory=dict)
 
-    def run(self, rooms: Sequence[NodeRoom]) -> Found | None:
+    def run(self, rooms: Sequence[NodeRoom]) -> VictimSet | None:
         """Seats for the gang, and who gives way; None when there is no way."""
         for node, some in self.by_node.items():
             theirs = (seat for one in some for seat in one.running.seats if seat.node == node)
@@ -110,7 +112,7 @@ class Search:
                     self.standing.take(one.holding)
             self.chosen.clear()
             if seats:
-                return Found(seats, victims)
+                return VictimSet(seats, victims)
         return None
 
     def _could(self, room: NodeRoom) -> bool:
@@ -163,7 +165,7 @@ class Search:
         freed = {seat.node for one, _ in self.chosen.values() for seat in one.running.seats} - known
         return [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
 
-    def _needed(self, room: NodeRoom) -> list[Candidate] | None:
+    def _needed(self, room: NodeRoom) -> list[VictimCandidate] | None:
         """Who has to give way on this node for a seat, besides those chosen; None: all would be too
         few."""
         if not self._could(room):
@@ -176,11 +178,11 @@ class Search:
         with self.standing.pretending():
             return self._least(pretended)
 
-    def _least(self, room: NodeRoom) -> list[Candidate] | None:
+    def _least(self, room: NodeRoom) -> list[VictimCandidate] | None:
         """The same, where somebody has to. `room`: without those chosen."""
         pretended = room.copy()
-        found: list[Candidate] = []
-        alone: Candidate | None = None
+        found: list[VictimCandidate] = []
+        alone: VictimCandidate | None = None
         for one in self.by_node.get(room.id, ()):
             if one.running.job in self.chosen or self.right(one) is None:
                 continue
@@ -210,7 +212,7 @@ class Search:
             return None
         return room.seat(self.shape.resources, exclusive=self.gang.place.exclusive)
 
-    def _is_enough(self, room: NodeRoom, one: Candidate) -> bool:
+    def _is_enough(self, room: NodeRoom, one: VictimCandidate) -> bool:
         """Whether this one alone makes room."""
         asked = self.shape.resources
         most = sum(len(seat.gpus) for seat in one.running.seats if seat.node == room.id)
@@ -251,23 +253,23 @@ class Search:
         gang = self.gang
         return self.standing.refusal(gang.queue, gang.user, self.asked) is None
 
-    def _take(self, one: Candidate, why: PreemptWhy | None) -> None:
+    def _take(self, one: VictimCandidate, why: PreemptWhy | None) -> None:
         if why is not None:
             self.standing.give(one.holding)
             self.chosen[one.running.job] = (one, why)
 
-    def _spare(self, one: Candidate) -> None:
+    def _spare(self, one: VictimCandidate) -> None:
         self.standing.take(one.holding)
         del self.chosen[one.running.job]
 
 
-def _give(room: NodeRoom, one: Candidate) -> None:
+def _give(room: NodeRoom, one: VictimCandidate) -> None:
     for seat in one.running.seats:
         if seat.node == room.id:
             room.give(seat, kin=one.running.kin, apart_from=one.running.apart_from)
 
 
-def _take(room: NodeRoom, one: Candidate) -> None:
+def _take(room: NodeRoom, one: VictimCandidate) -> None:
     for seat in one.running.seats:
         if seat.node == room.id:
             room.take(seat, kin=one.running.kin, apart_from=one.running.apart_from)

@@ -17,18 +17,18 @@ from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy
 from corral.schedule.capacity.node_room import NodeRoom
-from corral.schedule.decision import Preempted, Reserved, Way
+from corral.schedule.decision import Admission, Preempted, Reserved
 from corral.schedule.preemption.by_service import Buying, price_of
 from corral.schedule.preemption.candidates import Roster
-from corral.schedule.preemption.rights import Gpus, Rights
+from corral.schedule.preemption.rights import Gpus, PreemptionRights
 from corral.schedule.preemption.service_candidates import Sales
-from corral.schedule.preemption.victim_search import Candidate, Cost, Search, on_nodes
+from corral.schedule.preemption.victim_search import Cost, Search, VictimCandidate, on_nodes
 from corral.schedule.quota.balances import Standing
-from corral.schedule.running import Running
+from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
 Rooms = Callable[[], Sequence[NodeRoom]]
-Right = Callable[[Waiting, Gpus, Running], PreemptWhy | None]
+Right = Callable[[Waiting, Gpus, RunningGang], PreemptWhy | None]
 
 
 class Ground(NamedTuple):
@@ -56,7 +56,7 @@ class Victims:
 
     def __init__(
         self,
-        running: Callable[[], Roster | Sequence[Running]],
+        running: Callable[[], Roster | Sequence[RunningGang]],
         standing: Standing,
         kinds: Sequence[str],
         types: Mapping[NodeId, Sequence[str]],
@@ -70,14 +70,14 @@ class Victims:
         self._buying = buying
         self._offers = 0
         self._shunned = shunned
-        self._rights = Rights(standing)
+        self._rights = PreemptionRights(standing)
         self._told: _Told | None = None
         self._sales: Sales | None = None
-        self._running: Sequence[Running] = ()  # of whom these sales are
-        self._candidates: dict[JobId, Candidate] = {}
-        self._by_work: dict[JobId, Candidate] = {}
+        self._running: Sequence[RunningGang] = ()  # of whom these sales are
+        self._candidates: dict[JobId, VictimCandidate] = {}
+        self._by_work: dict[JobId, VictimCandidate] = {}
         self._doomed: set[JobId] = set()
-        self._left: list[Candidate] | None = None
+        self._left: list[VictimCandidate] | None = None
         self._leaving_nodes: set[NodeId] | None = None
         self._without: tuple[tuple[int, ...], dict[NodeId, NodeRoom]] | None = None
         self._failed: set[tuple[object, ...]] = set()
@@ -91,7 +91,7 @@ class Victims:
         self._doomed.update(victims)
         self._left = self._leaving_nodes = self._without = None
 
-    def choose(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+    def choose(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Admission | None:
         """Who gives way to the gang so that it has one of these shapes; None: nobody is enough."""
         if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
             return None
@@ -129,7 +129,7 @@ class Victims:
             kin,
         )
 
-    def _by_right(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+    def _by_right(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Admission | None:
         like = self._like(gang, ground)
         if like in self._in_vain:
             return None
@@ -144,7 +144,7 @@ class Victims:
             self._in_vain.add(like)
         return way
 
-    def _orders_by_service(self, gang: Waiting, able: Sequence[Candidate]) -> bool:
+    def _orders_by_service(self, gang: Waiting, able: Sequence[VictimCandidate]) -> bool:
         """Whether the gang and all of these go by service together."""
         tree = self._standing.tree
         if self._buying is None or tree.policy_of(gang.queue) != Policy.SERVICE:
@@ -152,7 +152,7 @@ class Victims:
         sellers = self._buying.sellers(gang.queue)
         return all(one.running.queue in sellers for one in able)
 
-    def _weighed(self, one: Candidate) -> Candidate:
+    def _weighed(self, one: VictimCandidate) -> VictimCandidate:
         """The same by what it is about to get done."""
         assert self._buying is not None
         job = one.running.job
@@ -161,7 +161,7 @@ class Victims:
             self._by_work[job] = replace(one, cost=one.cost._replace(work=work))
         return self._by_work[job]
 
-    def _bought(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+    def _bought(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Admission | None:
         """Places of others in its queue that its key is better than, if it has paid for them."""
         buying = self._buying
         if buying is None or self._offers >= MOST_A_PASS or not buying.may_buy(gang):
@@ -178,7 +178,7 @@ class Victims:
             return None
         able = [self._weighed(self._candidate(self._running[at])) for at in sorted(offered.at)]
 
-        def right(gang: Waiting, _: Gpus, one: Running) -> PreemptWhy | None:
+        def right(gang: Waiting, _: Gpus, one: RunningGang) -> PreemptWhy | None:
             return PreemptWhy.SERVICE if buying.may_take(gang, one) else None
 
         leaving = self._leaving()
@@ -225,7 +225,7 @@ class Victims:
             self._told = _Told(roster, over)
         return self._told
 
-    def _leaving(self) -> list[Candidate]:
+    def _leaving(self) -> list[VictimCandidate]:
         """Those that give way already, or come to their end."""
         if self._left is None:
             roster = self._all().roster
@@ -233,22 +233,22 @@ class Victims:
             self._left = [self._candidate(one) for one in roster.some(jobs)]
         return self._left
 
-    def _candidate(self, one: Running) -> Candidate:
+    def _candidate(self, one: RunningGang) -> VictimCandidate:
         if one.job not in self._candidates:
             over = self._all().over_millis[one.queue] / MILLIS_PER_GPU
             work = one.cost_gpu_seconds
             cost = Cost(int(not one.preemptible), work, one.priority, -over, -one.started)
-            self._candidates[one.job] = Candidate.of(one, self._types, cost)
+            self._candidates[one.job] = VictimCandidate.of(one, self._types, cost)
         return self._candidates[one.job]
 
-    def _leaves(self, one: Running) -> bool:
+    def _leaves(self, one: RunningGang) -> bool:
         return one.stopping or one.job in self._doomed
 
-    def _stays(self, one: Running) -> bool:
+    def _stays(self, one: RunningGang) -> bool:
         return not self._leaves(one)
 
     @contextmanager
-    def _given(self, leaving: Sequence[Candidate]) -> Iterator[None]:
+    def _given(self, leaving: Sequence[VictimCandidate]) -> Iterator[None]:
         """Pretend that these have gone."""
         with self._standing.pretending():
             for one in leaving:
@@ -259,7 +259,7 @@ class Victims:
                 for one in leaving:
                     self._standing.take(one.holding)
 
-    def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[Candidate]:
+    def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[VictimCandidate]:
         """Those that at least one of the shapes may take from as things are, of all that stay."""
         asks = [self._standing.asked_by(gang, shape, self._kinds) for shape in shapes]
         roster, right = self._all().roster, self._rights.right
@@ -275,11 +275,11 @@ class Victims:
         self,
         gang: Waiting,
         shapes: Sequence[Shape],
-        able: list[Candidate],
-        leaving: list[Candidate],
+        able: list[VictimCandidate],
+        leaving: list[VictimCandidate],
         ground: Ground,
         right: Right,
-    ) -> Way | None:
+    ) -> Admission | None:
         pretended = self._rooms_without(leaving, ground)
         for settled in _SETTLED:
             some = [one for one in able if one.running.guard_over or not settled]
@@ -292,7 +292,7 @@ class Victims:
         return None
 
     def _rooms_without(
-        self, leaving: Sequence[Candidate], ground: Ground
+        self, leaving: Sequence[VictimCandidate], ground: Ground
     ) -> dict[NodeId, NodeRoom]:
         """The rooms once these have gone."""
         if self._without is None or self._without[0] != ground.version:
@@ -309,10 +309,10 @@ class Victims:
         self,
         gang: Waiting,
         shape: Shape,
-        able: list[Candidate],
+        able: list[VictimCandidate],
         rooms: dict[NodeId, NodeRoom],
         right: Right,
-    ) -> Way | None:
+    ) -> Admission | None:
         asked = self._standing.asked_by(gang, shape, self._kinds)
         search = Search(
             standing=self._standing,
@@ -326,7 +326,7 @@ class Victims:
         if found is None or not (found.victims or self._standing.is_own(gang.queue, asked)):
             return None
         victims = tuple(one.running.job for one, _ in found.victims)
-        return Way(
+        return Admission(
             reserved=Reserved(job=gang.job, shape=shape, seats=found.seats, victims=victims),
             preempted=tuple(
                 Preempted(
@@ -340,7 +340,7 @@ class Victims:
         )
 
 
-def _leave(rooms: Mapping[NodeId, NodeRoom], one: Candidate) -> None:
+def _leave(rooms: Mapping[NodeId, NodeRoom], one: VictimCandidate) -> None:
     for seat in one.running.seats:
         if seat.node in rooms:
             running = one.running

@@ -20,25 +20,30 @@ from corral.schedule.quota.entitlements import (
     is_within,
     refused_by,
 )
-from corral.schedule.quota.fair_share import Amounts, accrued_seconds, constant_seconds, dominant
+from corral.schedule.quota.fair_share import (
+    ResourceAmounts,
+    accrued_seconds,
+    constant_seconds,
+    dominant,
+)
 from corral.schedule.waiting import Waiting
 
 Leaf = tuple[QueueName, UserName]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class QuotaHolding:
     """What a job of a user in a queue holds: thousandths of GPUs by type, and amounts of all."""
 
     queue: QueueName
     user: UserName
     gpu_millis: tuple[tuple[str, int], ...] = ()
-    amounts: Amounts = Amounts()
+    amounts: ResourceAmounts = ResourceAmounts()
     preemptible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class LimitRefusal:
     """Who lets a job have no more: a queue, the cluster (no queue), or a bound on its user."""
 
     queue: QueueName | None
@@ -56,10 +61,10 @@ class Standing:
         self,
         tree: QueueTree,
         *,
-        capacity: Amounts,
+        capacity: ResourceAmounts,
         kinds: Iterable[str] = (),
-        past: Mapping[Leaf, Amounts] | None = None,
-        holding: Sequence[Holding] = (),
+        past: Mapping[Leaf, ResourceAmounts] | None = None,
+        holding: Sequence[QuotaHolding] = (),
         stripped: frozenset[QueueName] = frozenset(),
         others: Iterable[QueueName] = (),
         owing: Set[QueueName] = frozenset(),
@@ -78,8 +83,8 @@ class Standing:
             others=names,
         )
         self._none: Column = [0] * self.columns.kinds
-        self._past: dict[QueueName | Leaf, Amounts] = {}
-        self._held: dict[QueueName | Leaf, Amounts] = {}
+        self._past: dict[QueueName | Leaf, ResourceAmounts] = {}
+        self._held: dict[QueueName | Leaf, ResourceAmounts] = {}
         self._lent: Counter[QueueName] = Counter()  # thousandths held by preemptible jobs below it
         self._of_user: Counter[Leaf] = Counter()  # thousandths of GPUs, at each queue of its path
         self.has_bounds = any(
@@ -95,7 +100,7 @@ class Standing:
         for one in holding:
             self.take(one)
 
-    def with_past(self, past: Mapping[Leaf, Amounts], owing: Set[QueueName]) -> "Standing":
+    def with_past(self, past: Mapping[Leaf, ResourceAmounts], owing: Set[QueueName]) -> "Standing":
         """One of its own that begins as this one is, with this past and these who owe instead."""
         other = copy(self)
         other.owing = owing
@@ -109,13 +114,13 @@ class Standing:
 
     # -- what changes ----------------------------------------------------------------------------
 
-    def take(self, one: Holding) -> int:
+    def take(self, one: QuotaHolding) -> int:
         """Count it as held. Answers how much of it its queue borrows."""
         before = self.borrowed_millis(one.queue)
         self._change(one, 1)
         return self.borrowed_millis(one.queue) - before
 
-    def give(self, one: Holding) -> None:
+    def give(self, one: QuotaHolding) -> None:
         """Count it as given back."""
         self._change(one, -1)
 
@@ -128,7 +133,7 @@ class Standing:
         finally:
             self.version = version
 
-    def _change(self, one: Holding, sign: int) -> None:
+    def _change(self, one: QuotaHolding, sign: int) -> None:
         self._changes += 1
         self.version = self._changes
         asked = self._column(one.gpu_millis)
@@ -141,24 +146,28 @@ class Standing:
         self._add(self._held, (one.queue, one.user), one.amounts.in_steps(), float(sign))
 
     def _add(
-        self, book: dict[QueueName | Leaf, Amounts], leaf: Leaf, amounts: Amounts, times: float
+        self,
+        book: dict[QueueName | Leaf, ResourceAmounts],
+        leaf: Leaf,
+        amounts: ResourceAmounts,
+        times: float,
     ) -> None:
         names: list[QueueName | Leaf] = [queue.name for queue in self.tree.path(leaf[0])]
         for name in (*names, leaf):
-            book[name] = book.get(name, Amounts()).plus(amounts, times)
+            book[name] = book.get(name, ResourceAmounts()).plus(amounts, times)
 
     def pass_time(self, seconds: float) -> None:
         """Let past use decay for so long, and what is held meanwhile become a part of it."""
         more = accrued_seconds(seconds, self.tree.half_life_seconds)
         more /= constant_seconds(self.tree.half_life_seconds)
         for name in {**self._past, **self._held} if more else ():
-            left = Amounts().plus(self._past.get(name, Amounts()), 1.0 - more)
-            self._past[name] = left.plus(self._held.get(name, Amounts()), more)
+            left = ResourceAmounts().plus(self._past.get(name, ResourceAmounts()), 1.0 - more)
+            self._past[name] = left.plus(self._held.get(name, ResourceAmounts()), more)
 
     # -- what is told ----------------------------------------------------------------------------
 
     @property
-    def past(self) -> dict[Leaf, Amounts]:
+    def past(self) -> dict[Leaf, ResourceAmounts]:
         """What each user of a queue has had by now, as one would be made from."""
         return {leaf: past for leaf, past in self._past.items() if isinstance(leaf, tuple)}
 
@@ -206,7 +215,7 @@ class Standing:
         gpu_millis: Iterable[tuple[str, int]],
         *,
         preemptible: bool = False,
-    ) -> Refused | None:
+    ) -> LimitRefusal | None:
         """Who lets the user have no more in this queue; None: nobody refuses."""
         asked = self._column(gpu_millis)
         millis = sum(asked)
@@ -216,16 +225,16 @@ class Standing:
         for one in self.tree.path(queue):
             most = one.most_per_user_millis
             if most is not None and self._of_user[one.name, user] + millis > most:
-                return Refused(queue=one.name, user=user)
+                return LimitRefusal(queue=one.name, user=user)
             if (preemptible or self._lent[one.name]) and self._is_over(one, asked, preemptible):
-                return Refused(queue=one.name)
+                return LimitRefusal(queue=one.name)
         row = CLUSTER if preemptible else row
         if row == CLUSTER:
-            return Refused(queue=None) if self._nothing_left(millis) else None
+            return LimitRefusal(queue=None) if self._nothing_left(millis) else None
         row = refused_by(self.columns, row, asked)
         if row == FREE:
             return None
-        return Refused(queue=None if row == CLUSTER else self.rows.names[row])
+        return LimitRefusal(queue=None if row == CLUSTER else self.rows.names[row])
 
     def _is_over(self, queue: Queue, asked: Column, preemptible: bool) -> bool:
         """Whether with what its preemptible jobs hold the queue would borrow more than it may."""
@@ -294,8 +303,8 @@ class Standing:
         """The same of one user in the queue."""
         return dominant(self._used(leaf), self.capacity, 1.0)
 
-    def _used(self, name: QueueName | Leaf) -> Amounts:
-        return self._past.get(name, Amounts()).plus(self._held.get(name, Amounts()))
+    def _used(self, name: QueueName | Leaf) -> ResourceAmounts:
+        return self._past.get(name, ResourceAmounts()).plus(self._held.get(name, ResourceAmounts()))
 
     def gives_back(self, queue: QueueName) -> bool:
         """Whether others may take back of what it holds."""

@@ -95,7 +95,7 @@ def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
     return max(inner + more, kept) - max(inner, kept)
 
 
-class Rows(NamedTuple):
+class EntitlementRows(NamedTuple):
     """Names of rows and kinds, for those outside of the columns."""
 
     row_of: Mapping[QueueName, int]
@@ -110,7 +110,7 @@ def columns_of(
     capacity_millis: int,
     stripped: frozenset[QueueName] = frozenset(),
     others: Iterable[QueueName] = (),
-) -> tuple[QueueColumns, Rows]:
+) -> tuple[QueueColumns, EntitlementRows]:
     """The tree as columns, with nothing held.
 
     `stripped` have spent their budget: nothing is their own, all they hold is borrowed. `others`
@@ -128,7 +128,7 @@ def columns_of(
     for row in range(len(queues), CLUSTER, -1):  # what is kept counts at the parents
         made.inner[made.parent[row]] += max(made.inner[row], made.kept[row])
     names = (QueueName(""), *(queue.name for queue in queues))
-    return made, Rows(row_of=row_of, names=names, kind_of=kind_of)
+    return made, EntitlementRows(row_of=row_of, names=names, kind_of=kind_of)
 
 
 def _empty(rows: int, kinds: int) -> QueueColumns:

@@ -13,20 +13,20 @@ _STEPS: Final = 1 << 20
 RESOURCES: Final = 3  # GPUs, cores, GiB of memory: the places of an Amounts
 
 
-class Amounts(NamedTuple):
+class ResourceAmounts(NamedTuple):
     """GPUs, cores and GiB; or seconds of them."""
 
     gpus: float = 0.0
     cpus: float = 0.0
     gib: float = 0.0
 
-    def in_steps(self) -> "Amounts":
+    def in_steps(self) -> "ResourceAmounts":
         """Rounded to the 2^20th part of one: sums of such are exact, so that they are the same in
         whatever order things are taken and given back."""
-        return Amounts(*(round(amount * _STEPS) / _STEPS for amount in self))
+        return ResourceAmounts(*(round(amount * _STEPS) / _STEPS for amount in self))
 
-    def plus(self, other: "Amounts", times: float = 1.0) -> "Amounts":
-        return Amounts(
+    def plus(self, other: "ResourceAmounts", times: float = 1.0) -> "ResourceAmounts":
+        return ResourceAmounts(
             self.gpus + times * other.gpus,
             self.cpus + times * other.cpus,
             self.gib + times * other.gib,
@@ -52,7 +52,7 @@ def accrued_seconds(seconds: float, half_life_seconds: float) -> float:
     return -constant * expm1(-max(0.0, seconds) / constant)
 
 
-def dominant(used: Amounts, capacity: Amounts, weight: float) -> float:
+def dominant(used: ResourceAmounts, capacity: ResourceAmounts, weight: float) -> float:
     """The largest part that is used of any one resource, over the weight.
 
     Source: Ghodsi et al. 2011, Dominant Resource Fairness, NSDI, section 4.1, with weights.

@@ -9,14 +9,14 @@ from corral.domain.queue import Queue
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, counted_gpus, gpus_text
 from corral.domain.usage import BYTES_PER_GIB
-from corral.schedule.quota.balances import Holding, Refused, Standing
-from corral.schedule.quota.fair_share import Amounts
+from corral.schedule.quota.balances import LimitRefusal, QuotaHolding, Standing
+from corral.schedule.quota.fair_share import ResourceAmounts
 from corral.schedule.waiting import Reason, Waiting
 
 Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
 
 
-class Limits:
+class QueueLimits:
     """The bounds of one pass. What is refused stays refused, until something is given back."""
 
     def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class Limits:
         shape = min(gang.shapes, key=lambda one: one.gpu_millis)
         asked = standing.asked_by(gang, shape, self._kinds)
         refused = standing.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
-        refused = refused or Refused(queue=gang.queue)
+        refused = refused or LimitRefusal(queue=gang.queue)
         asks = f"it asks for {counted_gpus(shape.gpu_millis)}"
         if gang.whole_gpus:
             asks += (
@@ -113,7 +113,7 @@ def holding_of(
     types: Mapping[NodeId, Sequence[str]],
     *,
     preemptible: bool = False,
-) -> Holding:
+) -> QuotaHolding:
     """What the seats hold; of a node that is exclusively theirs all GPUs, used or not.
 
     `types`: of each node's GPUs by index; unknown ones have no type.
@@ -131,10 +131,10 @@ def holding_of(
         cpus += seat.cpu_millis / MILLIS_PER_CPU
         gib += seat.memory_bytes / BYTES_PER_GIB
     gpus = millis.total() / MILLIS_PER_GPU
-    return Holding(
+    return QuotaHolding(
         queue=queue,
         user=user,
         gpu_millis=tuple(sorted(millis.items())),
-        amounts=Amounts(gpus, cpus, gib),
+        amounts=ResourceAmounts(gpus, cpus, gib),
         preemptible=preemptible,
     )

@@ -8,7 +8,7 @@ from corral.domain.world import Changes
 from corral.simulate.recorded_state import Books
 
 
-class Blame:
+class FailureBlameOracle:
     """I5, I7 and I17: no end without a cause, the true exit code, and the right budget."""
 
     def __init__(self, books: Books) -> None:

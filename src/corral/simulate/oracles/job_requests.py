@@ -14,7 +14,7 @@ HELD_BACK = (JobState.HELD, JobState.SUSPENDED)
 WAITING = (*HELD_BACK, JobState.QUEUED)
 
 
-class Wished:
+class JobRequestsOracle:
     """Called before the books take the commit in; keeps its own book of who is where."""
 
     def __init__(self, books: Books) -> None:

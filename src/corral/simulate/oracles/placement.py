@@ -11,7 +11,7 @@ from corral.simulate.recorded_state import Books
 OLD_SECONDS = 86_400.0  # who has waited for so long, all waits together, may go by age (0027)
 
 
-class Placing:
+class PlacementOracle:
     """Held against the books as they stood before the commit."""
 
     def __init__(self, books: Books, giving: Giving) -> None:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 from corral.domain.time_series import Curve, averaged, cut, joined
-from corral.ports.log import Log
+from corral.ports.log import HeadLogger
 from corral.store.series.block import Block, block_of, packed, unpacked
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS blocks (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_age ON blocks (thin, until);
 """
-log = Log("corral.series")
+log = HeadLogger("corral.series")
 
 
 class SeriesFile:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from corral.wire.array_indices import MOST
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 RAW_FROM: Final = 1_000_000_000  # numbers of one job of an array begin here
 RAW_EACH: Final = 10_000_000  # above every index
@@ -34,7 +34,7 @@ def id_of(text: str) -> str:
     """
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
-        raise Wrong(f"Invalid job id {text}")
+        raise SlurmRefusal(f"Invalid job id {text}")
     number = match.group(1)
     if number.isdecimal() and int(number) >= RAW_FROM:
         job, index = divmod(int(number) - RAW_FROM, RAW_EACH)
@@ -56,9 +56,9 @@ def ids_of(text: str) -> Iterator[str]:
 def _indices(text: str, span: str) -> range:
     match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", span, re.ASCII)
     if match is None:
-        raise Wrong(f"Invalid job id {text}")
+        raise SlurmRefusal(f"Invalid job id {text}")
     first, last, step = match.groups()
     found = range(int(first), int(last or first) + 1, int(step or 1))
     if len(found) > MOST:
-        raise Wrong(f"Invalid job id {text}")
+        raise SlurmRefusal(f"Invalid job id {text}")
     return found

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from corral.wire.slurm.slurm_errors import USAGE, Wrong
+from corral.wire.slurm.slurm_errors import USAGE, SlurmRefusal
 
 
-class Use(StrEnum):
+class OptionUse(StrEnum):
     """What comes of an option."""
 
     HONOURED = "honoured"
@@ -33,19 +33,19 @@ class Option:
     name: str
     short: str = ""
     takes: Takes = Takes.VALUE
-    use: Use = Use.HONOURED
+    use: OptionUse = OptionUse.HONOURED
     says: str = ""
     variable: str = ""
     adds: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class ParsedOptions:
     """Options with their last values ("" for one without), and the words behind them."""
 
     options: Mapping[str, str]
     rest: tuple[str, ...] = ()
-    table: "Table" = field(repr=False)
+    table: "OptionTable" = field(repr=False)
 
     def get(self, name: str) -> str | None:
         return self.options.get(name)
@@ -56,10 +56,10 @@ class Read:
     @property
     def noted(self) -> list[str]:
         """Those that change nothing here."""
-        return [one for one in self.options if self.table.by_name[one].use == Use.NOTED]
+        return [one for one in self.options if self.table.by_name[one].use == OptionUse.NOTED]
 
 
-class Table:
+class OptionTable:
     """The options of one command."""
 
     def __init__(self, command: str, options: Iterable[Option]) -> None:
@@ -68,7 +68,7 @@ class Table:
         self.by_name: Final = {one.name: one for one in self.options}
         self._by_letter = {one.short: one for one in self.options if one.short}
 
-    def read(self, words: Sequence[str], *, mixed: bool = False) -> Read:
+    def read(self, words: Sequence[str], *, mixed: bool = False) -> ParsedOptions:
         """What a command line says. `mixed`: options may come after other words, too.
 
         Raises: Wrong.
@@ -92,13 +92,13 @@ class Table:
                 break
         return self.checked(found, rest)
 
-    def checked(self, found: Mapping[str, str], rest: Sequence[str] = ()) -> Read:
+    def checked(self, found: Mapping[str, str], rest: Sequence[str] = ()) -> ParsedOptions:
         """Raises: Wrong for the first option that is refused here."""
         for name in found:
             option = self.by_name[name]
-            if option.use == Use.REFUSED:
-                raise Wrong(f"--{name} is not supported by Corral", hint=option.says)
-        return Read(options=dict(found), rest=tuple(rest), table=self)
+            if option.use == OptionUse.REFUSED:
+                raise SlurmRefusal(f"--{name} is not supported by Corral", hint=option.says)
+        return ParsedOptions(options=dict(found), rest=tuple(rest), table=self)
 
     def usage(self) -> str:
         """What --help says."""
@@ -106,7 +106,7 @@ class Table:
         for one in self.options:
             written = f"-{one.short}, --{one.name}" if one.short else f"    --{one.name}"
             value = {Takes.VALUE: "=...", Takes.MAYBE: "[=...]", Takes.NOTHING: ""}[one.takes]
-            note = "" if one.use == Use.HONOURED else f"[{one.use}] "
+            note = "" if one.use == OptionUse.HONOURED else f"[{one.use}] "
             lines.append(f"  {written + value:<30} {note}{one.says}".rstrip())
         return "\n".join(lines)
 
@@ -122,7 +122,7 @@ class Table:
         name, sign, value = word.partition("=")
         option = self._named(name)
         if option.takes == Takes.NOTHING and sign:
-            raise Wrong(
+            raise SlurmRefusal(
                 f"option '--{option.name}' doesn't allow an argument",
                 hint=self._help,
                 code=USAGE,
@@ -141,19 +141,23 @@ class Table:
             return near[0]
         if near:
             which = " ".join(f"'--{one.name}'" for one in near)
-            raise Wrong(
+            raise SlurmRefusal(
                 f"option '--{name}' is ambiguous; possibilities: {which}",
                 hint=self._help,
                 code=USAGE,
                 before="",
             )
-        raise Wrong(f"unrecognized option '--{name}'", hint=self._help, code=USAGE, before="")
+        raise SlurmRefusal(
+            f"unrecognized option '--{name}'", hint=self._help, code=USAGE, before=""
+        )
 
     def _letters(self, letters: str, left: list[str], found: dict[str, str]) -> None:
         for place, letter in enumerate(letters):
             option = self._by_letter.get(letter)
             if option is None:
-                raise Wrong(f"invalid option -- '{letter}'", hint=self._help, code=USAGE, before="")
+                raise SlurmRefusal(
+                    f"invalid option -- '{letter}'", hint=self._help, code=USAGE, before=""
+                )
             if option.takes == Takes.NOTHING:
                 found[option.name] = ""
                 continue
@@ -165,7 +169,7 @@ class Table:
 
     def _next(self, left: list[str], why: str) -> str:
         if not left:
-            raise Wrong(why, hint=self._help, code=USAGE, before="")
+            raise SlurmRefusal(why, hint=self._help, code=USAGE, before="")
         return left.pop(0)
 
     @property
@@ -193,9 +197,9 @@ def words_of_script(script: str) -> list[list[str]]:
     """
     lines = script.splitlines()
     if not lines or not lines[0].startswith("#!"):
-        raise Wrong(*_NOT_A_SCRIPT)
+        raise SlurmRefusal(*_NOT_A_SCRIPT)
     if "\r\n" in script:
-        raise Wrong(
+        raise SlurmRefusal(
             "Batch script contains DOS line breaks (\\r\\n)",
             "instead of expected UNIX line breaks (\\n).",
         )
@@ -221,7 +225,7 @@ def _split(number: int, line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
     except ValueError as error:
-        raise Wrong(f"line {number} of the script: {str(error).lower()}") from None
+        raise SlurmRefusal(f"line {number} of the script: {str(error).lower()}") from None
 
 
 def is_batch_script(text: str) -> bool:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from corral.wire.slurm import value_forms
 from corral.wire.slurm.hostlist import expand
-from corral.wire.slurm.options import Read
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.options import ParsedOptions
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class SlurmShape:
     """What each of `nodes` gives; `fewest` < `nodes` where fewer will do. `task_gpus` 0: no number
     of GPUs was asked for each task."""
 
@@ -35,14 +35,14 @@ class _Gpus:
     in_all: int = 0
 
 
-def shape_of(read: Read) -> Shape:
+def shape_of(read: ParsedOptions) -> SlurmShape:
     """Raises: Wrong."""
     gpus = _gpus(read)
     fewest, nodes, tasks, each, notes = _nodes_and_tasks(read, gpus)
     per_node = gpus.per_node or gpus.per_task * each
     if gpus.in_all and not per_node:
         if gpus.in_all % nodes:
-            raise Wrong(
+            raise SlurmRefusal(
                 f"{gpus.in_all} GPUs cannot be divided into equal parts over {nodes} nodes",
                 hint="write --gpus-per-node=N",
             )
@@ -52,7 +52,7 @@ def shape_of(read: Read) -> Shape:
     if (per_gpu := _number(read, "cpus-per-gpu")) and per_node:
         cpus_per_node = per_gpu * per_node
         cpus = max(1, cpus_per_node // each)
-    return Shape(
+    return SlurmShape(
         nodes=nodes,
         fewest=fewest,
         tasks=tasks,
@@ -67,12 +67,14 @@ def shape_of(read: Read) -> Shape:
     )
 
 
-def _number(read: Read, name: str) -> int:
+def _number(read: ParsedOptions, name: str) -> int:
     text = read.get(name)
     return 0 if text is None else value_forms.count(text, f"--{name}")
 
 
-def _nodes_and_tasks(read: Read, gpus: _Gpus) -> tuple[int, int, int, int, tuple[str, ...]]:
+def _nodes_and_tasks(
+    read: ParsedOptions, gpus: _Gpus
+) -> tuple[int, int, int, int, tuple[str, ...]]:
     """(fewest nodes, nodes, tasks, tasks of a node, what to say of it)"""
     fewest, nodes = value_forms.nodes(read.get("nodes") or "") if read.has("nodes") else (0, 0)
     tasks, each = _number(read, "ntasks"), _number(read, "ntasks-per-node")
@@ -91,28 +93,28 @@ def _nodes_and_tasks(read: Read, gpus: _Gpus) -> tuple[int, int, int, int, tuple
         nodes, fewest = tasks, min(fewest, tasks)
     each = each or max(1, -(-tasks // nodes))
     if tasks > each * nodes:
-        raise Wrong(
+        raise SlurmRefusal(
             f"{tasks} tasks do not fit: {nodes} nodes with {each} each", hint="ask for more nodes"
         )
     return fewest, nodes, tasks or each * nodes, each, notes
 
 
-def _listed(read: Read) -> int:
+def _listed(read: ParsedOptions) -> int:
     text = read.get("nodelist")
     try:
         return len(expand(text)) if text else 1
     except ValueError as error:
-        raise Wrong(f"Invalid node list: {error}") from None
+        raise SlurmRefusal(f"Invalid node list: {error}") from None
 
 
-def _gpus(read: Read) -> _Gpus:
+def _gpus(read: ParsedOptions) -> _Gpus:
     type_in_gres, in_gres = _gres(read.get("gres"))
     per_node = value_forms.typed_count(read.get("gpus-per-node") or "0", "--gpus-per-node")
     per_task = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")
     in_all = value_forms.typed_count(read.get("gpus") or "0", "--gpus")
     types = {one for one in (type_in_gres, per_node[0], per_task[0], in_all[0]) if one}
     if len(types) > 1:
-        raise Wrong(f"GPUs of several types are asked for: {', '.join(sorted(types))}")
+        raise SlurmRefusal(f"GPUs of several types are asked for: {', '.join(sorted(types))}")
     return _Gpus(
         type=next(iter(types), None),
         per_node=per_node[1] or in_gres,
@@ -130,7 +132,7 @@ def _gres(text: str | None) -> tuple[str | None, int]:
         if name in ("", "none"):
             continue
         if name != "gpu":
-            raise Wrong(
+            raise SlurmRefusal(
                 f"Invalid generic resource (gres) specification: {part}",
                 hint="there are GPUs, cores and memory: --gres=gpu:N",
             )
@@ -140,7 +142,7 @@ def _gres(text: str | None) -> tuple[str | None, int]:
     return kind, number
 
 
-def _memory(read: Read, cpus: int, gpus: int) -> int:
+def _memory(read: ParsedOptions, cpus: int, gpus: int) -> int:
     if (whole := read.get("mem")) is not None:
         return value_forms.size_bytes(whole)
     if (each := read.get("mem-per-cpu")) is not None:

@@ -16,10 +16,10 @@ from corral.wire.slurm import paths, value_forms
 from corral.wire.slurm.batch_plan import BatchPlan, command_of
 from corral.wire.slurm.hostlist import expand
 from corral.wire.slurm.ids import id_of
-from corral.wire.slurm.options import Read, words_of_script
-from corral.wire.slurm.resource_shape import Shape, shape_of
+from corral.wire.slurm.options import ParsedOptions, words_of_script
+from corral.wire.slurm.resource_shape import SlurmShape, shape_of
 from corral.wire.slurm.sbatch_options import SBATCH
-from corral.wire.slurm.slurm_errors import Wrong
+from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 _TASKS: Final = ("ntasks", "ntasks-per-node", "ntasks-per-gpu")
 _ON: Final = {"after": "started", "afterok": "done", "afternotok": "failed", "afterany": "ended"}
@@ -43,12 +43,12 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class BatchSubmission:
     """What was asked. `notes` are told on standard error; `singleton`: it waits for all of its name
     and owner, which only the head can name."""
 
     spec: dict[str, Any]
-    read: Read
+    read: ParsedOptions
     plan: BatchPlan
     notes: tuple[str, ...]
     singleton: bool = False
@@ -56,7 +56,7 @@ class Batch:
 
 def read_batch(
     words: Sequence[str], script: str | None, here: Here, *, name: str = "", path: str = ""
-) -> Batch:
+) -> BatchSubmission:
     """`words` are those of the command line before the script's own arguments; of what is said
     several times the command line counts, then the environment, then the script.
 
@@ -66,7 +66,7 @@ def read_batch(
     if typed.has("wrap"):
         script = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed.get('wrap')}\n"
     if script is None:
-        raise Wrong("there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]")
+        raise SlurmRefusal("there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]")
     said, components = _said_by(script)
     given = {**said, **SBATCH.of_environment(here.environment), **typed.options}
     arguments = () if typed.has("wrap") else typed.rest[1:]
@@ -92,21 +92,27 @@ def _said_by(script: str) -> tuple[dict[str, str], int]:
     groups = [dict(SBATCH.read(words).options) for words in words_of_script(script)]
     unnamed = [{key: value for key, value in one.items() if key != "job-name"} for one in groups]
     if any(one != unnamed[0] for one in unnamed):
-        raise Wrong(
+        raise SlurmRefusal(
             "components of a heterogeneous job that ask for different things are not supported",
             hint="submit a job for each, the second with --dependency=after:ID of the first",
         )
     return groups[0], len(groups)
 
 
-def _of_components(batch: Batch, script: str, components: int) -> Batch:
+def _of_components(batch: BatchSubmission, script: str, components: int) -> BatchSubmission:
     plan = replace(batch.plan, components=components)
     return replace(batch, plan=plan, spec={**batch.spec, "run": command_of(script, plan)})
 
 
 def _batch(
-    read: Read, script: str, here: Here, *, name: str, path: str, arguments: tuple[str, ...]
-) -> Batch:
+    read: ParsedOptions,
+    script: str,
+    here: Here,
+    *,
+    name: str,
+    path: str,
+    arguments: tuple[str, ...],
+) -> BatchSubmission:
     shape = shape_of(read)
     notes = list(shape.notes)
     said_name = read.get("job-name") or name or "sbatch"
@@ -130,10 +136,12 @@ def _batch(
     if read.noted:
         ignored = ", ".join(f"--{one}" for one in read.noted)
         notes.append(f"note: {ignored}: nothing comes of it here (docs/reference/slurm-options.md)")
-    return Batch(spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton)
+    return BatchSubmission(spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton)
 
 
-def job_fields(read: Read, shape: Shape, here: Here, notes: list[str]) -> dict[str, Any]:
+def job_fields(
+    read: ParsedOptions, shape: SlurmShape, here: Here, notes: list[str]
+) -> dict[str, Any]:
     """What sbatch and srun ask for alike, as fields of a spec. Raises: Wrong."""
     gpu: Any = f"{shape.gpu_type}:{shape.gpus_per_node}" if shape.gpu_type else shape.gpus_per_node
     memory = f"{shape.memory_bytes}B" if shape.memory_bytes else None
@@ -166,7 +174,7 @@ def plain_name(text: str) -> str:
     return words if is_name(words) else "sbatch"
 
 
-def queue_of(read: Read, notes: list[str]) -> str | None:
+def queue_of(read: ParsedOptions, notes: list[str]) -> str | None:
     said = read.get("partition")
     if said is None:
         return None
@@ -176,7 +184,7 @@ def queue_of(read: Read, notes: list[str]) -> str | None:
     return first
 
 
-def priority_of(read: Read, notes: list[str]) -> int | None:
+def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
     """From --priority, else --qos, less --nice."""
     qos = read.get("qos")
     if qos is not None and qos not in PRIORITIES:
@@ -187,7 +195,7 @@ def priority_of(read: Read, notes: list[str]) -> int | None:
     nice = read.get("nice")
     if nice is not None:
         if not re.fullmatch(r"-?\d{0,9}", nice):
-            raise Wrong(f'Invalid --nice value "{nice}"')
+            raise SlurmRefusal(f'Invalid --nice value "{nice}"')
         base -= int(nice or 100)
     return max(-10_000, min(10_000, base)) or None
 
@@ -202,11 +210,11 @@ def _warn(signal: str | None, limit: int | None, notes: list[str]) -> dict[str, 
     return {"signal": number, "before": f"{max(1, min(before, limit - 1))}s"}
 
 
-def _constraints(read: Read, shape: Shape) -> dict[str, Any]:
+def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in filter(None, re.split(r"[&,]", read.get("constraint") or "")):
         if re.search(r"[|\[\]*()]", part):
-            raise Wrong(
+            raise SlurmRefusal(
                 f"Invalid feature specification: {read.get('constraint')}",
                 hint="write labels that all of its nodes have, joined by &: -C 'ib&zone=a'",
             )
@@ -216,9 +224,9 @@ def _constraints(read: Read, shape: Shape) -> dict[str, Any]:
         on = expand(read.get("nodelist") or "") if read.get("nodelist") else []
         off = expand(read.get("exclude") or "") if read.get("exclude") else []
     except ValueError as error:
-        raise Wrong(f"Invalid node name specified: {error}") from None
+        raise SlurmRefusal(f"Invalid node name specified: {error}") from None
     if on and len(on) < shape.nodes:
-        raise Wrong(
+        raise SlurmRefusal(
             f"--nodelist names {len(on)} of {shape.nodes} nodes: the others cannot be left open",
             hint="name as many nodes as it needs, or more to choose from",
         )
@@ -229,19 +237,19 @@ def _constraints(read: Read, shape: Shape) -> dict[str, Any]:
     return found
 
 
-def _begin(read: Read, here: Here) -> str | None:
+def _begin(read: ParsedOptions, here: Here) -> str | None:
     said = read.get("begin")
     return value_forms.moment(said, here.now).isoformat() if said else None
 
 
-def _start_by(read: Read, here: Here, limit: int | None) -> str | None:
+def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
     said = read.get("deadline")
     if said is None:
         return None
     end = value_forms.moment(said, here.now, "--deadline")
     latest = end - timedelta(seconds=limit or 0)
     if latest <= here.now:
-        raise Wrong(f"Incorrect deadline specification {said}: it cannot be done by then")
+        raise SlurmRefusal(f"Incorrect deadline specification {said}: it cannot be done by then")
     return latest.isoformat()
 
 
@@ -255,7 +263,7 @@ def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
             singleton = True
             continue
         if kind not in _ON or not ids or "?" in part:
-            raise Wrong(
+            raise SlurmRefusal(
                 f"Job dependency problem: {part}",
                 hint="write after, afterok, afternotok or afterany:ID[:ID...], or singleton, "
                 "joined by commas",
@@ -284,7 +292,7 @@ def exported(said: str | None, environment: Mapping[str, str], notes: list[str])
         if part in ("ALL", "NONE", "NIL"):
             continue
         if not _VARIABLE.fullmatch(name):
-            raise Wrong(f"Invalid --export: {part}")
+            raise SlurmRefusal(f"Invalid --export: {part}")
         if sign or name in environment:
             found[name] = value if sign else environment[name]
     return {key: found[key] for key in sorted(found)}
@@ -296,12 +304,14 @@ def _may_be_sent(name: str, value: str) -> bool:
     return bool(known) and name not in fields.SET_BY_CORRAL and plain and len(value) <= 32_768
 
 
-def _plan(read: Read, shape: Shape, here: Here, name: str, arguments: tuple[str, ...]) -> BatchPlan:
+def _plan(
+    read: ParsedOptions, shape: SlurmShape, here: Here, name: str, arguments: tuple[str, ...]
+) -> BatchPlan:
     chdir = os.path.normpath(os.path.join(here.directory, read.get("chdir") or "."))
     array = read.get("array")
     mode = (read.get("open-mode") or "truncate")[:1]
     if mode not in "at":
-        raise Wrong(f"Invalid --open-mode argument: {read.get('open-mode')}. Ignored")
+        raise SlurmRefusal(f"Invalid --open-mode argument: {read.get('open-mode')}. Ignored")
     return BatchPlan(
         name=name,
         submit_dir=here.directory,
@@ -330,7 +340,9 @@ def _array(text: str) -> tuple[int, int, int, int]:
     """(count, least, most, step). Raises: Wrong."""
     try:
         indices = read_array(text).indices
-    except fields.Wrong as error:
-        raise Wrong(f"Invalid job array specification: {error.text}", hint=error.hint) from None
+    except fields.WrongValue as error:
+        raise SlurmRefusal(
+            f"Invalid job array specification: {error.text}", hint=error.hint
+        ) from None
     step = indices[1] - indices[0] if len(indices) > 1 else 1
     return len(indices), indices[0], indices[-1], step

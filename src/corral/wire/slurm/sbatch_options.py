@@ -3,7 +3,7 @@ table."""
 
 from typing import Final
 
-from corral.wire.slurm.options import Option, Table, Takes, Use
+from corral.wire.slurm.options import Option, OptionTable, OptionUse, Takes
 
 _FLAG: Final = Takes.NOTHING
 _MAYBE: Final = Takes.MAYBE
@@ -18,11 +18,13 @@ def _o(
 def _noted(
     name: str, short: str, why: str, *, takes: Takes = Takes.VALUE, variable: str = ""
 ) -> Option:
-    return Option(name=name, short=short, says=why, takes=takes, variable=variable, use=Use.NOTED)
+    return Option(
+        name=name, short=short, says=why, takes=takes, variable=variable, use=OptionUse.NOTED
+    )
 
 
 def _refused(name: str, short: str, why: str, *, takes: Takes = Takes.VALUE) -> Option:
-    return Option(name=name, short=short, says=why, takes=takes, use=Use.REFUSED)
+    return Option(name=name, short=short, says=why, takes=takes, use=OptionUse.REFUSED)
 
 
 _TUNED: Final = "nodes are not tuned by jobs"
@@ -124,62 +126,95 @@ JOB_OPTIONS: Final = (
     _o("version", "V", "the version", takes=_FLAG),
 )  # fmt: skip
 
-SBATCH: Final = Table("sbatch", (
-    *JOB_OPTIONS,
-    _o("array", "a", "indices, with %N at most N at once", variable="SBATCH_ARRAY_INX"),
-    _o("error", "e", "the file for standard error, on a node that sees its folder"),
-    _noted("ignore-pbs", "", "lines of #PBS are not read anyway", takes=_FLAG),
-    _o("input", "i", "the file for standard input"),
-    _o("no-requeue", "", "it is not begun anew after a fault of the cluster", takes=_FLAG,
-       variable="SBATCH_NO_REQUEUE"),
-    _o("open-mode", "", "append or truncate", variable="SBATCH_OPEN_MODE"),
-    _o("output", "o", "the file for standard output: %j %A %a %x %N %n %u; else slurm-%j.out"),
-    _o("parsable", "", "prints the number alone", takes=_FLAG),
-    _o("requeue", "", "as it is anyway: begun anew after a fault of the cluster", takes=_FLAG,
-       variable="SBATCH_REQUEUE"),
-    _o("test-only", "", "says when it would start; nothing happens", takes=_FLAG),
-    _o("wait", "W", "stays until it is over, and ends as it did", takes=_FLAG,
-       variable="SBATCH_WAIT"),
-    _o("wrap", "", "this command instead of a script"),
-))  # fmt: skip
+SBATCH: Final = OptionTable(
+    "sbatch",
+    (
+        *JOB_OPTIONS,
+        _o("array", "a", "indices, with %N at most N at once", variable="SBATCH_ARRAY_INX"),
+        _o("error", "e", "the file for standard error, on a node that sees its folder"),
+        _noted("ignore-pbs", "", "lines of #PBS are not read anyway", takes=_FLAG),
+        _o("input", "i", "the file for standard input"),
+        _o(
+            "no-requeue",
+            "",
+            "it is not begun anew after a fault of the cluster",
+            takes=_FLAG,
+            variable="SBATCH_NO_REQUEUE",
+        ),
+        _o("open-mode", "", "append or truncate", variable="SBATCH_OPEN_MODE"),
+        _o("output", "o", "the file for standard output: %j %A %a %x %N %n %u; else slurm-%j.out"),
+        _o("parsable", "", "prints the number alone", takes=_FLAG),
+        _o(
+            "requeue",
+            "",
+            "as it is anyway: begun anew after a fault of the cluster",
+            takes=_FLAG,
+            variable="SBATCH_REQUEUE",
+        ),
+        _o("test-only", "", "says when it would start; nothing happens", takes=_FLAG),
+        _o(
+            "wait",
+            "W",
+            "stays until it is over, and ends as it did",
+            takes=_FLAG,
+            variable="SBATCH_WAIT",
+        ),
+        _o("wrap", "", "this command instead of a script"),
+    ),
+)
 
 _ONE_PROGRAM: Final = "one program runs in all tasks"
-SRUN: Final = Table("srun", (
-    *(one for one in JOB_OPTIONS if one.name not in ("help",)),
-    _noted("acctg-freq", "", "use is measured anyway"),
-    _refused("bcast", "", "put the program where all nodes see it", takes=_MAYBE),
-    _refused("bcast-exclude", "", "put the program where all nodes see it"),
-    _noted("compress", "", "nothing is sent along", takes=_MAYBE),
-    _noted("cpu-bind", "", _LAYOUT),
-    _noted("disable-status", "X", "Ctrl-C ends it", takes=_FLAG),
-    _noted("epilog", "", "write it behind the program"),
-    _o("error", "e", "the file for standard error; %t: one a task"),
-    _noted("exact", "", "steps share what the job holds", takes=_FLAG),
-    _o("help", "", "how it is used", takes=_FLAG),
-    _refused("het-group", "", "there are no heterogeneous jobs"),
-    _noted("immediate", "I", "it waits in line", takes=_MAYBE),
-    _o("input", "i", "a file, all, none, or the number of the one task that gets standard input"),
-    _o("jobid", "", "of the job that it is in"),
-    _o("kill-on-bad-exit", "K", "one task's failure ends the others", takes=_MAYBE),
-    _o("label", "l", "each line begins with the number of its task", takes=_FLAG),
-    _o("mpi", "", "none, and list; programs find each other by themselves (torchrun, a launcher)"),
-    _refused("multi-prog", "", _ONE_PROGRAM, takes=_FLAG),
-    _refused("no-allocate", "Z", "nodes are given by the head", takes=_FLAG),
-    _o("open-mode", "", "append or truncate"),
-    _o("output", "o", "the file for standard output; %t: one a task"),
-    _noted("overlap", "", "steps share what the job holds anyway", takes=_FLAG),
-    _noted("preserve-env", "E", "options come first", takes=_FLAG),
-    _noted("prolog", "", "write it before the program"),
-    _o("pty", "", "a terminal on the first node, outside of a job; in one: corral attach JOB",
-       takes=_FLAG),
-    _noted("quit-on-interrupt", "", "Ctrl-C ends it", takes=_FLAG),
-    _o("relative", "r", "from this node of the job on"),
-    _noted("resv-ports", "", "programs choose ports by themselves", takes=_MAYBE),
-    _noted("send-libs", "", "nothing is sent along", takes=_MAYBE),
-    _noted("slurmd-debug", "", "there is no slurmd"),
-    _noted("task-epilog", "", "write it behind the program"),
-    _noted("task-prolog", "", "write it before the program"),
-    _noted("threads", "T", "tasks are started at once"),
-    _noted("unbuffered", "u", "output is passed on as it comes", takes=_FLAG),
-    _o("wait", "W", "so long after the first end the others are ended; 0: never"),
-))  # fmt: skip
+SRUN: Final = OptionTable(
+    "srun",
+    (
+        *(one for one in JOB_OPTIONS if one.name not in ("help",)),
+        _noted("acctg-freq", "", "use is measured anyway"),
+        _refused("bcast", "", "put the program where all nodes see it", takes=_MAYBE),
+        _refused("bcast-exclude", "", "put the program where all nodes see it"),
+        _noted("compress", "", "nothing is sent along", takes=_MAYBE),
+        _noted("cpu-bind", "", _LAYOUT),
+        _noted("disable-status", "X", "Ctrl-C ends it", takes=_FLAG),
+        _noted("epilog", "", "write it behind the program"),
+        _o("error", "e", "the file for standard error; %t: one a task"),
+        _noted("exact", "", "steps share what the job holds", takes=_FLAG),
+        _o("help", "", "how it is used", takes=_FLAG),
+        _refused("het-group", "", "there are no heterogeneous jobs"),
+        _noted("immediate", "I", "it waits in line", takes=_MAYBE),
+        _o(
+            "input",
+            "i",
+            "a file, all, none, or the number of the one task that gets standard input",
+        ),
+        _o("jobid", "", "of the job that it is in"),
+        _o("kill-on-bad-exit", "K", "one task's failure ends the others", takes=_MAYBE),
+        _o("label", "l", "each line begins with the number of its task", takes=_FLAG),
+        _o(
+            "mpi",
+            "",
+            "none, and list; programs find each other by themselves (torchrun, a launcher)",
+        ),
+        _refused("multi-prog", "", _ONE_PROGRAM, takes=_FLAG),
+        _refused("no-allocate", "Z", "nodes are given by the head", takes=_FLAG),
+        _o("open-mode", "", "append or truncate"),
+        _o("output", "o", "the file for standard output; %t: one a task"),
+        _noted("overlap", "", "steps share what the job holds anyway", takes=_FLAG),
+        _noted("preserve-env", "E", "options come first", takes=_FLAG),
+        _noted("prolog", "", "write it before the program"),
+        _o(
+            "pty",
+            "",
+            "a terminal on the first node, outside of a job; in one: corral attach JOB",
+            takes=_FLAG,
+        ),
+        _noted("quit-on-interrupt", "", "Ctrl-C ends it", takes=_FLAG),
+        _o("relative", "r", "from this node of the job on"),
+        _noted("resv-ports", "", "programs choose ports by themselves", takes=_MAYBE),
+        _noted("send-libs", "", "nothing is sent along", takes=_MAYBE),
+        _noted("slurmd-debug", "", "there is no slurmd"),
+        _noted("task-epilog", "", "write it behind the program"),
+        _noted("task-prolog", "", "write it before the program"),
+        _noted("threads", "T", "tasks are started at once"),
+        _noted("unbuffered", "u", "output is passed on as it comes", takes=_FLAG),
+        _o("wait", "W", "so long after the first end the others are ended; 0: never"),
+    ),
+)

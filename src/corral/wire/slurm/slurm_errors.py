@@ -3,7 +3,7 @@
 USAGE = 255  # how Slurm ends on an option that it cannot read
 
 
-class Wrong(ValueError):
+class SlurmRefusal(ValueError):
     """`lines` are said one by one, each behind the command's name and `before` (None: as it is);
     `hint` is what to do instead."""
 

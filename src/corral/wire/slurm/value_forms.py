@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from corral.wire import signals
-from corral.wire.slurm.slurm_errors import USAGE, Wrong
+from corral.wire.slurm.slurm_errors import USAGE, SlurmRefusal
 
 _DAYS: Final = re.compile(r"(\d{1,6})-(\d{1,6})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
 _CLOCKED: Final = re.compile(r"(\d{1,9})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
@@ -35,7 +35,7 @@ def seconds(text: str, option: str = "--time") -> int | None:
         return ((days * 24 + hours) * 60 + minutes) * 60 + rest
     match = _CLOCKED.fullmatch(text)
     if match is None:
-        raise Wrong(f"Invalid {option} specification", code=USAGE)
+        raise SlurmRefusal(f"Invalid {option} specification", code=USAGE)
     first, second, third = match.groups()
     if third is not None:
         return (int(first) * 60 + int(second)) * 60 + int(third)
@@ -46,7 +46,7 @@ def size_bytes(text: str, option: str = "--mem") -> int:
     """Of 4000 (MB), 512K, 64G, 64GB and 1T: powers of 1024, as Slurm counts."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise Wrong(f"Invalid {option} specification", code=USAGE)
+        raise SlurmRefusal(f"Invalid {option} specification", code=USAGE)
     unit = match.group(2).upper() or "M"
     return int(match.group(1)) * int(1024 ** "BKMGT".index(unit))
 
@@ -56,7 +56,7 @@ def count(text: str, option: str, *, least: int = 1) -> int:
     match = _COUNT.fullmatch(text.strip())
     number = int(match.group(1)) * (1024 if match.group(2) else 1) if match else -1
     if number < least:
-        raise Wrong(f'Invalid numeric value "{text}" for {option}.', code=USAGE)
+        raise SlurmRefusal(f'Invalid numeric value "{text}" for {option}.', code=USAGE)
     return number
 
 
@@ -65,7 +65,7 @@ def nodes(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", text.strip(), re.ASCII)
     fewest, most = (int(one or 0) for one in match.groups()) if match else (0, 0)
     if match is None or (most and most < fewest):
-        raise Wrong(f'"{text}" is not a valid node count', code=USAGE)
+        raise SlurmRefusal(f'"{text}" is not a valid node count', code=USAGE)
     return fewest, most or fewest
 
 
@@ -90,7 +90,7 @@ def signal_number(text: str) -> int:
     """Of 10, USR1 and SIGUSR1."""
     number = signals.number_of(text)
     if number is None:
-        raise Wrong(f"Unknown job signal: {text}")
+        raise SlurmRefusal(f"Unknown job signal: {text}")
     return number
 
 
@@ -103,7 +103,7 @@ def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
     if match := _LATER.fullmatch(said):
         unit = (match.group(2) or "").lower()[:1]
         if unit not in _UNITS:
-            raise Wrong(f"Invalid time specification {text} ({option})")
+            raise SlurmRefusal(f"Invalid time specification {text} ({option})")
         return now + timedelta(seconds=int(match.group(1) or 0) * _UNITS[unit])
     if said.lower() in ("today", "tomorrow"):
         return now + timedelta(days=said.lower() == "tomorrow")
@@ -112,7 +112,7 @@ def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
         return found if found > now else found + timedelta(days=1)
     found = _date(said, now)
     if found is None:
-        raise Wrong(f"Invalid time specification {text} ({option})")
+        raise SlurmRefusal(f"Invalid time specification {text} ({option})")
     return found
 
 

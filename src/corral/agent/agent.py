@@ -193,7 +193,7 @@ class Agent:
         self.beats.wake()
 
     def environment(self, launch: Launch) -> dict[str, str]:
-        """What only the node knows of an attempt's ranks."""
+        """Return the variables of an attempt's ranks that only the node knows."""
         gpus = [gpu for gpu in self.inventory_now.gpus if gpu.index in launch.seat.gpus]
         return {
             **interface(launch.nodes, launch.node_rank, dict(launch.env)),
@@ -206,7 +206,7 @@ class Agent:
         }
 
     def address(self) -> str:
-        """That of the way to the head, now. Raises: OSError, ValueError."""
+        """Return the address on the current route to the head. Raises: OSError, ValueError."""
         return address_towards(self.dialler.heads.url())
 
     def hello(self) -> Hello:

@@ -4,10 +4,10 @@ import time
 
 
 def wall() -> float:
-    """Since 1970; it may be set."""
+    """Return the wall clock in seconds since 1970. It may be set."""
     return time.clock_gettime(time.CLOCK_REALTIME)
 
 
 def since_boot() -> float:
-    """Since the machine's boot, also while it sleeps: nobody can set this clock."""
+    """Return the seconds since the machine's boot, including sleep. This clock cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

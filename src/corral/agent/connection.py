@@ -38,7 +38,7 @@ async def first_of(*ways: Coroutine[None, None, None]) -> None:
 
 
 def delay_seconds(failures: int, chance: Random) -> float:
-    """How long to wait after so many failures in a row: at once first, then jittered up to 1 s."""
+    """Return the delay after N failures in a row: none at first, then jittered up to 1 s."""
     if failures <= 1:
         return 0.0
     whole = min(FIRST_DELAY_SECONDS * 2.0 ** min(failures - 2, 16), LONGEST_DELAY_SECONDS)

@@ -51,7 +51,7 @@ class Ranks(Protocol):
 
 
 class Checker(Protocol):
-    """What checks the node while nothing runs there."""
+    """Runner of checks on a node while no job runs there."""
 
     def want(self, checkup: CheckUp | None) -> None: ...
 

@@ -103,7 +103,7 @@ async def agent_of(
 
 
 class _Changes:
-    """What the supervisor calls, also before there is an agent that could be told."""
+    """Callbacks of the supervisor, usable before the agent exists."""
 
     def __init__(self) -> None:
         self.tell: Callable[[], None] = lambda: None

@@ -56,7 +56,7 @@ State = tuple[int, int]  # size of a file, and when it was written
 
 
 def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:
-    """Of those that failed first, in the order of their ranks."""
+    """Return the last output of the ranks that failed first, in rank order."""
     failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)[:MOST_RANKS]
     search = min(SEARCH_BYTES, SEARCH_NODE_BYTES // max(1, len(failed)))
     found = [(rank, tail_of(logs / f"rank-{rank}.log", search)) for _, rank in failed]

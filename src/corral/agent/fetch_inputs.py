@@ -1,4 +1,5 @@
-"""What is fetched from the head: an attempt's workdir as submitted, its secrets; what may go."""
+"""Inputs that are fetched from the head: the workdir of an attempt, its secrets, and jobs to
+delete."""
 
 import asyncio
 import hashlib
@@ -194,7 +195,7 @@ class Prepare:
         return found
 
     async def image(self, launch: Launch, account: JobAccount | None) -> ImageRoot | None:
-        """What its ranks run in; None: the node as it is. Raises: NotStarted."""
+        """Return the root file system of the ranks; None: that of the node. Raises: NotStarted."""
         if launch.image is None:
             return None
         attempt = self.node_dir / "attempts" / f"{launch.key[0]}.{launch.key[1]}"
@@ -219,7 +220,7 @@ class Prepare:
             raise NotStarted(f"the image cannot be kept: {trouble}", infra=True) from trouble
 
     async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
-        """Those of them that the head has forgotten. Raises: HeadRefuses, HeadAway, ValueError."""
+        """Return which of the jobs the head has deleted. Raises: HeadRefuses, HeadAway, ValueError."""
         text = await self._in_thread(lambda: self._get(f"{FORGOTTEN}{','.join(jobs)}"))
         return msgspec.json.decode(text, type=ForgottenAnswer)
 

@@ -1,4 +1,4 @@
-"""Where a head may be: those that the head itself has named, then the one of head.json."""
+"""Addresses of heads: those that the head has reported, then the one in head.json."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ class HeadAddresses:
         self._answers = 0
 
     def url(self) -> str:
-        """Where to dial now. Raises: OSError, ValueError when nobody has ever said where."""
+        """Return the address to dial now. Raises: OSError, ValueError if no address is known."""
         known = self._known()
         if self._turn not in known:
             self._turn = known[0]

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class ChannelNode(Protocol):
-    """What the talk is about."""
+    """Node side of the channel to the head."""
 
     def hello(self) -> Hello: ...
 
@@ -48,11 +48,11 @@ class ChannelNode(Protocol):
     def inventory(self) -> Inventory: ...
 
     def sample(self) -> NodeSample | None:
-        """What the sensors said last."""
+        """Return the newest sample of the sensors."""
         ...
 
     def signals(self) -> tuple[Signal, ...]:
-        """What the node has noticed and the head has not recorded."""
+        """Return the signals of the node that the head has not recorded yet."""
         ...
 
     def heard(self, sent_at: float) -> None:

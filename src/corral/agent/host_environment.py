@@ -1,4 +1,4 @@
-"""What only the machine that ranks run on adds to their environment."""
+"""Variables that only the machine of the ranks adds to their environment."""
 
 import os
 import sys
@@ -14,7 +14,8 @@ GLOO: Final = "GLOO_SOCKET_IFNAME"
 
 
 def passed_on(host: Mapping[str, str]) -> dict[str, str]:
-    """Of the agent's own environment, below all that the job says.
+    """Return the part of the agent's environment that ranks inherit; variables of the job override
+    it.
 
     In a pod all of it comes from the image and from device plugins, and is meant for the ranks.
     """

@@ -79,7 +79,7 @@ def decode(content: bytes) -> list[Record]:
 
 
 def read(file: Path) -> list[Record] | None:
-    """What the journal says; None when there is none. Raises: OSError."""
+    """Return the records of the journal; None if there is no journal. Raises: OSError."""
     try:
         return decode(file.read_bytes())
     except FileNotFoundError:

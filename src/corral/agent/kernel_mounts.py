@@ -37,7 +37,7 @@ class Mount:
 
 
 def mounts() -> list[Mount]:
-    """What is mounted in this namespace, parents before children."""
+    """Return the mounts of this namespace, parents before children."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields = line.split(" ")

@@ -1,4 +1,4 @@
-"""What an agent must not forget: the newest word of the head, and when the head last took note.
+"""Last desired state from the head and the time of its last acknowledgement, kept across restarts.
 
 A restarted agent still refuses an older word, and counts the silence of the head from where its
 predecessor was.
@@ -51,7 +51,7 @@ class LastDesired:
         return self._newest.version if self._newest else None
 
     def why_not(self, wanted: DesiredState) -> str:
-        """Why this word must not be obeyed; "" when it may, repeated or new."""
+        """Return why a desired state must not be applied; "" if it may, repeated or new."""
         if self._newest is None:
             return ""
         if wanted.cluster != self._newest.cluster:
@@ -79,7 +79,7 @@ class LastDesired:
         os.close(self._file)
 
     def heard_at(self) -> float:
-        """When the newest word that the head took in was said, in seconds since the boot."""
+        """Return when the newest acknowledged desired state was sent, in seconds since the boot."""
         return self._heard.stat().st_mtime_ns / 1e9
 
     def hear(self, sent_at: float) -> None:

@@ -43,7 +43,7 @@ async def sweep(attempts: Path, ask: Ask) -> None:
 
 
 def left_in(attempts: Path) -> Mapping[JobId, list[Path]]:
-    """By job, the folders of attempts that are settled; a removal cut short is ended at once."""
+    """Return the folders of settled attempts by job, and finish removals that were interrupted."""
     found: dict[JobId, list[Path]] = defaultdict(list)
     for folder in attempts.iterdir() if attempts.is_dir() else ():
         if folder.name.startswith(".") and folder.name.endswith(".gone"):

@@ -18,7 +18,7 @@ _MINOR: Final = "DeviceFileMinor"
 
 
 class MigPart(msgspec.Struct, frozen=True):
-    """Where a MIG device is: the minor of its GPU, its GPU instance and its compute instance."""
+    """Position of a MIG device: the minor number of its GPU, its GPU instance and compute instance."""
 
     gpu: int
     gpu_instance: int

@@ -1,4 +1,4 @@
-"""By which address, and on which interface, this machine is reached."""
+"""Address and network interface by which this machine is reached."""
 
 import fcntl
 import re

@@ -31,7 +31,7 @@ _NO_FILES: Final = re.compile(
 
 
 class NodeSight(Protocol):
-    """What the ranks of a node may see, as node.json has it."""
+    """File system view of a node's ranks, from node.json."""
 
     @property
     def node(self) -> str: ...
@@ -189,7 +189,8 @@ def _fresh_memory_folder(root: Path) -> None:
 
 
 def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
-    """What is the machine's own inside: shared paths and the node's own folders, parents first."""
+    """Return the paths of the machine that stay visible: shared paths and the node's folders,
+    parents first."""
     own = [node_dir / name for name in OWN]
     for folder in own:
         folder.mkdir(exist_ok=True)
@@ -252,7 +253,7 @@ def _within(path: str, folders: Sequence[str]) -> bool:
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
-    """Those that lie in none of the others: with a folder, all in it is hidden."""
+    """Return the paths that lie in none of the others."""
     found: list[str] = []
     for path in sorted({os.path.realpath(path) for path in paths}):
         if not _within(path, found):

@@ -86,7 +86,7 @@ def marked(mark: bytes) -> list[int]:
 
 
 def _surely(look: Callable[[], _Look]) -> list[int]:
-    """What a look finds; nothing only if no process had ended that was listed alive.
+    """Return the result of a scan; an empty result counts only if no listed process had ended.
 
     One that is listed, starts another and ends before it is looked at leaves a child that the list
     does not have. Who had ended by the look before can have started none in this one. Nor does the
@@ -140,7 +140,8 @@ def _look_for(mark: bytes) -> _Look:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """What it was given. During execve a process shows none for a moment: then look again.
+    """Return the initial environment of a process. During execve it is empty for a moment: then
+    read again.
 
     Raises: OSError when it is gone or not ours to look at.
     """

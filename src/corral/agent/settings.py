@@ -45,7 +45,7 @@ def load_token(node_dir: Path) -> str:
 
 
 def trust(settings: NodeSettings) -> ssl.SSLContext:
-    """What the head's certificate is checked against. Raises: SettingsInvalid."""
+    """Return the TLS context that verifies the head's certificate. Raises: SettingsInvalid."""
     try:
         return trusting(settings.trusted, system=settings.trusted is None)
     except OSError as wrong:
@@ -56,13 +56,14 @@ def trust(settings: NodeSettings) -> ssl.SSLContext:
 
 
 class HeadFile(msgspec.Struct, frozen=True):
-    """What the agent needs of head.json; other fields are the head's own affair."""
+    """Fields of head.json that the agent needs; others are ignored."""
 
     url: str
 
 
 def head_url(path: Path) -> str:
-    """Where the head is now: "http://127.0.0.1:8700". Raises: OSError, ValueError."""
+    """Return the current address of the head, for example "http://127.0.0.1:8700". Raises: OSError,
+    ValueError."""
     return msgspec.json.decode(path.read_bytes(), type=HeadFile).url.rstrip("/")
 
 

@@ -124,7 +124,8 @@ class Accounts:
             self.changed()
 
     async def _look_at(self, users: Collection[str]) -> None:
-        """Where the node has accounts of its users. A directory service may take its time."""
+        """Look up whether the node has accounts of these users. A directory service may take its
+        time."""
         if os.geteuid() != 0 or self._is_container:
             return
         found = await asyncio.to_thread(lambda: {user: self._refusal_of(user) for user in users})

@@ -89,7 +89,8 @@ class Channels:
 
     @property
     def refused(self) -> Counter[str]:
-        """How much was not taken, by why: malformed, twin, not_yours, out_of_bounds, ..."""
+        """Return the counts of refused messages by reason: malformed, twin, not_yours,
+        out_of_bounds, ..."""
         return self.taking.refused
 
     def push(self, wanted: DesiredState) -> None:
@@ -205,8 +206,8 @@ class Channels:
         return talk
 
     def _take_place(self, node: NodeId, boot: BootId, now: float) -> None:
-        """Of two agents with one identity, the newer connection of the same boot goes on; one of
-        another boot is a twin while the first is alive. Raises: Closing."""
+        """Decide between two connections with one identity: of the same boot the newer continues;
+        one of another boot is a twin while the first is alive. Raises: Closing."""
         other = self._talks.get(node)
         if other is None:
             return

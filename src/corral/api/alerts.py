@@ -12,7 +12,8 @@ router = APIRouter()
 
 @router.get("/v1/alerts")
 async def alerts(house: Within, caller: Asker) -> wire.Alerts:
-    """What stands now, who is told, and whom the last message did not reach."""
+    """Return the open alerts, their receivers, and the receivers that the last message did not
+    reach."""
     sight = sight_of(house.control, caller)
     alerting = house.alerting
     if alerting is None:

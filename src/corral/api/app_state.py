@@ -1,4 +1,4 @@
-"""What every route is given: the head's parts in one value."""
+"""State of the application that every route receives."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,5 @@
-"""Who calls: one bearer token, strictly read, known by its hash. The rest is refused."""
+"""Authentication by one bearer token, parsed strictly and found by its hash. Everything else is
+refused."""
 
 import hashlib
 import re
@@ -73,8 +74,8 @@ class JobTokens(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whom a token lets in, and the route that they ask for. `node` is set only for a node's own
-    token, `job` for a job's own; `created_at` and `expires_at` are the token's."""
+    """Caller of a request, and the route. `node` is set for the token of a node, `job` for the
+    token of a job; `created_at` and `expires_at` are those of the token."""
 
     name: UserName
     role: Role
@@ -253,7 +254,7 @@ class Caller:
 
 
 def token_digest(token: str) -> str:
-    """What of a token is kept."""
+    """Return the hash of a token, which is what the store holds."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -280,8 +281,8 @@ async def identify(
     *,
     renews: bool = False,
 ) -> Caller:
-    """Whom the token lets in. `jobs` knows those of jobs, a standby does not. `renews`: a node asks
-    for another token.
+    """Return the identity of a token. `jobs` knows tokens of jobs; a standby does not. `renews`: a
+    node requests another token.
 
     The store looks a hash up, so that the time it takes tells nothing of any token.
     Raises: Unauthorised, StoreTrouble.
@@ -332,7 +333,7 @@ def check_page(caller: Caller, shown: str) -> None:
 
 
 def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller:
-    """Whom the token lets in at this moment. Raises: Unauthorised."""
+    """Return the caller of an identity at this moment. Raises: Unauthorised."""
     token, user = identity
     try:
         role = role_of(token, user, now, renews=renews)
@@ -378,6 +379,6 @@ def source_of(scope: Scope) -> str:
 
 
 def caller_of(connection: HTTPConnection) -> Caller:
-    """Who the gate has let in."""
+    """Return the caller that the authentication middleware has admitted."""
     caller: Caller = connection.scope["corral.caller"]
     return caller

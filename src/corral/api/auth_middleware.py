@@ -166,7 +166,7 @@ class Gate:
             begun.headers.append((TOKEN_ENDS, b"%d" % caller.expires_at))
 
     def _operated_by(self, caller: Caller) -> Set[QueueName]:
-        """Of a person who shows a token that may more than look."""
+        """Return the queues that a user with a token operates, if its rights go beyond viewing."""
         if caller.role != Role.USER or caller.job is not None:
             return frozenset()
         return self._control.world.queues.operated_by(caller.name)

@@ -28,7 +28,7 @@ LINK_SECONDS: Final = 300.0
 
 @router.get("/v1/session")
 async def session(house: Within, caller: Asker) -> wire.SessionView:
-    """Who is logged in, and to what."""
+    """Return the current session: its user and the cluster."""
     return _told(house, caller.name, caller.role, caller.expires_at)
 
 
@@ -86,7 +86,7 @@ async def log_out(request: Request, response: Response, house: Within, caller: A
 
 @router.post("/v1/session/links", status_code=201)
 async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
-    """What opens the pages once, in the part of an address that no browser sends."""
+    """Return a link that opens the pages once, in the part of an address that browsers do not send."""
     now = house.control.clock.wall()
     expires_at = min(caller.expires_at or now + LINK_SECONDS, now + LINK_SECONDS)
     async with _token_quota(house, caller):

@@ -86,7 +86,8 @@ def _told(house: House) -> list[str]:
 
 
 def _full(house: House) -> list[str]:
-    """Where the disk of the cluster's directory has no room, nothing asked can be acknowledged."""
+    """Return a warning if the disk of the cluster's directory is full: then nothing can be
+    acknowledged."""
     root = house.settings.root
     folders = dict.fromkeys((root, house.settings.snapshots.parent))
     low = {folder: house.disk.warning(folder) for folder in folders}
@@ -169,7 +170,7 @@ async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, st
 
 
 async def _stop(control: Control, jobs: list[JobId], stop: Callable[[], None]) -> None:
-    """When the jobs are over, or have taken too long."""
+    """Stop the head when the jobs have ended, or have taken too long."""
     give_up_at = control.clock.monotonic() + STOP_SECONDS
     async with control.hub.follow(None) as news:
         while any(job in control.world.jobs for job in jobs):

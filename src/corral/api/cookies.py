@@ -66,7 +66,7 @@ def _kept(headers: Headers, cookie: str) -> str | None:
 
 
 def check_origin(headers: Headers) -> None:
-    """By what only the browser can set. Raises: Unauthorised."""
+    """Check a request by headers that only the browser can set. Raises: Unauthorised."""
     said = {name.lower(): value for name, value in headers}
     site = said.get(b"sec-fetch-site")
     if site is not None:

@@ -71,7 +71,7 @@ async def follow_events(
 
 
 def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
-    """What is said in the place of bytes that rotation let go of before they were read."""
+    """Return a notice in place of bytes that log rotation removed before they were read."""
     said = f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was newer\n"
     return api.LogLines(rank=rank, attempt=attempt, data=f"\n{said}" if asked else said)
 

@@ -23,8 +23,8 @@ Holders = Mapping[tuple[NodeId, int], str]
 
 @router.get("/v1/gpus", response_model=answers.GpusNow)
 async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = True) -> Response:
-    """What every GPU does, who holds it, and what an hour of all that is held costs. Nodes say it
-    anew each 10 s: to ask more often brings nothing. With `nodes=0` the cost alone."""
+    """Return what every GPU does, which job holds it, and the hourly cost of all that is allocated.
+    Nodes report every 10 s, so asking more often gains nothing. With `nodes=0` only the cost."""
     control = house.control
     money = hourly_money(control.world)
     held = holders(control.world, sight_of(control, caller))

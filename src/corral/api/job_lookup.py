@@ -1,4 +1,4 @@
-"""Which job somebody means by a name: one's own before those of others."""
+"""Lookup of a job by name: the caller's own jobs come before those of others."""
 
 from collections.abc import Callable, Sequence
 
@@ -124,8 +124,8 @@ async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
 
 
 def whose_text(job: Job, asked: str, by: UserName) -> str:
-    """Where another's job is meant by a name. For example: train is bob's (j7); no job of that name
-    is alice's."""
+    """Return a note if the name means another user's job. For example: train is bob's (j7); no job
+    of that name is alice's."""
     if asked == job.id or job.owner == by:
         return ""
     return f"{asked} is {job.owner}'s ({job.id}); no job of that name is {by}'s"

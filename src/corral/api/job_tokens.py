@@ -29,7 +29,7 @@ _FORM: Final = re.compile(r"cj\.(j[0-9_]{1,40})\.(\d{1,9})\.([0-9a-f]{64})", re.
 
 
 class JobTokenIndex:
-    """What the gate asks about the tokens of jobs."""
+    """Index of the tokens of jobs, for authentication."""
 
     def __init__(self, control: Control, seals: Seals) -> None:
         self._control = control
@@ -47,7 +47,7 @@ class JobTokenIndex:
         return key if any(hmac.compare_digest(match.group(3), one) for one in made) else None
 
     async def identity(self, attempt: AttemptKey, sha256: str) -> Identity | None:
-        """Whom it lets in; None once its attempt is over. Raises: StoreTrouble."""
+        """Return the identity of the token; None once its attempt is over. Raises: StoreTrouble."""
         return await identity_of(self._control.store, self._control.world, attempt, sha256)
 
     def job_of(self, attempt: AttemptKey) -> OwnJob | None:
@@ -83,7 +83,7 @@ def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
 
 
 async def identity_of(store: Store, world: World, key: AttemptKey, sha256: str) -> Identity | None:
-    """Whom the token lets in; None once its attempt is over. Raises: StoreTrouble."""
+    """Return the identity of the token; None once its attempt is over. Raises: StoreTrouble."""
     job, attempt = world.jobs.get(key[0]), world.attempts.get(key[0])
     if job is None or attempt is None or attempt.number != key[1] or job.state not in ON_NODES:
         return None

@@ -1,4 +1,4 @@
-"""What a caller sees of the jobs of others: hidden jobs are unknown, also by their names."""
+"""View of a caller on jobs of others: hidden jobs do not exist, also not by name."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class CallerView:
         return self.of(job.spec.queue, EARLIER if earlier else job.owner)
 
     def jobs(self, jobs: Iterable[J]) -> list[J]:
-        """Those of the jobs that are seen."""
+        """Return the jobs that the caller sees."""
         return [job for job in jobs if self.job(job)]
 
     def id(self, id: str) -> bool:

@@ -133,7 +133,7 @@ async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.Job
 
 @router.get("/v1/jobs/{job}/why")
 async def why(job: str, house: Within, caller: Asker) -> api.Why:
-    """Why it is where it is, what would change that, and when it will start."""
+    """Return the reason of a job's state, what would change it, and when it will start."""
     found = await _asked(house, job, caller)
     told = None
     if house.forecasts is not None:

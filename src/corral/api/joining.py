@@ -64,7 +64,7 @@ async def create_join_token(
 
 @router.get("/v1/join")
 async def needs(house: Within, caller: Asker) -> wire.JoinNeeds:
-    """What a machine must have before it joins. The token that is shown is not spent."""
+    """Return the requirements of a machine that joins. The shown token is not used up."""
     return house.settings.needs()
 
 

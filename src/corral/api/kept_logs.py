@@ -39,9 +39,9 @@ _LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
 
 @dataclass(slots=True, kw_only=True)
 class LogTrack:
-    """Where one copy stands: `base` is the place of the newer file's first byte, `older` that of
-    the older file's; an agent's offset is a place plus `ahead`. `stamped_at`: when bytes had a
-    stamp last."""
+    """Position in one kept log. `base`: the position of the newer file's first byte; `older`: that
+    of the older file's; an agent's offset is a position plus `ahead`. `stamped_at`: when bytes last
+    had a time stamp."""
 
     base: int = 0
     older: int = 0
@@ -82,7 +82,7 @@ class LogCursor:
         return place, data
 
     def _some(self, place: int, most: int) -> tuple[int, bytes]:
-        """Of one file."""
+        """Read some bytes of one file."""
         if self._in is not None and (data := _read(self._in, place, most)):
             return place, data
         self.close()
@@ -165,7 +165,7 @@ class LogKeeper:
         return held - track.size
 
     def kept(self, key: RankKey) -> int:
-        """How far the agent's log is kept."""
+        """Return the offset up to which the agent's log is kept."""
         track = self._track(key)
         return track.end + track.ahead
 
@@ -280,7 +280,7 @@ class LogKeeper:
         self.sizes.add(key[:2], len(data))
 
     def times(self, key: RankKey, begin: int, data: bytes) -> list[float | None]:
-        """When each line of the data reached the head, as `times_of_lines`."""
+        """Return when each line of the data reached the head, as `times_of_lines` does."""
         return times_of_lines(read_stamps(self._path(key, STAMPS)), begin, data)
 
     def _stamp(self, key: RankKey, track: LogTrack) -> None:
@@ -315,7 +315,7 @@ def _size(path: Path) -> int | None:
 
 
 def whole_characters(data: bytes) -> int:
-    """How many of the bytes can be shown without cutting a UTF-8 character in two."""
+    """Return how many bytes can be shown without cutting a UTF-8 character."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

@@ -34,11 +34,11 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class CallerGone(Exception):
-    """Who has asked does not listen any more."""
+    """The caller has closed the connection."""
 
 
 class Forwarder:
-    """To the head at one address. Each talk goes on until one of its two sides ends it."""
+    """Forwarder to the head at one address. Each connection lasts until one of its sides ends it."""
 
     def __init__(self, url: str, trusted: ssl.SSLContext | None, seals: Seals) -> None:
         self.url = url

@@ -1,4 +1,4 @@
-"""When parts of logs reached the head: stamps in a file beside each log, at most one a second.
+"""Arrival times of logs: stamps in a file beside each log, at most one a second.
 
 A stamp is the place of a byte and the wall clock at its arrival. A byte has the time of the last
 stamp at or before it, so a time is at most a second early. The file is bounded: when it is full,

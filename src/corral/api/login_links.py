@@ -11,9 +11,8 @@ _MOST: Final = 10_000
 
 @dataclass(slots=True)
 class LogInLinks:
-    """Those of this head, until it ends: by the id of a link's token, the end of the token that it
-    was made with. None of it is kept; a link that is not known here lets in only until it expires.
-    """
+    """Log-in links of this head, until it ends: from the id of a link's token to the end of the
+    token that made it. Nothing is stored; an unknown link is valid only until it expires."""
 
     _made: dict[TokenId, float | None] = field(default_factory=dict)
     _used: dict[TokenId, None] = field(default_factory=dict)
@@ -37,7 +36,7 @@ class LogInLinks:
         return True
 
     def end_of(self, link: TokenId) -> float | None:
-        """When what it opens ends at the latest."""
+        """Return the latest end of the session that the link opens."""
         return self._made.pop(link, None)
 
 

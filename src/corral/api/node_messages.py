@@ -1,4 +1,4 @@
-"""What is taken of a node's messages: what is its own to say, within bounds, and not too fast."""
+"""Filter of a node's messages: only what the node may report, within bounds and at a limited rate."""
 
 import asyncio
 from collections import Counter, OrderedDict
@@ -111,7 +111,7 @@ class Taking:
         return own
 
     def seen(self, talk: Talk, frame: Beat, control: Control) -> tuple[Seen, ...]:
-        """What is believed of the attempts, and may be recorded now."""
+        """Return the attempt reports that are accepted and may be recorded now."""
         seen, refused = believed(control.world, talk.node, frame.seen)
         if refused:
             self.refused["not_yours"] += refused
@@ -128,7 +128,7 @@ class Taking:
         return seen
 
     def signals(self, talk: Talk, frame: Beat, control: Control) -> tuple[Signal, ...]:
-        """Of the node, and of the attempts that it holds; a part may tell of its own GPUs alone
+        """Return the signals of the node and of its attempts; a pilot may report only its own GPUs
         (0062)."""
         if not frame.signals:
             return frame.signals

@@ -1,4 +1,4 @@
-"""How much one node may send: its heartbeats wait when it sends more, and no other node's do."""
+"""Rate limits of nodes: heartbeats of a node that sends too much wait, and those of no other node."""
 
 import asyncio
 from collections.abc import Iterable

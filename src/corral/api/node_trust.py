@@ -1,4 +1,4 @@
-"""What a node may speak of: its own attempts, and nothing else."""
+"""Limits on what a node may report: its own attempts only."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,8 +21,8 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Seen, ...], int]:
-    """(what is believed, how much was not). An attempt that the head does not know may be
-    reported, and is left alone; a known one only by its own nodes, and only its own ranks' ends."""
+    """Return (accepted reports, number of refused ones). An unknown attempt may be reported, and is
+    left alone; a known one only by its own nodes, and only the ends of their ranks."""
     kept: list[Seen] = []
     refused = 0
     for one in seen:
@@ -34,7 +34,7 @@ def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Se
 
 
 def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """Of a part's: what it may tell, of the GPUs of its attempt, as its own word."""
+    """Return the accepted signals of a pilot: those of the GPUs of its attempt."""
     key = key_of(part)
     if key is None:
         return ()
@@ -51,8 +51,8 @@ def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> t
 
 
 def own_signals(world: World, node: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """Of a node with an agent of its own: its signals are of itself, and of the attempts that are,
-    or were last, on it."""
+    """Return the accepted signals of a node with an agent of its own: those of itself and of the
+    attempts that are, or were last, on it."""
     return tuple(_own_signal(world, node, one) for one in signals)
 
 
@@ -84,7 +84,7 @@ def own_labels(node: Node | None, given: Labels | None, inventory: Inventory) ->
 
 
 def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool]:
-    """(what is believed of it, whether all of it is the node's to say)."""
+    """Return (the accepted part of a report, whether all of it was accepted)."""
     id, number = seen.key
     if key_of(node) not in (None, seen.key):
         return None, False
@@ -113,8 +113,8 @@ def _bare(seen: Seen) -> Seen:
 
 
 def _of_ranks(seen: Seen, ranks: range) -> Seen:
-    """What is said of these ranks: itself, as nearly always, for beats come by the thousand. Whom
-    to blame beside the node and the program, the engine alone may say."""
+    """Return the report restricted to these ranks; nearly always it is unchanged, since heartbeats
+    come by the thousand. Only the engine may blame anything but the node and the program."""
     progress = seen.progress
     if progress is not None and not all(pace.rank in ranks for pace in progress.ranks):
         own = tuple(pace for pace in progress.ranks if pace.rank in ranks)

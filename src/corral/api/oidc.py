@@ -47,7 +47,7 @@ Word = Annotated[str, Query(max_length=4096)]
 
 @router.get(PATH)
 async def sign_on(house: Within) -> wire.SignOnView:
-    """Who else than a token lets somebody in: null where nobody does."""
+    """Return the identity provider of the cluster; null if there is none."""
     known = house.settings.sign_on
     return wire.SignOnView(provider=None if known is None else known.name)
 
@@ -126,7 +126,8 @@ async def back(
 
 
 def _begun(request: Request, house: House, state: str) -> dict[str, Any]:
-    """What this browser set out with. Raises: SignOnRefused when it is not what has come back."""
+    """Return the state with which this browser began its log-in. Raises: SignOnRefused if it does
+    not match what came back."""
     again = "open the log-in page, and log in from there"
     try:
         sealed = base64.urlsafe_b64decode(request.cookies.get(_cookie(house), ""))
@@ -196,8 +197,8 @@ def provider_of(house: House) -> SignOnSettings:
 
 
 def _redirect(request: Request, house: House) -> str:
-    """Where the provider sends the browser: this head, by the name that the browser knows; the gate
-    has checked that it is one of its names."""
+    """Return the address to which the provider sends the browser: this head, by the host name that
+    the browser used and that was checked before."""
     scheme = house.settings.url.partition("://")[0]
     return f"{scheme}://{request.headers['host']}{PATH}/back"
 

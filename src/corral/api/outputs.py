@@ -35,8 +35,8 @@ async def outputs(
     attempt: Number = None,
     wait: Annotated[float, Query(gt=0, le=LIST_SECONDS)] = LIST_SECONDS,
 ) -> Outputs:
-    """What the newest attempt (or the one asked for) wrote into its work folders, by node. A node
-    that does not answer within `wait` seconds has a trouble in place of files."""
+    """Return the files that an attempt (by default the newest) wrote into its work folders, by
+    node. A node that does not respond within `wait` seconds has an error in place of files."""
     found = await find_job(house.control, job, caller)
     caller.check_job(found, f"the outputs of {found.spec.name}")
     tried = await _attempt(house, found, attempt)

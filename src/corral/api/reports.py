@@ -30,9 +30,9 @@ async def report(
     job: Annotated[str | None, Query(max_length=300)] = None,
     limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = MOST_ROWS,
 ) -> Response:
-    """What whole days (UTC) have come to, from that of `since` to that of `until`; today is as far
-    as it goes. Without them: the last seven. With `job` of that one alone (its id, or the newest
-    of this name), from the day on which it was submitted."""
+    """Return the report of whole days (UTC) from that of `since` to that of `until`; today is
+    incomplete. Default: the last seven days. With `job` (id, or newest of this name): that job
+    alone, from its submission on."""
     now = house.control.now().wall
     last = day_of(now if until is None else until)
     first = last - USUAL_DAYS + 1 if since is None else day_of(since)

@@ -38,7 +38,7 @@ async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
 
 
 def loss_advice(job: Job, attempt: Attempt) -> list[str]:
-    """What to do about a loss that is not a number; nothing where it is one."""
+    """Return advice about a loss that is not a number; nothing if it is one."""
     if attempt.nan_step is None:
         return []
     what = loss_text(attempt.nan_step)
@@ -55,7 +55,7 @@ def _command(job: Job, *, whole: bool) -> str:
 
 
 def _options(spec: JobSpec) -> list[str]:
-    """What the job asks for, as far as options of `corral run` say it shortly."""
+    """Return the request of a job as options of `corral run`, where there are short ones."""
     found = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []
     if spec.resources.gpu_millis and spec.resources.gpu_millis % 1000 == 0:
         kind = f"{spec.resources.gpu_type}:" if spec.resources.gpu_type else ""

@@ -1,4 +1,4 @@
-"""Who may call what, on whose things. A route that is not in this table cannot be served."""
+"""Rights of each route, by role and owner. A route that is not in this table cannot be served."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class RouteRight:
 
 
 def _any(roles: Roles, what: str = "", jobs: Reach = Reach.NONE) -> RouteRight:
-    """Of what belongs to nobody in particular."""
+    """Return a right on things that belong to no particular user."""
     return RouteRight(roles, roles, what, jobs)
 
 
@@ -228,7 +228,8 @@ class RouteRights:
             raise ValueError(f"routes without rights, or the other way: {served ^ RIGHTS.keys()}")
 
     def wanted(self, scope: Scope) -> RequiredRight | None:
-        """What is asked for. None: no route matches, which will be answered as not found."""
+        """Return the right that a request needs. None: no route matches, and the answer is not
+        found."""
         for route in self._routes:
             match, found = route.matches(scope)
             if match is Match.FULL:

@@ -1,4 +1,4 @@
-"""Which jobs a secret serves: its owner's, or those of everybody."""
+"""Visibility of a secret: jobs of its owner, or all jobs."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ class Sessions:
 
     @asynccontextmanager
     async def held(self, caller: Caller) -> AsyncIterator[None]:
-        """What is done within is cut short when the caller may not go on.
+        """Run the body, and cancel it when the caller may no longer continue.
 
         Raises: Unauthorised, with the reason.
         """
@@ -89,7 +89,7 @@ class Sessions:
 
 
 def _over(identity: Identity | None, role: Role, now: float) -> Unauthorised | None:
-    """Why a connection that was opened in this role ends."""
+    """Return why a connection that was opened in this role ends; None if it may continue."""
     if identity is None:
         return Unauthorised("this cluster does not know the token any more")
     try:

@@ -1,4 +1,4 @@
-"""What the API is told by whoever starts it."""
+"""Settings of the API, from the process that starts it."""
 
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -42,7 +42,7 @@ class Seals(Protocol):
 
 
 class SignOnSettings(Protocol):
-    """Who else than a token says who somebody is: an OpenID Connect provider."""
+    """Settings of an OpenID Connect provider, the alternative to tokens."""
 
     @property
     def rule(self) -> SignOnRule: ...

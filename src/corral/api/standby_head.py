@@ -92,7 +92,7 @@ class Standby:
 
 
 class Front:
-    """What a head's port answers with: one app after the other, as it leads and stands by.
+    """Application of a head's port: one for the leader, another for a standby.
 
     What the last one had open is ended, so that nobody waits for a head that leads no more.
     """

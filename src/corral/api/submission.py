@@ -1,4 +1,4 @@
-"""From the body of a submission to the jobs that its user may submit."""
+"""Conversion of a submission's body to the jobs that its user may submit."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ LAST_SECONDS: Final = 2.0  # a side that can no longer be sent to may still say 
 
 
 class Terminal(BaseModel):
-    """What is asked for in the query."""
+    """Parameters of the query."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -30,8 +30,8 @@ async def series(
     until: float | None = None,
     points: Annotated[int, Query(ge=1, le=10_000)] = 360,
 ) -> answers.SeriesView:
-    """What is known of `key` (cluster, node:N, job:J, queue:Q) from `since` (an hour ago) `until`
-    now, in at most `points` means; `fields`, joined by commas: only these."""
+    """Return the time series of `key` (cluster, node:N, job:J, queue:Q) from `since` (an hour ago)
+    `until` now, as at most `points` means. `fields`, separated by commas: only these."""
     if key != CLUSTER and not key.startswith(KINDS):
         raise RequestInvalid(f"{key[:60]!r} is none of cluster, node:NAME, job:ID, queue:NAME")
     kind, _, name = key.partition(":")

@@ -32,7 +32,7 @@ PREFIX: Final = "corral_"  # so that a token that got away can be found by those
 
 @router.get("/v1/users")
 async def users(house: Within, caller: Asker) -> wire.UsersView:
-    """By name: all of them, or to those who may not see others, themselves."""
+    """Return users by name: all of them, or only the caller if the caller may not see others."""
     found = await house.control.store.users()
     return wire.UsersView(
         users=[wire.UserView.of(one) for one in found if caller.may(owner=one.name)]
@@ -194,7 +194,7 @@ async def rotate_key(house: Within, caller: Asker) -> wire.KeyRotated:
 
 @router.get("/v1/tokens")
 async def tokens(house: Within, caller: Asker) -> wire.TokensView:
-    """By user: all of them, or to those who may not see others', their own."""
+    """Return tokens by user: all of them, or only the caller's own."""
     now = house.control.clock.wall()
     found = [one for one in await house.control.store.tokens() if caller.may(owner=owner_of(one))]
     found.sort(key=lambda one: (one.node is not None, one.user, one.created_at))
@@ -313,8 +313,8 @@ async def audit(
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> wire.Audit:
-    """Who asked for what, newest first; `before` a number goes on from there. With `after` a
-    number, the oldest first from there on."""
+    """Return audit entries, newest first. `before` a number: older ones. `after` a number: the
+    oldest ones after it first."""
     found = await house.control.store.audit(
         by=None if user is None else UserName(user),
         since=since,

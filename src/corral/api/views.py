@@ -1,4 +1,4 @@
-"""What the head knows, as the API shows it."""
+"""Views of the head's state for the API."""
 
 import asyncio
 from collections import Counter
@@ -61,14 +61,14 @@ def job_row(control: Control, job: Job) -> api.JobView:
 
 
 def held_gpus(job: Job, attempt: Attempt | None) -> float | None:
-    """Of one that is elastic, or has several forms, those of the form that it has."""
+    """Return the GPUs of an elastic job, or of one with several forms, in its current form."""
     if attempt is None or job.state not in ON_NODES:
         return None
     return sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
 
 
 def running_since(job: Job, attempt: Attempt | None) -> float | None:
-    """When the attempt that runs now was up (wall clock)."""
+    """Return when the running attempt was up, by the wall clock."""
     runs = attempt is not None and job.state in ON_NODES and attempt.ended_at is None
     return attempt.running_at if attempt is not None and runs else None
 
@@ -128,7 +128,7 @@ def _has_pretend(world: World, nodes: Sequence[NodeId]) -> bool:
 
 
 def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
-    """What bounds it, while it runs."""
+    """Return the bottleneck of a running job."""
     if job.state != JobState.RUNNING:
         return None
     now = control.now().wall
@@ -285,7 +285,7 @@ def gpus(world: World) -> api.Gpus:
 def planned(
     one: Planned, forecast: StartForecast | None = None, *, with_env: bool = True
 ) -> api.PlannedJob:
-    """What would happen to one job of a submission. `with_env`: its own variables are shown."""
+    """Return what would happen to one job of a submission. `with_env`: include its own variables."""
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
     each = ranks_each(spec, seats[0].gpus if seats else range(shape.resources.gpus))
@@ -327,7 +327,8 @@ async def rank_bound(control: Control, job: Job) -> int:
 
 
 def _interface(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dict[str, str]:
-    """Of rank 0, but for what is known only at the start: addresses, ports, paths, secrets."""
+    """Return the environment of rank 0, without what is known only at the start: addresses, ports,
+    paths, secrets."""
     ranks = {
         "RANK": "0",
         "LOCAL_RANK": "0",

@@ -77,7 +77,7 @@ def message_of(entry: AuditEntry, head: str) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """As a value of structured data, RFC 5424 section 6.3.3; a long one is cut."""
+    """Escape a value of structured data by RFC 5424 section 6.3.3, and cut a long one."""
     plain = _plain(value)[:VALUE_LETTERS]
     return plain.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
 

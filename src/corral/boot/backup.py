@@ -41,7 +41,7 @@ PIECE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a backup holds. `at` is wall clock; `sha256` is of its rows."""
+    """Description of a backup. `at`: wall clock; `sha256`: hash of its rows."""
 
     form: int = FORM
     corral: str = __version__
@@ -100,7 +100,7 @@ def back_up(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSources:
-    """Where a cluster keeps what a backup holds."""
+    """Sources of a backup in the cluster."""
 
     database: Database
     snapshots: Path
@@ -156,7 +156,7 @@ def read_alone(database: Database, connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def _in_words(database: Database) -> Iterator[None]:
-    """What the database says, in Corral's words."""
+    """Translate errors of the database into errors of Corral."""
     try:
         yield
     except database.errors as error:
@@ -212,8 +212,8 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Into:
-    """Where a backup is restored: a file of the directory or, with `store_file`, the empty
-    database whose address is in it, and the folder `shared_state` that its heads see."""
+    """Target of a restore: a file of the directory or, with `store_file`, the empty database whose
+    address is in it, and the folder `shared_state` of its heads."""
 
     store_file: str | None = None
     shared_state: str | None = None

@@ -15,7 +15,7 @@ from corral.boot.tls import own_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the last head of a cluster served."""
+    """Address of the last head of a cluster."""
 
     url: str
 

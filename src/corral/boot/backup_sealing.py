@@ -78,7 +78,7 @@ def is_sealed(file: IO[bytes]) -> bool:
 
 
 class _Sealing(io.RawIOBase):
-    """What is written to it goes out in sealed chunks; `finish` writes the last one."""
+    """Writer that encrypts in chunks; `finish` writes the last one."""
 
     def __init__(self, out: IO[bytes], cipher: ChaCha20Poly1305) -> None:
         self._out = out
@@ -106,7 +106,7 @@ class _Sealing(io.RawIOBase):
 
 @contextmanager
 def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
-    """What is written within lies in `out` sealed. One that is broken off cannot be opened."""
+    """Encrypt what is written in the body to `out`. A file that was cut off cannot be opened."""
     ephemeral = X25519PrivateKey.generate()
     own = ephemeral.public_key().public_bytes_raw()
     out.write(FIRST_LINE + own)

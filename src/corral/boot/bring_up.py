@@ -66,7 +66,7 @@ _COUNT: Final = "from corral.agent.discovery.helper import real_gpus; print(len(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What somebody asked a cluster to be. None: as it is, or as this machine allows."""
+    """Requested settings of a cluster. None: unchanged, or chosen by this machine."""
 
     engine: str | None = None
     engine_settings: Mapping[str, str] | None = None
@@ -142,7 +142,7 @@ def settled(
     count_gpus: Callable[[], int],
     unread_gpus: Callable[[], Sequence[str]] = unread_gpus,
 ) -> ClusterSettings:
-    """What a new cluster is to be on a machine with so many GPUs.
+    """Return the settings of a new cluster on a machine with `count_gpus` GPUs.
 
     Args:
         unread_gpus: Makers of GPUs that are in the machine, whether a driver answers or not.
@@ -181,7 +181,7 @@ def settled(
 
 
 def lent(asked: ClusterOptions) -> ClusterSettings:
-    """What a cluster is to be whose nodes another engine has.
+    """Return the settings of a cluster whose nodes belong to another engine.
 
     Raises: SpecInvalid when the engine is none, or is asked to make nodes of this machine.
     """
@@ -299,7 +299,7 @@ def _content(path: Path) -> str | None:
 
 
 def _put_back(files: Mapping[Path, str | None]) -> None:
-    """What no head came up with is not what the next `corral up` shall begin with."""
+    """Restore the settings with which the last head started, after a failed start."""
     for path, text in files.items():
         if text is None:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What was being decided when a bug was met, kept so that it can be decided again."""
+"""Replay files of a decision that met a bug, so that it can be repeated."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""Whom ranks run as, and whether those get to the cluster's directory, where their files are."""
+"""Accounts of ranks, and their access to the cluster's directory with their files."""
 
 import os
 import stat
@@ -38,7 +38,7 @@ def ranks_account(name: str) -> JobAccount | None:
 
 
 def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
-    """Who of them does not get there and the way out, in one sentence; "" when all do.
+    """Return which users have no access and how to give it, in one sentence; "" if all have.
 
     The directory itself is closed to all but its owner, and shown open to the ranks of a node
     (`agent.private_root`); what it lies in is as the machine has it. Nodes that another engine

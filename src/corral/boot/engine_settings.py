@@ -132,12 +132,12 @@ def _unreadable(path: Path) -> str:
 
 
 def _lowest(folder: Path) -> Path:
-    """What is there of it already: itself, or what it would be made in."""
+    """Return the folder if it exists, else its nearest existing parent."""
     return next(one for one in (folder, *folder.parents) if one.exists())
 
 
 def _unwritable(folder: Path) -> str:
-    """Of one that is not there yet, whether it can be made."""
+    """Return why a folder that does not exist yet cannot be made; "" if it can."""
     if os.access(there := _lowest(folder), os.W_OK | os.X_OK):
         return ""
     return f"{there} cannot be written to by whom the head runs as"

@@ -1,4 +1,4 @@
-"""Which engine a head works with."""
+"""Choice of the engine of a head."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ Build = Callable[[ClusterDir, ClusterSettings, HeadLinks], LivingEngine]
 
 
 def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSettings:
-    """What the local engine makes of what the cluster was asked to be."""
+    """Return the settings of the local engine from those of the cluster."""
     return LocalSettings(
         nodes=settings.nodes,
         gpus=settings.gpus,
@@ -83,13 +83,13 @@ def _ray(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> Livi
 
 
 def needs_of(settings: ClusterSettings) -> JoinNeeds:
-    """What a machine must have to join."""
+    """Return the requirements of a machine that joins."""
     ray, python = member.versions() if settings.engine == "ray" else ("", "")
     return JoinNeeds(engine=settings.engine, ray=ray, python=python)
 
 
 def invitation(engine: LivingEngine | None, node: NodeId) -> RayInvitation | None:
-    """How a machine becomes this node, where that is more than a token. Raises: Trouble."""
+    """Return how a machine becomes this node, if that takes more than a token. Raises: Trouble."""
     return engine.invite(node) if isinstance(engine, RayEngine) else None
 
 

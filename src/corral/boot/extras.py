@@ -1,4 +1,4 @@
-"""What a cluster may need beside the base install."""
+"""Extras that a cluster needs beyond the base install."""
 
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -44,6 +44,5 @@ def check_installed(settings: ClusterSettings) -> None:
 
 
 def needed_to_join(settings: ClusterSettings) -> tuple[str, ...]:
-    """What pip installs on a machine that is to join, beside the base install: all nodes of a Ray
-    cluster have the same Ray."""
+    """Return the extras that a joining machine needs: all nodes of a Ray cluster have the same Ray."""
     return (f"ray=={version('ray')}",) if settings.engine == "ray" else ()

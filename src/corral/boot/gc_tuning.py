@@ -13,7 +13,7 @@ OLD: Final = 20  # of those before one of all
 
 
 def search_rarely() -> None:
-    """What there is by now stays: it is never searched again."""
+    """Freeze the current objects, so that garbage collection never scans them again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)

@@ -80,7 +80,7 @@ log = HeadLogger("corral.head")
 
 @dataclass(slots=True, kw_only=True)
 class HeadProcess:
-    """What is built for one run. `down` is set when the nodes are to go with the head."""
+    """Parts of one run of the head. `down` is set when the nodes end with the head."""
 
     turns: Turns
     here: LivingEngine | None  # whose nodes are of this machine, whoever leads
@@ -136,7 +136,7 @@ class HeadProcess:
                 raise outcome
 
     async def _serve(self, listening: socket.socket) -> None:
-        """From when there is something to answer with."""
+        """Serve requests from the moment when there is an answer."""
         await self.turns.ready.wait()
         await self.server.serve(sockets=[listening])
 

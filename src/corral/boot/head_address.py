@@ -1,4 +1,4 @@
-"""Where the head is, said to whoever looks into its directory."""
+"""File in the directory that says where the head is."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which port a head serves on."""
+"""Choice of the port of a head."""
 
 import errno
 import socket

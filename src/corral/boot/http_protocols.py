@@ -142,8 +142,8 @@ class Http(HttpToolsProtocol):
 
 
 class Inbox:
-    """What has come on one WebSocket and was not read yet; one reads. In the place of uvicorn's
-    asyncio.Queue, whose four deques are 3 KB of each of thousands of connections."""
+    """Received frames of one WebSocket that were not read yet, for one reader. It replaces
+    uvicorn's asyncio.Queue, whose four deques take 3 KB for each of thousands of connections."""
 
     __slots__ = ("_messages", "_waiting")
 

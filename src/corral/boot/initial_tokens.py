@@ -74,7 +74,7 @@ class NodeTokens:
         self._known.pop(node, None)
 
     async def _left(self) -> dict[NodeId, set[TokenId]]:
-        """What an earlier head has let in; parts that it has only revoked are forgotten.
+        """Return the tokens that an earlier head admitted; pilots that it has revoked are removed.
 
         A token that its part has replaced stays as long as the part: while the answer to that was
         lost, the agent still shows it.

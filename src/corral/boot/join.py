@@ -55,7 +55,7 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """What was typed: where to, by which token, and what this machine is to be there."""
+    """Parameters of `corral join`: the address, the token, and the node's settings."""
 
     url: str
     token: str
@@ -89,7 +89,7 @@ class Joined:
 
     @property
     def own(self) -> Path:
-        """Where the token lies that the machine has made."""
+        """Return the path of the token that the machine has made."""
         return self.place.nodes / self.node
 
     @property
@@ -110,7 +110,7 @@ class Joined:
         return [process for file in records if (process := LocalProcess.recorded(file))]
 
     def ask(self, method: str) -> Any:
-        """What the head answers the node of itself. Raises: CorralError."""
+        """Ask the head as this node. Raises: CorralError."""
         token = (self.own / "token").read_text().strip()
         trusted = self.place.trusted if self.place.trusted.exists() else None
         return ask(self.url, JoinCall(method=method, path=OWN, token=token), trusted=trusted)
@@ -198,7 +198,7 @@ def _already(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
 
 
 def _own_name() -> str:
-    """What the machine calls itself, as far as a node may be called so."""
+    """Return the machine's host name, as far as it is a valid node name."""
     short = socket.gethostname().split(".")[0]
     return _NO_NAME.sub("-", short).strip("-")[:63] or "node"
 
@@ -228,7 +228,7 @@ def _settings(
 
 
 def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
-    """What makes it a node; joined.json last, for then all of it is there."""
+    """Write the files that make the machine a node; joined.json comes last, when all others exist."""
     place = joined.place
     for folder in (place.nodes, joined.own, *(joined.own / name for name in _FOLDERS)):
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is different for a machine that joins a cluster on Ray: its Ray node brings its agent."""
+"""Joining a Ray cluster: its Ray node brings the agent."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ def check(needs: JoinNeeds) -> None:
 def write(
     folder: Path, node: str, invitation: RayInvitation, machine: ClusterSettings, address: str
 ) -> None:
-    """What the keeper of the Ray node reads, in `folder`. Raises: SpecInvalid."""
+    """Write the settings of the Ray node's keeper into `folder`. Raises: SpecInvalid."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if invitation.token:
         write_atomically(folder / "token", invitation.token)
@@ -84,5 +84,5 @@ def check_starts(folder: Path) -> None:
 
 
 def end(folder: Path) -> None:
-    """Of the Ray node and its keeper; the agent goes on."""
+    """End the Ray node and its keeper; the agent continues."""
     asyncio.run(member.end(folder))

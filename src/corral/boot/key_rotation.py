@@ -122,8 +122,8 @@ class HeadKeys:
         return True
 
     async def _seal_anew(self) -> tuple[int, int]:
-        """What an earlier key has sealed. Returns: how many were sealed anew, and how many no key
-        of the ring opens."""
+        """Encrypt again what an earlier key has encrypted. Returns: how many values were encrypted
+        again, and how many no key can open."""
         done = left = 0
         for name, _, _ in await self.store.secrets():
             sealed = await self.store.secret(name)

@@ -38,8 +38,8 @@ log = HeadLogger("corral.head")
 
 @dataclass(slots=True, kw_only=True)
 class LeaderTerm:
-    """What one time of leading is made of. `lent`: an engine whose nodes are no processes of this
-    machine works for the leader alone, and is another one in each term."""
+    """Parts of one term of a leader. `lent`: an engine whose nodes are not processes of this
+    machine works for the leader alone, and is made again in each term."""
 
     control: Control
     forecasts: Forecasts
@@ -74,7 +74,7 @@ class LeaderTerm:
 
 @dataclass(slots=True)
 class RollCall:
-    """When each of the heads was last seen to live, by this one's own clock."""
+    """Last sign of life of each head, by this head's clock."""
 
     _seen: dict[str, tuple[HeadSeen, float]] = field(default_factory=dict)
 
@@ -291,7 +291,8 @@ class Turns:
         self._door, self._forwarder = None, None
 
     def _trusted(self) -> ssl.SSLContext | None:
-        """What vouches for the other heads: the machine's own list, and what does for this one."""
+        """Return the certificates that verify other heads: the machine's list, and what verifies
+        this head."""
         if not self.about.url.startswith("https"):
             return None
         context = ssl.create_default_context()

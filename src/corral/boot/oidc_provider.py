@@ -60,11 +60,11 @@ class Provider:
 
     @property
     def name(self) -> str:
-        """As the log-in page calls it."""
+        """Return the name of the provider on the log-in page."""
         return urlsplit(self.rule.issuer).hostname or self.rule.issuer
 
     async def address(self, *, redirect: str, state: str, nonce: str, challenge: str) -> str:
-        """Where the browser is sent to. Raises: ProviderTrouble."""
+        """Return the address of the provider to which the browser is sent. Raises: ProviderTrouble."""
         there = (await self._discovered())["authorization_endpoint"]
         asked = {
             "response_type": "code",
@@ -83,7 +83,7 @@ class Provider:
     async def claims(
         self, *, code: str, verifier: str, nonce: str, redirect: str
     ) -> Mapping[str, Any]:
-        """What the provider says of who has brought this code, once it is checked.
+        """Return the verified claims for this code.
 
         Raises: SignOnRefused, ProviderTrouble.
         """

@@ -1,5 +1,5 @@
-"""What the head asks of its own process when it starts: files for all its agents, and an allocator
-that gives memory back."""
+"""Limits of the head's own process: open files for all agents, and an allocator that returns
+memory."""
 
 import ctypes
 import resource
@@ -58,7 +58,7 @@ def files_for(nodes: int) -> int:
 
 
 def agents_in(files: int) -> int:
-    """How many agents a head that may open so many files can hold."""
+    """Return how many agents a head with this limit of open files can serve."""
     return max(0, files - FILES_BESIDE) // FILES_A_NODE
 
 

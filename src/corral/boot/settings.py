@@ -1,4 +1,4 @@
-"""Where a cluster keeps its state, and what it was asked to be."""
+"""Directory of a cluster and its settings."""
 
 import json
 import os
@@ -105,12 +105,13 @@ class ClusterDir:
 
     @property
     def trusted(self) -> Path:
-        """What vouches for the head, here and on machines that have joined it."""
+        """Return the certificate file that verifies the head, here and on machines that have
+        joined."""
         return self.root / "ca.pem"
 
     @property
     def joined(self) -> Path:
-        """Which cluster this machine has joined, and as what."""
+        """Return the file that names the cluster that this machine has joined."""
         return self.root / "joined.json"
 
     @property
@@ -131,7 +132,7 @@ class ClusterDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What `corral up` was asked for. `gpus` is per node, None: all that a lone node has.
+    """Settings of `corral up`. `gpus`: for each node; None: all that a single node has.
 
     `engine_settings` are the engine's own words, such as the partition of Slurm's that it may use.
     """
@@ -241,7 +242,7 @@ class ClusterSettings:
             )
 
     def _check_head(self) -> None:
-        """What the head itself is asked to be. Raises: SpecInvalid."""
+        """Check the settings of the head itself. Raises: SpecInvalid."""
         if self.audit_syslog is not None:
             syslog_target(self.audit_syslog)
         if self.name is not None and not HEAD_NAME.fullmatch(self.name):
@@ -265,7 +266,7 @@ class ClusterSettings:
 
     @property
     def head_name(self) -> str:
-        """What this head is called among several."""
+        """Return the name of this head among several."""
         return self.name or NOT_IN_NAMES.sub("-", gethostname().partition(".")[0].lower())
 
     @property
@@ -274,28 +275,29 @@ class ClusterSettings:
         return f"{self.head_name}-" if self.store_file else ""
 
     def node_names(self) -> list[str]:
-        """Of the nodes that are made of this machine."""
+        """Return the names of the nodes on this machine."""
         return [f"{self.node_prefix}n{number + 1}" for number in range(self.nodes)]
 
     @property
     def node_token_seconds(self) -> float | None:
-        """How long tokens of nodes last. None: other engines hand them out and take them back."""
+        """Return how long tokens of nodes are valid. None: other engines hand them out and revoke
+        them."""
         return NODE_TOKEN_SECONDS if self.engine == LOCAL else None
 
     @property
     def retention(self) -> Retention:
-        """How long jobs that are over are kept."""
+        """Return how long ended jobs are kept."""
         return Retention(seconds=self.keep_days * DAY_SECONDS, jobs=self.keep_jobs)
 
     @property
     def limits(self) -> ClusterLimits:
-        """What bounds users who have no limits of their own, and the disk."""
+        """Return the limits of users without limits of their own, and of the disk."""
         found = ClusterLimits.of(self.quotas, self.disk_reserve)
         return replace(found, user_requests=self.user_requests)
 
     @property
     def health_rules(self) -> HealthRules:
-        """What is done by itself for the health of nodes."""
+        """Return which actions for the health of nodes are automatic."""
         return HealthRules(
             mode="observe" if self.health == "observe" else "enforce",
             check_every_seconds=self.check_hours * 3600.0,
@@ -304,7 +306,7 @@ class ClusterSettings:
 
     @classmethod
     def load(cls, place: ClusterDir) -> "ClusterSettings | None":
-        """What the cluster in this directory was asked to be; None when there is none yet."""
+        """Load the settings of the cluster in this directory; None if there is none yet."""
         if (raw := read_json(place.cluster_json)) is None:
             return None
         known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
@@ -376,8 +378,8 @@ def write_atomically(path: Path, text: str) -> None:
 def keep_variable(
     place: ClusterDir, variable: str, name: str, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """What a variable of the environment says, kept for the next start in the file of this name in
-    the directory; its path. None: it says nothing."""
+    """Store the value of an environment variable in a file of the directory, for the next start.
+    Returns: the path; None if the variable is not set."""
     said = environment.get(variable)
     if not said:
         return None
@@ -387,7 +389,8 @@ def keep_variable(
 
 
 def once(path: Path, content: bytes) -> bytes:
-    """What the file holds; when there is none, it is made with this content, 0600, durably."""
+    """Return the content of a file. If it does not exist, create it with this content, mode 0600,
+    durably."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     if not path.exists():
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

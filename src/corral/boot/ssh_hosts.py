@@ -52,8 +52,8 @@ class SshHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAccess:
-    """How hosts are reached. None: as ~/.ssh/config says. `python`: a Python there that has Corral
-    installed already; None: it is installed into ~/.corral/venv, with what is `beside` it."""
+    """Access to hosts over ssh. None: as in ~/.ssh/config. `python`: a Python there with Corral
+    installed; None: install into ~/.corral/venv, with what is `beside` it."""
 
     user: str | None = None
     key: Path | None = None
@@ -63,7 +63,7 @@ class SshAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """What lets the machines join."""
+    """Invitation that lets the machines join."""
 
     url: str
     fingerprint: str
@@ -72,7 +72,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostOutcome:
-    """What came of one host: the node's name, or what went wrong and what to do."""
+    """Result for one host: the node's name, or the error and what to do."""
 
     target: SshHost
     node: str = ""
@@ -170,7 +170,7 @@ async def _connect(target: SshHost, way: SshAccess) -> "asyncssh.SSHClientConnec
 
 
 def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
-    """(what went wrong, what to do)"""
+    """Return (the error, what to do)."""
     import asyncssh
 
     port = "" if target.port == SSH_PORT else f"-p {target.port} "
@@ -233,7 +233,8 @@ async def _installed(
 
 
 async def _put(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
-    """By the shell, since not every ssh server brings files. Raises: HostFailed."""
+    """Copy a file by the shell, since not every ssh server supports file transfer. Raises:
+    HostFailed."""
     script = f'umask 077; mkdir -p "$HOME/{WHEELS}" && cat > "$HOME/{WHEELS}/{file.name}"'
     command = f"sh -c {shlex.quote(script)}"
     done = await connection.run(command, input=file.read_bytes(), encoding=None)

@@ -50,7 +50,7 @@ def head_runs(place: ClusterDir) -> bool:
 
 
 def node_processes(place: ClusterDir) -> list[LocalProcess]:
-    """What lives of the cluster's nodes: agents, launchers and shims."""
+    """Return the living processes of the cluster's nodes: agents, launchers and shims."""
     records = (
         file
         for name in ("agent.pid", "launcher.pid", "attempts/*/shim.pid")
@@ -94,7 +94,7 @@ def _failed(log: Path, since_bytes: int, code: int | None) -> StartFailed:
 
 
 def logged_bytes(place: ClusterDir) -> int:
-    """How long the head's log is now: what comes after is of this start."""
+    """Return the size of the head's log: what follows belongs to this start."""
     return place.head_log.stat().st_size if place.head_log.exists() else 0
 
 

@@ -1,4 +1,4 @@
-"""Which store a head works with, and what several heads on one store must have in common."""
+"""Choice of the store of a head, and what heads on one store must have in common."""
 
 import secrets
 import stat

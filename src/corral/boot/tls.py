@@ -52,7 +52,7 @@ class Tls:
 
     @property
     def fingerprint(self) -> str:
-        """Of the certificate that is shown now."""
+        """Return the fingerprint of the current certificate."""
         pem = self.certificate.read_text()
         return fingerprint_of(ssl.PEM_cert_to_DER_cert(pem[: pem.index(_END) + len(_END)]))
 
@@ -62,7 +62,7 @@ _END: Final = "-----END CERTIFICATE-----"
 
 
 def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | None:
-    """What the head is to serve with; None where it keeps to loopback, and was given nothing.
+    """Return the TLS settings of the head; None on loopback without a given certificate.
 
     Raises: OSError when its own cannot be written.
     """

@@ -70,7 +70,7 @@ class ErrorBand:
 
 @cache
 def bands() -> dict[str, ErrorBand]:
-    """Those of the catalog, by name; none as long as nothing has been measured."""
+    """Return the error bands of the catalog by name; none before a measurement."""
     return bands_of(table(TABLE)) if TABLE in tables() else {}
 
 

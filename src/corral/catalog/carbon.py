@@ -1,4 +1,4 @@
-"""What a kWh costs the climate and the payer by region, and what cooling adds to it."""
+"""Carbon and price of a kWh by region, and the share of cooling."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def region(name: str) -> Region:
 
 
 def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
-    """Of a large customer of that region, and who says so.
+    """Return the price for a large customer of that region, and its source.
 
     Raises: NotFound, with the nearest region; SpecInvalid for one without a price.
     """
@@ -53,7 +53,7 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
 
 
 def usual_pue() -> Mapping[str, float]:
-    """What a data centre draws for each watt of its machines, by kind of data centre."""
+    """Return the power use of a data centre for each watt of its machines, by kind of data centre."""
     return {facts["title"].value: facts["pue"].number for facts in _with("pue").values()}
 
 

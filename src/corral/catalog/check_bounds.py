@@ -1,4 +1,4 @@
-"""What an active check must reach: checks.csv, and the data sheets of devices."""
+"""Limits that an active check must reach: checks.csv and the data sheets of devices."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -45,7 +45,7 @@ def most_clock_seconds() -> float:
 
 @cache
 def rated(kind: CheckKind, gpu_type: str) -> float | None:
-    """What the data sheet of a GPU names for this, in bytes/s; None where nothing is known."""
+    """Return the rate in the data sheet of a GPU, in bytes/s; None if unknown."""
     try:
         found = device(gpu_type)
     except NotFound:

@@ -1,4 +1,4 @@
-"""What computes: GPUs and TPUs, by their data sheets and by what has been measured of them."""
+"""Computing devices: GPUs and TPUs, by data sheet and by measurement."""
 
 import re
 from collections.abc import Mapping

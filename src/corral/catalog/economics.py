@@ -1,4 +1,4 @@
-"""What owning and renting GPUs is assumed to cost, each assumption with a low and a high."""
+"""Assumed costs of owning and renting GPUs, each with a low and a high value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

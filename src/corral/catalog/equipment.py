@@ -1,4 +1,4 @@
-"""What a cluster is built of: servers, switches, networks, racks and what goes with them."""
+"""Equipment of a cluster: servers, switches, networks, racks and accessories."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +30,7 @@ class Switch:
     module_watts: float
 
     def ports_of(self, gbps: float) -> int:
-        """How many links of that rate it takes; 0 where it is too slow."""
+        """Return how many links of that rate the switch takes; 0 if it is too slow."""
         return self.ports * min(self.splits, int(self.port_gbps // gbps))
 
 
@@ -46,7 +46,7 @@ class NetworkKit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerKit:
-    """What is bought at once: a node, or a rack of them. `watts`: the most that it draws.
+    """Unit of purchase: a node, or a rack of nodes. `watts`: its peak power.
 
     `gpus`: in it. `liquid_share`: of its heat that leaves in water.
     """
@@ -85,7 +85,7 @@ def switch(name: str) -> Switch:
 
 @cache
 def network(fabric: str) -> NetworkKit:
-    """Of a link between nodes that can be bought.
+    """Return the equipment of a link between nodes.
 
     Raises: NotFound for one that cannot: a cloud's own, or none of the catalog.
     """
@@ -102,13 +102,13 @@ def network(fabric: str) -> NetworkKit:
 
 
 def networks() -> tuple[str, ...]:
-    """Of which a cluster can be built."""
+    """Return the networks of which a cluster can be built."""
     return tuple(_named("network"))
 
 
 def server(gpu: Device) -> ServerKit:
-    """What that GPU is bought in. One that the catalog does not know is taken to be as large as
-    others of its kind, and to draw as much more than its GPUs as these do."""
+    """Return the server that the GPU is sold in. An unknown GPU gets a server of the usual size for
+    its kind, with the usual extra power."""
     held = [name for name in _named("server") if gpu.name in _gpus_of(name)]
     is_card = gpu.scale_up.name.startswith(CARDS)
     name = held[0] if held else "any-pcie" if is_card else "any"

@@ -16,7 +16,8 @@ TEXT: Final = "text"  # the unit of what is a word and no number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What a source says of a quantity of a subject. `date`: of the source, or of its reading."""
+    """Statement of a source about a quantity of a subject. `date`: of the source, or of its
+    reading."""
 
     subject: str
     quantity: str

@@ -1,4 +1,4 @@
-"""How often nodes of clusters have failed, of what, and how long a run took to come back."""
+"""Failure rates of nodes in clusters, their causes, and the recovery times of runs."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,8 +12,8 @@ USUAL_GPUS: Final = 8  # of a node of every cluster whose failures are known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFailures:
-    """What one cluster has seen. `rate`: failures that ended a run, per 1,000 node-days.
-    `failures`: how many were counted; None where only a rate is told."""
+    """Failures of one cluster. `rate`: failures that ended a run, per 1,000 node-days. `failures`:
+    the count; None if the source gives only a rate."""
 
     name: str
     title: str
@@ -66,7 +66,7 @@ def seen() -> tuple[ClusterFailures, ...]:
 
 @cache
 def failing_parts() -> tuple[FailingPart, ...]:
-    """What failed in Llama 3's 54 days; the shares come to 1."""
+    """Return the shares of failed parts in Llama 3's 54 days; they sum to 1."""
     known = table("failure_parts")
     whole = sum(facts["count"].number for facts in known.values())
     return tuple(
@@ -81,10 +81,9 @@ def failing_parts() -> tuple[FailingPart, ...]:
 
 
 def rate_of(architecture: str, *, without: str = "") -> FailureRate:
-    """What to expect of GPUs of this architecture: the middle of the clusters that had them, or of
-    all where fewer than two did. The band is that of all: a cluster's age and care make more of a
-    difference than its GPUs do. `without`: a cluster to leave out, so as to judge by it.
-    """
+    """Return the expected failure rate of an architecture: the median of the clusters that had it,
+    or of all if fewer than two did. The band is that of all clusters: age and care matter more than
+    the type of GPU. `without`: a cluster to leave out for validation."""
     known = [one for one in seen() if one.name != without]
     own = [one for one in known if one.architecture == architecture]
     if len(own) < 2:

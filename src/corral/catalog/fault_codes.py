@@ -1,4 +1,4 @@
-"""What fault codes mean and what is done about them, by GPU family: fault_codes.csv."""
+"""Meaning and repair of fault codes by GPU family: fault_codes.csv."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ RECOVERY: Final = "recovery"  # rows of what a driver names by itself (XID 154)
 
 
 class JobConsequence(StrEnum):
-    """What becomes of those who run."""
+    """Consequence of a fault for running jobs."""
 
     RUN_ON = "run-on"
     RESTART = "restart"  # those on that GPU
@@ -74,7 +74,8 @@ def family_of(gpu_type: str) -> str:
 
 @cache
 def named_by_driver(recovery: str) -> Remedy | None:
-    """What a driver's own words ask for: "GPU Reset Required"; None for words that say nothing.
+    """Return the repair that a driver's message requests, such as "GPU Reset Required"; None for
+    others.
 
     The most thorough of what they name counts.
     """

@@ -1,4 +1,4 @@
-"""What carries bytes between GPUs: inside a node or a scale-up domain, and between nodes."""
+"""Links between GPUs: inside a node or a scale-up domain, and between nodes."""
 
 from dataclasses import dataclass
 from functools import cache

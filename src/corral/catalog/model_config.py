@@ -278,7 +278,7 @@ def _dense_layers(read: Config, keys: Mapping[str, str], layers: int) -> int:
 
 
 def _windows(read: Config, family: ModelFamily, layers: int) -> tuple[int, int]:
-    """How far back, and in how many layers."""
+    """Return the window of attention and the number of layers that have it."""
     if family.windows is Windows.CHUNKS:
         chunk = read.number("attention_chunk_size", default=0)
         return chunk, layers * 3 // 4 if chunk else 0

@@ -1,4 +1,4 @@
-"""How families of models differ in what their configurations do not say: norms, biases, windows."""
+"""Differences of model families that their configurations do not state: norms, biases, windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 
 class Windows(StrEnum):
-    """Which layers look back only a window, where the configuration gives one."""
+    """Layers with a window of attention, where the configuration gives one."""
 
     NONE = "none"
     ALL = "all"
@@ -17,7 +17,7 @@ class Windows(StrEnum):
 
 
 class QueryNorm(StrEnum):
-    """What is normed of queries and keys: nothing, each head alike, or all heads at once."""
+    """Normalisation of queries and keys: none, for each head, or over all heads."""
 
     NONE = "none"
     HEAD = "head"
@@ -26,9 +26,8 @@ class QueryNorm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFamily:
-    """What a `model_type` of Hugging Face means. `norms`: of a layer; `norm_vectors`: 2 with a
-    bias, 0 for a norm without weights. `defaults`: what its configuration class fills in.
-    """
+    """Meaning of a Hugging Face `model_type`. `norms`: for each layer; `norm_vectors`: 2 with a
+    bias, 0 without weights. `defaults`: values of its configuration class."""
 
     norms: int = 2
     norm_vectors: int = 1

@@ -103,14 +103,14 @@ class Model:
 
     @property
     def moe_layers(self) -> int:
-        """Those with experts."""
+        """Return the number of layers with experts."""
         if self.experts is None:
             return 0
         return (self.layers - self.experts.dense_layers) // self.experts.every
 
     @property
     def attention_parameters(self) -> int:
-        """Of one layer, without biases."""
+        """Return the attention parameters of one layer, without biases."""
         if self.latent is None:
             query = self.hidden * self.heads * self.head_dim
             return 2 * query + 2 * self.hidden * self.kv_heads * self.head_dim
@@ -131,12 +131,12 @@ class Model:
 
     @property
     def dense_ffn_parameters(self) -> int:
-        """Of one dense layer's MLP, without biases."""
+        """Return the parameters of one dense layer's MLP, without biases."""
         return self._expert(self.ffn)
 
     @property
     def expert_parameters(self) -> int:
-        """Of one expert. Raises: ValueError where there are none."""
+        """Return the parameters of one expert. Raises: ValueError if there are none."""
         if self.experts is None:
             raise ValueError(f"{self.name} has no experts")
         biases = (self._matrices - 1) * self.experts.ffn + self.hidden
@@ -147,12 +147,12 @@ class Model:
 
     @property
     def embedding_parameters(self) -> int:
-        """Of the input embedding, and of the learned positions."""
+        """Return the parameters of the input embedding and of learned positions."""
         return (self.vocab + self.positions) * self.hidden
 
     @property
     def head_parameters(self) -> int:
-        """Of the output matrix, which a tied model shares with its embedding."""
+        """Return the parameters of the output matrix, which a tied model shares with its embedding."""
         return 0 if self.is_tied else self.vocab * self.hidden
 
     @property
@@ -174,7 +174,7 @@ class Model:
 
     @property
     def active_parameters(self) -> int:
-        """Those that one token passes."""
+        """Return the parameters that one token uses."""
         return self._layers_with(per_token=True) + self._outside
 
     @property

@@ -1,4 +1,4 @@
-"""What a GPU's memory gives up before a model has any of it, by the GPU's architecture."""
+"""Memory of a GPU that no model can use, by the GPU's architecture."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -32,7 +32,8 @@ class Overhead:
 
 @cache
 def overhead(architecture: str = "") -> Overhead:
-    """That of an architecture, for example hopper; what it has no own value for is any GPU's."""
+    """Return the overhead of an architecture, for example hopper; missing values are those of any
+    GPU."""
     known = table("overheads")
     facts = {**known["any"], **known.get(architecture, {})}
     own = {quantity: fact.number for quantity, fact in facts.items()}

@@ -18,7 +18,7 @@ class Precision(StrEnum):
 
     @property
     def bytes(self) -> float:
-        """What one number takes in memory."""
+        """Return the bytes that one number takes."""
         return _BYTES[self]
 
 

@@ -1,4 +1,4 @@
-"""What GPUs are rented and sold for: dated lists, which users replace by their own."""
+"""Prices of GPUs to rent and to buy: dated lists, which users may replace."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ FORM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What a GPU-hour of one kind costs at one cloud. `kind`: one of KINDS."""
+    """Price of a GPU-hour of one kind at one cloud. `kind`: one of KINDS."""
 
     cloud: str
     device: str
@@ -42,7 +42,7 @@ class Rent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sale:
-    """What one GPU costs to buy, new or used, or a server with all of its GPUs."""
+    """Purchase price of one GPU, new or used, or of a server with all its GPUs."""
 
     device: str
     what: str
@@ -117,7 +117,7 @@ def is_hyperscaler(cloud: str) -> bool:
 
 @cache
 def prices() -> PriceList:
-    """Those of the catalog."""
+    """Return the price list of the catalog."""
     return _prices(fact for facts in table("prices").values() for fact in facts.values())
 
 

@@ -40,7 +40,7 @@ class PublishedRun:
 
 @cache
 def runs() -> tuple[PublishedRun, ...]:
-    """Those of catalog/data/runs.csv, in its order."""
+    """Return the runs of catalog/data/runs.csv, in order."""
     return tuple(_run(facts) for facts in table("runs").values())
 
 

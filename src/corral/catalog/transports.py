@@ -1,4 +1,4 @@
-"""How a collective library fares over a kind of link: what it waits for and reaches."""
+"""Performance of a collective library over a kind of link: latency and reached bandwidth."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,9 +93,8 @@ class Transport:
 
 @cache
 def transport(link_name: str) -> Transport:
-    """Of the link of that name. What is not said of `nvlink-4-400` is taken from `nvlink-4`, then
-    from `nvlink`, then from `any`: the shorter name is the family.
-    """
+    """Return the transport of a link. Missing values of `nvlink-4-400` come from `nvlink-4`, then
+    `nvlink`, then `any`: the shorter name is the family."""
     facts = _facts(link_name)
 
     def number(quantity: str) -> float:

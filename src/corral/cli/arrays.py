@@ -33,7 +33,7 @@ MOST_INDICES = 8  # spans of indices that a line names
 
 
 def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api.JobView]":
-    """What the call answers for one job; for an array, by its id (j9) or by the name of its newest
+    """Return the call's answer for one job; for an array, by its id (j9) or the name of its newest
     (sweep), its jobs by index. Raises: NotFound."""
     try:
         one = call(job)
@@ -126,7 +126,7 @@ def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -
 
 
 def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
-    """What is advised for one job, for its whole array: all of it that is not over is alike."""
+    """Return advice for a whole array: its unfinished jobs are alike."""
     advised = [
         re.sub(rf"\b{re.escape(job.id)}\b", job.array or job.id, one) for one in found.suggestions
     ]
@@ -134,7 +134,7 @@ def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
 
 
 def say_sooner(found: "api.Why") -> None:
-    """When it starts and ends, and what would let it start sooner."""
+    """Print when the job starts and ends, and what would let it start sooner."""
     if line := line_text(found):
         say(f"  {line}")
     if found.assumed:

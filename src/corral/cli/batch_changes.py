@@ -18,7 +18,7 @@ def change_each(
     *,
     as_json: bool,
 ) -> tuple[list[T], int]:
-    """What the call answers for each part of what is named, and the exit code of them all.
+    """Return the answers for each part of the named jobs, and the common exit code.
 
     One that is refused is told, and the others are tried all the same; of an array, whose parts
     are its jobs, that is so when none of them was granted it.
@@ -46,7 +46,7 @@ def change_each(
 def _tried(
     name: str, parts: Callable[[str], Sequence[str]], call: Callable[[str], T]
 ) -> tuple[list[T], list[Refusal]]:
-    """What was granted, and why the rest was not."""
+    """Return the granted changes, and the refusals of the others."""
     granted: list[T] = []
     refused: list[Refusal] = []
     try:

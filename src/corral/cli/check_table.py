@@ -28,7 +28,7 @@ RIGHT: Final = ("MEASURED", "EXPECTED")
 
 
 def show_kept(results: "list[api.CheckResult]", now: float) -> None:
-    """What the node has shown when it was last checked."""
+    """Print the results of the node's last check."""
     if not results:
         return
     rows = table("CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "AGE", "WHAT", right=RIGHT)

@@ -33,7 +33,7 @@ def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B00
 
 
 def show_checkpoints(saves: "list[tuple[str, api.CheckpointView]]") -> None:
-    """Those on disk, each with the job that it is of, where that must be said."""
+    """Print the checkpoints on disk, each with its job if that differs."""
     pruned = sum(save.pruned for _, save in saves)
     saves = [(of, save) for of, save in saves if not save.pruned]
     several = ["JOB"] if any(of for of, _ in saves) else []

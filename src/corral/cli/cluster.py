@@ -207,7 +207,7 @@ def say_pages(url: str) -> None:
 
 
 def say_prometheus(place: "ClusterDir") -> None:
-    """Where that of --monitoring answers; nothing where there is none."""
+    """Print the address of the Prometheus of --monitoring, if there is one."""
     from corral.boot.monitoring import USER, prometheus_of
     from corral.boot.settings import ClusterSettings
 

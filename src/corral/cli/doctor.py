@@ -67,7 +67,8 @@ def data(
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """How fast a folder is read on each node, and whether all see the same in it.
+    """Measure how fast a directory is read on each node, and whether all nodes see the same
+    content.
 
     Nothing is written there.
 
@@ -125,7 +126,7 @@ def _awaited(client: "Client", begun: "api.Checkup", *, quiet: bool) -> "api.Che
 
 
 def _say_next(found: "api.Checkup", again: str) -> None:
-    """What to type now, by what has come of it."""
+    """Print the next command, by the result."""
     for one in found.nodes:
         bad = [each for each in one.results if each.result == "failed"]
         if bad and all(each.kind == "data" for each in bad):

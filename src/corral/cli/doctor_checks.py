@@ -77,7 +77,7 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
 
 
 def of_machine(common: Common) -> Iterator[Finding]:
-    """What a head, or a node, on this machine would have."""
+    """Yield findings about a head or a node on this machine."""
     here = "this machine"
     from corral.boot.bring_up import real_gpu_count
 
@@ -144,7 +144,7 @@ def _pages(where: str) -> Finding:
 
 
 def of_cluster(client: "Client") -> list[Finding]:
-    """Of the head that answers."""
+    """Return findings about the head that responds."""
     status, standing = client.status(), client.alerts()
     ailing = [one for one in status.nodes if ails(one)]
     rest = [one for one in status.nodes if not ails(one)]
@@ -219,7 +219,7 @@ def ails(node: "api.NodeView") -> bool:
 
 
 def of_nodes(nodes: "Iterable[api.NodeView]", details: "list[api.NodeDetail]") -> Iterator[Finding]:
-    """What is wrong with each; those that are well together."""
+    """Yield problems of each node; healthy nodes come together."""
     known = {one.id: one for one in details}
     unproven, well = [], 0
     for node in nodes:

@@ -61,7 +61,7 @@ def say_what_is_pretended(place: "ClusterDir") -> None:
 
 
 def say_who_is_kept_out(common: "Common", client: "Client") -> None:
-    """Where the cluster is this machine's, and somebody's ranks do not get to it."""
+    """Print which users' ranks cannot reach the directory, if the cluster is on this machine."""
     from corral.boot.directory_access import kept_out
     from corral.boot.settings import LOCAL, ClusterSettings
 

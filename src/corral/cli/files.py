@@ -46,7 +46,7 @@ def missing(path: Path) -> NotFound:
 
 
 def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:
-    """That what is made does not go over what is read, by whatever name. Raises: Conflict."""
+    """Check that the output does not overwrite the input, by whatever name. Raises: Conflict."""
     for one in read:
         if made and one and made.exists() and one.exists() and made.samefile(one):
             hint = f"name another file, for example: {made.with_stem(made.stem + '-made')}"

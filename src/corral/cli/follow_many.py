@@ -22,7 +22,7 @@ def each(
     jobs: "Sequence[api.JobView]",
     work: "Callable[[AsyncClient, api.JobView], Awaitable[T]]",
 ) -> list[T]:
-    """What the work answers for each job, in their order, many at a time."""
+    """Return the result for each job in order, with many jobs at a time."""
 
     async def all_of_them() -> list[T]:
         turn = asyncio.Semaphore(AT_ONCE)
@@ -38,7 +38,7 @@ def each(
 
 
 def names_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
-    """What each id is called before its lines: its name, with the id where names are alike."""
+    """Return the label of each id for its lines: its name, with the id if names are equal."""
     names = Counter(job.name for job in jobs)
     return {job.id: job.name if names[job.name] == 1 else f"{job.name} {job.id}" for job in jobs}
 

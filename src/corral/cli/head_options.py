@@ -1,4 +1,4 @@
-"""What every command takes, and how it finds its head."""
+"""Options that every command takes, and how it finds its head."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""What a line of a listing says of a job."""
+"""Text of one job in a listing."""
 
 from typing import TYPE_CHECKING
 

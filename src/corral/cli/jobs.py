@@ -111,14 +111,14 @@ def _image_text(job: "api.JobDetail") -> str:
 
 
 def _idle_text(job: "api.JobDetail") -> str:
-    """Since when it holds GPUs and runs nothing on them."""
+    """Return since when the job holds GPUs that are idle."""
     since = job.attempts[-1].idle_since if job.attempts else None
     mark = " (pretend)" * job.pretend
     return f"since {clock_text(since)}{mark}" if since and job.state == "RUNNING" else ""
 
 
 def bound_text(job: "api.JobDetail") -> str:
-    """What bounds it, and what to try."""
+    """Return the bottleneck of the job, and what to try."""
     found = job.bottleneck
     return f"{found.text}; try {found.advice}" if found is not None else ""
 
@@ -198,7 +198,7 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
 
 
 def _say_failed(found: "api.Why") -> None:
-    """What its newest attempt failed of, where its state is not another since."""
+    """Print why the newest attempt failed, unless the state has changed since."""
     failed = found.failed
     if failed is None or found.state in ("RUNNING", "DONE", "CANCELLED"):
         return

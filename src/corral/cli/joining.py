@@ -28,7 +28,7 @@ MOST_MINUTES = 7 * 24 * 60
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a machine that joins has to give."""
+    """Resources of a machine that joins."""
 
     gpus: Annotated[
         int | None,

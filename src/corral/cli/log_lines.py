@@ -77,7 +77,7 @@ class LogLinePrinter:
         self._out.flush()
 
     def _tag(self, rank: int, at: float | None) -> str:
-        """What stands before a line, with a blank behind it."""
+        """Return the prefix of a line, with a blank behind it."""
         words = [self._job] if self._job else []
         words += [str(rank)] if self._label else []
         tag = f"[{' '.join(words)}] " if words else ""

@@ -174,7 +174,7 @@ def other_word(own: Sequence[str]) -> str | None:
 
 
 def _usage_hint(own: Sequence[str]) -> str:
-    """What was most likely meant, else the help of the command as far as one was."""
+    """Return the most likely command, else the help of the command that was recognised."""
     if own[:1] == ["apply"] and not {"-f", "--file"} & set(own):
         return f"write: corral apply -f {' '.join(own[1:2]).lstrip('-') or 'FILE'}"
     if own[:1] == ["run"] and {"-f", "--file"} & set(own):

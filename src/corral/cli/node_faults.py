@@ -1,4 +1,4 @@
-"""What ails nodes, for people, and the one command for all suspects."""
+"""Faults of nodes as text, and the command for all suspects."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def health_text(node: "api.NodeView") -> str:
-    """Of the worst that ails it; "" when nothing does."""
+    """Return the worst fault of the node; "" if there is none."""
     return f"suspect: {node.health}" if node.suspect else node.health
 
 
@@ -30,7 +30,7 @@ def show_ailments(ailments: "list[api.NodeAilment]") -> None:
 
 
 def cordon_suspects(nodes: tuple[str, ...], common: Change) -> int:
-    """Those that the head names by then. The exit code. Raises: Usage, Conflict."""
+    """Cordon the nodes that the head names. Returns: the exit code. Raises: Usage, Conflict."""
     from corral.domain.errors import Conflict
 
     if nodes:

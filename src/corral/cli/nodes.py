@@ -245,7 +245,7 @@ def _word(node: "api.NodeView") -> str:
 
 
 def _remark(node: "api.NodeView") -> str:
-    """What keeps work from it, as far as that is not Corral's own jobs."""
+    """Return why the node takes no work, other than Corral's own jobs."""
     if node.liveness != "alive":
         return node.why
     if node.health:
@@ -256,7 +256,8 @@ def _remark(node: "api.NodeView") -> str:
 
 
 def _taken_text(node: "api.NodeView") -> str:
-    """What others than Corral hold of it, for example: 6 GPUs, 12 CPUs, 64 GB. "" for nothing."""
+    """Return what programs outside Corral hold, for example: 6 GPUs, 12 CPUs, 64 GB. "" for
+    nothing."""
     gpus, cpus, memory_bytes = node.gpus.taken, node.taken_cpus, node.taken_memory_bytes
     said = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
     said += [f"{cpus:g} CPU{'s' * (cpus > 1)}"] if cpus else []

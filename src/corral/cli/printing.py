@@ -31,7 +31,7 @@ def console(*, stderr: bool = False, width: int | None = None) -> "Console":
 
     class Piped(Console):
         def on_broken_pipe(self) -> None:
-            """As for plain text: rich would end the process as a failure."""
+            """Handle a closed pipe as for plain text: rich would end the process as a failure."""
             raise BrokenPipeError
 
     return Piped(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)

@@ -205,7 +205,7 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
 
 
 def _checked(queue: str, given: dict[str, Any]) -> dict[str, Any]:
-    """What is wrong is said before anything is sent. Raises: SpecInvalid."""
+    """Check the fields before anything is sent. Raises: SpecInvalid."""
     from corral.wire.queues import read_queue
 
     try:
@@ -216,7 +216,7 @@ def _checked(queue: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(hint: str) -> str:
-    """What to write into a file, as it is typed here: --gpus 8 for gpus: 8."""
+    """Convert a hint for a file into options: --gpus 8 for gpus: 8."""
 
     def option(found: re.Match[str]) -> str:
         field, value = found["field"], found["value"]
@@ -228,7 +228,8 @@ def _typed(hint: str) -> str:
 
 
 def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, as in a file; None is taken away, and what was not typed is not there.
+    """Return the typed options as fields of a file; None for a removal, and nothing for options
+    that were not typed.
 
     Raises: Usage for a budget that is given and taken away, SpecInvalid.
     """
@@ -262,7 +263,7 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pairs(text: str | None) -> Any:
-    """What warn:15m,reclaim:1h says, as in a file."""
+    """Convert warn:15m,reclaim:1h into the value of a file."""
     if text is None or ":" not in text:
         return text
     return {one.partition(":")[0]: one.partition(":")[2] for one in text.split(",")}

@@ -1,4 +1,4 @@
-"""What `corral simulate` replays, and on which nodes: of a file, or of the cluster itself."""
+"""Input of `corral simulate`: jobs and nodes from a file, or from the cluster itself."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -40,7 +40,7 @@ VERDICTS = {
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportQuery(Common):
-    """What every report takes.
+    """Options of every report.
 
     Attributes:
         by: Whose: each job's, user's, queue's or type of GPU's.

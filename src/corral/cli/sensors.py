@@ -1,4 +1,4 @@
-"""What a node's sensors said last, as `corral node show` prints it."""
+"""Last sensor values of a node, as `corral node show` prints them."""
 
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ def of(used_bytes: int | None, total_bytes: int | None) -> str:
 
 
 def errors(gpu: "GpuSample") -> str:
-    """What is wrong with it, worst first; "none"."""
+    """Return the errors of a GPU, worst first; "none" if there are none."""
     if gpu.lost or gpu.silent:
         return "lost" if gpu.lost else "its driver does not answer"
     ecc = gpu.ecc_aggregate_uncorrected or gpu.ecc_volatile_uncorrected

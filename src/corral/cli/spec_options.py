@@ -1,5 +1,4 @@
-"""What `corral run` was given, as the spec that a file would have held. Nothing is judged here:
-the spec's own reader says what is wrong."""
+"""Conversion of the options of `corral run` to a spec. The reader of specs does the validation."""
 
 import os
 import re
@@ -90,7 +89,7 @@ def command_text(command: Sequence[str]) -> str:
 
 
 def made_name(command: Sequence[str]) -> str:
-    """From the script, else the program; four digits make it new."""
+    """Return a name from the script or program, with four digits that make it unique."""
     words = [word for line in command for word in line.split() if not word.startswith("-")]
     scripts = [word for word in words if word.endswith((".py", ".sh"))]
     base = Path((scripts or words or ["job"])[0]).stem

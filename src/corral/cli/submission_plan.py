@@ -14,8 +14,8 @@ MOST = 10  # plans of an array that are shown one by one
 
 
 def show_plan(plan: "list[api.PlannedJob]", wished: "WireSpecs", *, whole: bool) -> None:
-    """Where each job would go. `whole`: it is the answer, with its environment; else it is told on
-    stderr, as stdout is for what the ranks print."""
+    """Print where each job would be placed. `whole`: it is the answer, with its environment; else
+    it goes to stderr, as stdout is for the output of the ranks."""
     workdirs = {str(path) for path in wished.workdirs}
     for number, one in enumerate(plan[:MOST]):
         if number:
@@ -75,7 +75,7 @@ def python_text(one: "api.PlannedJob") -> str:
 
 
 def given_up_text(forecast: "api.StartForecastView") -> str:
-    """What its start_by comes to, if it may come first."""
+    """Return the note that start_by may end the job first."""
     if forecast.gives_up_at is None:
         return ""
     at = clock_text(forecast.gives_up_at)

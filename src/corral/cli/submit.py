@@ -244,7 +244,7 @@ def _answer(jobs: "list[api.JobView]", common: Change) -> None:
 
 
 def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> None:
-    """When the first of them that waits starts, on stderr: its name has been told before."""
+    """Print to stderr when the first waiting job starts; its name was printed before."""
     from corral.cli.arrays import when_text
     from corral.domain.errors import Refusal, Trouble
 

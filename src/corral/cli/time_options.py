@@ -1,5 +1,4 @@
-"""What `corral run` may be told of time, place and image beside the job itself: as fields of a
-spec."""
+"""Options of `corral run` for time, placement and image, as fields of a spec."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,7 +23,7 @@ def _option(help: str, *names: str) -> Any:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """When the job may start and is to be warned, which nodes will do, and what it runs in."""
+    """Options for start time, warning, nodes and image of a job."""
 
     image: Annotated[
         str | None,
@@ -69,7 +68,7 @@ class RequestOptions:
     ] = False
 
     def fields(self, now: datetime) -> dict[str, Any]:
-        """What a spec file would have held. `now`: the moment here, with its zone.
+        """Return the fields of a spec file. `now`: the current local time, with its zone.
 
         Raises: SpecInvalid when an option is not of its form.
         """
@@ -88,7 +87,7 @@ class RequestOptions:
 
 
 def _moment(text: str | None, now: datetime) -> str | None:
-    """Of whoever types: a time of day is the next one here, a moment without a zone is in ours."""
+    """Parse a local time: a time of day is the next one here; without a zone it is local."""
     if text is None:
         return None
     if match := _CLOCK.fullmatch(text):

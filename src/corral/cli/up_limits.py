@@ -44,7 +44,7 @@ class UserLimitOptions(QuotaOptions):
 
     @property
     def limits(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         return {
             "user_requests": self.user_requests,
             "plan_seconds": self.plan_seconds,

@@ -19,7 +19,7 @@ POLICY_HELP = (
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Care(UserLimitOptions):
-    """What the head keeps, and what it does by itself."""
+    """Options of retention and of automatic actions of the head."""
 
     keep_days: Annotated[
         float | None,
@@ -74,7 +74,7 @@ class Care(UserLimitOptions):
 
     @property
     def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         return {
             **self.limits,
             "keep_days": self.keep_days,
@@ -91,7 +91,7 @@ class Care(UserLimitOptions):
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What lends the nodes."""
+    """Options of the engine that lends the nodes."""
 
     engine: Annotated[
         str | None,
@@ -112,7 +112,7 @@ class EngineOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         return {
             "engine": self.engine,
             "engine_settings": pairs_of(self.settings, self.engine) or None,
@@ -122,7 +122,7 @@ class EngineOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLayoutOptions:
-    """What the nodes are labelled with, how their GPUs are cut, and which disk they see."""
+    """Options of the nodes: labels, partitioned GPUs, and their view of the disk."""
 
     gpu_slices: Annotated[
         int | None,
@@ -151,7 +151,7 @@ class NodeLayoutOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         return {
             "gpu_slices": self.gpu_slices,
             "labels": self.label or None,
@@ -164,7 +164,7 @@ class NodeLayoutOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadOptions:
-    """Where the head serves, and how it is trusted."""
+    """Options of the head's address and certificate."""
 
     host: Annotated[
         str | None,
@@ -198,7 +198,7 @@ class HeadOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         files = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
         named = {name: str(file.absolute()) if file else None for name, file in files.items()}
         return {
@@ -212,7 +212,7 @@ class HeadOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """What is looked at, beside what the head itself sees."""
+    """Options of monitoring beside the head."""
 
     monitoring: Annotated[
         bool | None,
@@ -231,14 +231,14 @@ class Watching:
 
     @property
     def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         return {"monitoring": self.monitoring, "audit_syslog": self.audit_syslog}
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Several:
-    """What makes this head one of several on one store."""
+    """Options that make this head one of several on one store."""
 
     store_file: Annotated[
         str | None,
@@ -265,7 +265,7 @@ class Several:
 
     @property
     def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         file = self.store_file
         if file is not None and "://" not in file:
             file = str(Path(file).expanduser().absolute())

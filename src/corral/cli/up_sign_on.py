@@ -10,7 +10,7 @@ from cyclopts import Parameter
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignOnOptions:
-    """Who else than a token lets somebody in to the pages."""
+    """Options of an OpenID Connect provider for the pages."""
 
     issuer: Annotated[
         str | None,
@@ -74,7 +74,7 @@ class SignOnOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         return {
             "oidc_issuer": self.issuer,
             "oidc_client_id": self.client_id,

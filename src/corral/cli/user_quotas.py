@@ -49,7 +49,7 @@ class UserQuotaOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaOptions:
-    """What bounds all users of a cluster."""
+    """Options of the quotas of all users of a cluster."""
 
     quotas: Annotated[
         tuple[str, ...],
@@ -72,7 +72,7 @@ class QuotaOptions:
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
+        """Return the options as fields of `ClusterOptions`."""
         return {"quotas": self.quotas or None, "disk_reserve": self.disk_reserve}
 
 

@@ -56,7 +56,7 @@ def plan(specs: Sequence[Mapping[str, Any]]) -> "ApiCall[list[api.PlannedJob]]":
 def begin_plan(
     specs: Sequence[Mapping[str, Any]],
 ) -> "ApiCall[Callable[[], list[api.PlannedJob]]]":
-    """As `plan`; the answer is read by the function that is returned."""
+    """Request a plan, as `plan` does; the returned function reads the answer."""
     asked = plan(specs)
     return ApiCall(
         method=asked.method,

@@ -254,7 +254,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
         limit: int = 10_000,
         job: str | None = None,
     ) -> "ReportView":
-        """What GPUs were held for: usage, waste, cost or goodput, of whole days (UTC).
+        """Return a report of whole days (UTC): usage, waste, cost or goodput.
 
         `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
         submitted.

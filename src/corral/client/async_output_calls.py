@@ -1,4 +1,5 @@
-"""What `AsyncClient` can do about outputs. Apart, since plain commands import no asyncio."""
+"""Output methods of `AsyncClient`, in a module of their own because plain commands import no
+asyncio."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

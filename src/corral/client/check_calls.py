@@ -42,7 +42,7 @@ def checkup(id: str) -> "ApiCall[api.Checkup]":
 
 
 class SyncChecks:
-    """What `Client` can say about active checks."""
+    """Methods of `Client` for active checks."""
 
     def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
@@ -60,7 +60,7 @@ class SyncChecks:
         return self._call(check_nodes(kinds, nodes, paths, seconds, patience_seconds))
 
     def checkup(self, id: str) -> "api.Checkup":
-        """How far a check-up is, and what it has shown by now."""
+        """Return the progress of a check-up and its results so far."""
         return self._call(checkup(id))
 
 

@@ -83,12 +83,12 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         return self._call(api_calls.submit(self._ready(spec), key or secrets.token_hex(16)))
 
     def plan(self, spec: Spec) -> "list[api.PlannedJob]":
-        """What submitting would do now. Nothing happens, and nothing is uploaded."""
+        """Return what submitting would do now. Nothing happens, and nothing is uploaded."""
         return self._call(api_calls.plan(read_wished(spec).without_workdirs()))
 
     def begin_plan(self, spec: Spec) -> "Callable[[], list[api.PlannedJob]]":
-        """As `plan`, whose answer is read when the function is called: loading what reads it takes
-        longer than to submit."""
+        """Request a plan, as `plan` does; the returned function reads the answer, since loading the
+        reader takes longer than submitting."""
         return self._call(api_calls.begin_plan(read_wished(spec).without_workdirs()))
 
     def jobs(
@@ -278,7 +278,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         limit: int = 10_000,
         job: str | None = None,
     ) -> "ReportView":
-        """What GPUs were held for: usage, waste, cost or goodput, of whole days (UTC).
+        """Return a report of whole days (UTC): usage, waste, cost or goodput.
 
         `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
         submitted.

@@ -1,4 +1,4 @@
-"""Which head is meant, and what its refusals mean here."""
+"""Choice of the head, and the meaning of its refusals."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class HeadTarget:
 
 @dataclass(slots=True, kw_only=True)
 class Where:
-    """What the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the cluster's directory.
+    """Target that the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the cluster's directory.
 
     Of several heads the addresses are one after the other, commas or blanks between them: any of
     them does, and the one that has answered is asked again.
@@ -103,7 +103,7 @@ class Where:
 
     @property
     def heads(self) -> int:
-        """How many there are to choose from."""
+        """Return how many heads there are to choose from."""
         return len(split_addresses(self._given() or "-"))
 
     def note(self, headers: Mapping[str, str]) -> None:
@@ -128,9 +128,9 @@ class Where:
         return self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
 
     def trust(self, target: HeadTarget) -> ssl.SSLContext:
-        """Whom to believe to be the head: the machine's own list (or SSL_CERT_FILE), what CORRAL_CA
-        names, and what the cluster's directory holds. Without TLS nobody: there is nothing to
-        check, and to read the machine's list takes as long as ten answers of a head.
+        """Return the TLS context that verifies the head: the machine's list (or SSL_CERT_FILE),
+        CORRAL_CA, and the cluster's directory. Without TLS an empty one: loading the machine's list
+        takes as long as ten answers of a head.
 
         Raises: SpecInvalid when CORRAL_CA names no certificate.
         """
@@ -176,13 +176,13 @@ class Where:
             raise Unreachable(f"there is no head in {self.root}", hint=self._begin()) from None
 
     def _begin(self) -> str:
-        """How a head is started in this directory."""
+        """Return the command that starts a head in this directory."""
         usual = Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
         return "run: corral up" if self.root == usual else f"run: corral up --dir {self.root}"
 
     def _token(self, urls: list[str] | None) -> str:
-        """What was given, else that of a log-in at one of these heads, else the directory's: that
-        one is sent to no head but the directory's."""
+        """Return the given token, else that of a log-in at one of these heads, else the
+        directory's, which is sent only to the directory's head."""
         said = None if self.dir else os.environ.get("CORRAL_TOKEN")
         self._own, self.log_in = False, None
         if self.token or said:

@@ -56,7 +56,7 @@ def _node(name: str) -> str:
 
 
 class SyncNodes:
-    """What `Client` can say about machines that join and leave."""
+    """Methods of `Client` for machines that join and leave."""
 
     def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

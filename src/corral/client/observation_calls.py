@@ -70,7 +70,7 @@ def search_of(
 
 
 class SyncSights:
-    """What `Client` can say about what is seen."""
+    """Methods of `Client` for observations."""
 
     def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
@@ -88,7 +88,7 @@ class SyncSights:
         return self._call(curve(key, since, until, fields, points))
 
     def gpus(self) -> "gpus.GpusNow":
-        """What every GPU does, by node, and what an hour of all that is held costs."""
+        """Return what every GPU does, by node, and the hourly cost of all that is allocated."""
         return self._call(gpus_now())
 
     def newest_events(self, count: int = 1) -> "list[api.EventView]":
@@ -96,7 +96,7 @@ class SyncSights:
         return self._call(newest_events(count))
 
     def alerts(self) -> "Alerts":
-        """What stands now, and who is told."""
+        """Return the open alerts and their receivers."""
         return self._call(alerts_now())
 
     def test_alerts(self) -> "AlertsSent":
@@ -118,7 +118,7 @@ class SyncSights:
 
 
 class AsyncSights:
-    """What `AsyncClient` can say about what is seen."""
+    """Methods of `AsyncClient` for observations."""
 
     async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

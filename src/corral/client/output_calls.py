@@ -52,7 +52,7 @@ def cut_short(job: str, path: str, error: Exception) -> FetchCutShort:
 
 
 class SyncOutputs:
-    """What `Client` can do about outputs."""
+    """Methods of `Client` for outputs."""
 
     _where: Where
 

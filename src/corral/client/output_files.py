@@ -26,7 +26,7 @@ class OutputUnsafe(Trouble):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What was written. `path`: the file, or the folder that they are in."""
+    """Result of a fetch. `path`: the file, or the folder of the files."""
 
     path: Path
     files: int

@@ -1,4 +1,4 @@
-"""What both clients share: headers, when to try again, where a stream goes on. No I/O."""
+"""Rules that both clients share: headers, retries, where a stream continues. No I/O."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a caller may give as a spec, and its workdirs.
+"""Specs and workdirs as a caller may give them.
 
 What reads a spec, pydantic with it, is loaded when the first is given: most commands give none.
 """

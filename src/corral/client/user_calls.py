@@ -114,7 +114,7 @@ def _user(name: str) -> str:
 
 
 class SyncPeople:
-    """What `Client` can say about users, tokens and the audit log."""
+    """Methods of `Client` for users, tokens and the audit log."""
 
     def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
@@ -137,8 +137,8 @@ class SyncPeople:
         disabled: bool | None = None,
         limits: Mapping[str, int | str | None] | None = None,
     ) -> "people.UserView":
-        """What is left out stays. A disabled user is let in no more; their jobs run on. `limits`:
-        quotas by name; None takes one away."""
+        """Change a user; what is left out stays. A disabled user has no access; running jobs
+        continue. `limits`: quotas by name; None removes one."""
         return self._call(set_user(name, role, disabled, limits))
 
     def rotate_key(self) -> "people.KeyRotated":
@@ -200,8 +200,8 @@ class SyncPeople:
         after: int | None = None,
         limit: int = 1_000,
     ) -> "list[people.AuditEntryView]":
-        """Who asked for what, newest first; `since` in wall-clock seconds since 1970. With
-        `after` a number, the oldest first from there on."""
+        """Return audit entries, newest first; `since` in wall-clock seconds since 1970. With
+        `after` a number, the oldest after it first."""
         return self._call(audit(user, since, before, after, limit))
 
 

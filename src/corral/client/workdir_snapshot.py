@@ -253,7 +253,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
 
 
 def _inside(root: Path, entry: _Entry) -> str:
-    """Where a link points, if that is a relative way that stays inside."""
+    """Return the target of a link if it is a relative path that stays inside; "" otherwise."""
     target = os.readlink(entry.path)
     resolved = os.path.normpath(entry.path.parent / target)
     if os.path.isabs(target) or not Path(resolved).is_relative_to(root):
@@ -265,7 +265,8 @@ def _inside(root: Path, entry: _Entry) -> str:
 
 
 def _left_out_with(root: Path, entry: _Entry) -> str:
-    """What to leave out: of a virtual environment, which is of its own machine, all of it."""
+    """Return what to leave out together with the entry: a virtual environment belongs to its
+    machine as a whole."""
     for above in entry.path.parents:
         if above == root:
             break

@@ -33,8 +33,8 @@ log = HeadLogger("corral.alerts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What outlives a head: how far the events were read, what each receiver knows, and what was
-    and may still have to be told."""
+    """State that outlives a head: how far the events were read, what each receiver has received,
+    and what was and may still have to be sent."""
 
     event: int | None = None
     told: Mapping[str, DeliveredAlerts] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """What an operator has asked for. `trouble`: why the newest word of it could not be read."""
+    """Settings of the alerts. `trouble`: why the newest version of the file could not be read."""
 
     rules: AlertRules = AlertRules()  # noqa: RUF009 - frozen
     receivers: tuple[Receiver, ...] = ()
@@ -86,14 +86,14 @@ class Alerting:
         return f"{self._machine} ({short})" if self._machine else short
 
     def standing(self) -> list[Alert]:
-        """What is so now, wanted by somebody or not, and since when: a share that is low has no
-        beginning of its own."""
+        """Return the conditions that hold now, with or without a receiver, and since when: a low
+        share has no start of its own."""
         found = with_beginnings(standing(self._look(), self.asked().rules), self._since)
         self._since = {alert.key: alert.since for alert in found}
         return found
 
     def warnings(self) -> list[str]:
-        """What an operator should know of the messages themselves."""
+        """Return problems of the messages themselves."""
         trouble = self.asked().trouble
         told = [f"alerts do not reach {name}: {why}" for name, why in self.troubles.items()]
         return [*([trouble] if trouble else []), *told]
@@ -147,7 +147,7 @@ class Alerting:
     async def _to(
         self, receiver: Receiver, before: DeliveredAlerts, alerts: Sequence[Alert], now: float
     ) -> DeliveredAlerts:
-        """What the receiver knows afterwards."""
+        """Deliver the alerts to one receiver, and return its state afterwards."""
         if now - self._failed_at.get(receiver.name, float("-inf")) < AGAIN_SECONDS:
             return before
         notice, after = due(before, alerts, now, receiver.day_seconds(now), receiver.taste)
@@ -165,8 +165,8 @@ class Alerting:
         return after
 
     async def _read(self, after: int | None, rules: AlertRules) -> tuple[int, list[Alert]]:
-        """How far the events go now, and the failures among those that are new. What was before
-        anybody asked to be told is not told."""
+        """Return how far the events go now, and the failures among the new ones. Events before the
+        first receiver are not sent."""
         store, found = self._control.store, list[Alert]()
         number = after or 0
         while page := await store.events(after=number, job=None, limit=PAGE):
@@ -193,7 +193,7 @@ class Alerting:
 
 
 def budgets_left(draft: Draft) -> dict[QueueName, float]:
-    """Of each queue with a budget, the share of it that is left in this period."""
+    """Return for each queue with a budget the share that is left in this period."""
     found = {}
     for name, spent in spent_now(draft, held_now(draft)).items():
         budget = draft.tree.queue(name).budget

@@ -1,5 +1,5 @@
-"""Who holds what a waiting job could use, who of them is likely to end first, which of those nodes
-take no work, and what others than Corral hold of them."""
+"""Jobs that hold what a waiting job could use: which of them is likely to end first, which of their
+nodes take no work, and what programs outside Corral hold."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -125,7 +125,7 @@ def _usable(world: World, job: Job) -> set[NodeId]:
 
 
 def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) -> str:
-    """Of the one that is likely to have ended first; "" when nothing tells."""
+    """Return the likely first end; "" if unknown."""
     found = [
         (latest, str(job.id), job, ending)
         for job, ending in endings

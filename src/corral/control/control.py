@@ -139,7 +139,7 @@ class Control:
         return None if wish is None else await self._jobs_of(wish)
 
     async def _jobs_of(self, wish: Wish) -> list[Job]:
-        """What the wish has brought, once it is granted. Raises: Forgotten for a repeated one."""
+        """Return the jobs of a granted request. Raises: Forgotten for a repeated one."""
         repeated, forgotten = wish.sequence <= self.world.granted, self.keeping.forgotten
         await self._granted.wait(self.world, wish)
         jobs = [self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)]
@@ -164,7 +164,7 @@ class Control:
         return wish
 
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
-        """What submitting would do now. Raises the same refusals."""
+        """Return what submitting would do now. Raises the same refusals."""
         asked = accepted(self.world, specs, self.engine, self._wall.read())
         return plan(self.world, self.facts, asked, self.now(), self.learning.table, by=by)
 
@@ -193,7 +193,7 @@ class Control:
         return self._book.newest(self.world, node, self.facts.nodes.get(node))
 
     def reason(self, job: Job) -> Reason:
-        """Why a job is where it is; for a waiting one, what the last pass said."""
+        """Return the reason of a job's state; for a waiting one that of the last pass."""
         waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
         waiting = awaited(self.world, job, waiting, self.engine.could_bring)
         stopped = self.stopped_placing or self.failed_placing
@@ -205,7 +205,7 @@ class Control:
         return words.progress_of(self.world, self.facts, job)
 
     def warnings(self) -> list[str]:
-        """What an operator should know, as sentences."""
+        """Return warnings for operators, as sentences."""
         said = [self.stopped_placing, self.failed_placing, self.trouble, self.engine.trouble]
         said += node_warnings(self.world.nodes.values())
         said += self.dropped.warnings(self.now().wall)

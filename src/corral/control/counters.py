@@ -1,4 +1,4 @@
-"""What one head has counted since it began to lead, for whoever draws it: starts, ends, waits."""
+"""Counters of one head since it began to lead: starts, ends, waits."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -19,7 +19,7 @@ TICK_BOUNDS_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 
 
 @dataclass(slots=True)
 class Histogram:
-    """How many values lie in each bucket; a value that is a bound belongs below it."""
+    """Histogram with the count of each bucket; a value that is a bound belongs below it."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)

@@ -1,4 +1,4 @@
-"""What every node was last told, and what it concerns when something changes."""
+"""Desired state that every node was last sent, and which nodes a change concerns."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -24,7 +24,7 @@ ReportKey = tuple[NodeId, str, AttemptKey | None]
 
 @dataclass(slots=True)
 class _Report:
-    """What was dropped of one kind since it was last reported."""
+    """Drops of one kind since the last report."""
 
     count: int = 0
     why: str = ""
@@ -33,7 +33,7 @@ class _Report:
 
 
 class DroppedData:
-    """Of one head. `counts`: how much was dropped since it began, by kind."""
+    """Dropped data of one head. `counts`: drops since it began, by kind."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

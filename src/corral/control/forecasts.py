@@ -1,4 +1,4 @@
-"""When waiting jobs start: asked of a process beside the loop, which goes on meanwhile.
+"""Predicted starts of waiting jobs, computed in a process beside the event loop.
 
 What is learned from, ended jobs and the record of what was told, is followed by the events that the
 loop publishes; nothing is added to a tick.
@@ -58,7 +58,7 @@ class _Line:
 
 
 class Forecasts:
-    """Of one head. `run` keeps it up to date; without it nothing is learned."""
+    """Forecasts of one head. `run` keeps them up to date; without it nothing is learned."""
 
     def __init__(self, control: Control, foreteller: Foreteller) -> None:
         self._control = control
@@ -75,7 +75,8 @@ class Forecasts:
     # -- what is asked ---------------------------------------------------------------------------
 
     async def of(self, job: Job, by: UserName) -> StartForecast | None:
-        """When a waiting job starts, and what would let it start sooner; None: it cannot be told.
+        """Return when a waiting job starts, and what would let it start sooner; None if it cannot
+        be predicted.
 
         The answer of the last seconds serves again.
         """
@@ -98,7 +99,7 @@ class Forecasts:
         return found
 
     def ending_of(self, job: Job) -> ExpectedEnd | None:
-        """When a running job ends; None for one that does not run."""
+        """Return when a running job ends; None for one that does not run."""
         attempt = self._control.world.attempts.get(job.id)
         now, progress = self._control.now().wall, self._control.progress(job)
         return ending_of(job, attempt, self._runs, now, progress)
@@ -106,8 +107,8 @@ class Forecasts:
     async def planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName
     ) -> dict[int, StartForecast]:
-        """Of the first of these places of a submission whose job would be in the queue: as if it
-        were submitted now."""
+        """Return the predicted starts for the first of these jobs of a submission that would be
+        queued, as if it were submitted now."""
         async with self._line(by):
             return await self._planned(specs, places, by)
 
@@ -190,7 +191,7 @@ class Forecasts:
         self._behind = True
 
     async def _load(self) -> None:
-        """What the store has: a new head knows what the old one knew."""
+        """Load the record of the store: a new head continues with that of the old one."""
         store = self._control.store
         runs = await store.runs(limit=RUNS)
         self._runs = deque(reversed(runs), maxlen=RUNS)
@@ -216,7 +217,7 @@ class Forecasts:
         return False
 
     async def _settle(self, ids: Iterable[JobId]) -> None:
-        """What came of what these were told: their first start, or that it is put off by a wish."""
+        """Record the outcome of predictions: the first start of these jobs, or a delay by request."""
         rows, void = [], []
         for id in ids:
             attempts = await self._control.store.attempts(id)
@@ -264,7 +265,7 @@ def _settled_at(row: StartForecastTold) -> float:
 
 
 def _drained(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
-    """What has happened since; None when not all of it was told."""
+    """Return the events since then; None if some were dropped."""
     found = [news.get_nowait() for _ in range(news.qsize())]
     known = [event for event in found if event is not None]
     return known if len(known) == len(found) else None

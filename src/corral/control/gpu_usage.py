@@ -1,4 +1,4 @@
-"""What sensors say of GPUs that are held, summed between commits.
+"""Sums of sensor readings of allocated GPUs between commits.
 
 It is written down once a minute. A head that dies takes at most that minute along: it is then told
 as not measured, never as idle.
@@ -33,15 +33,15 @@ RowKey = tuple[JobId, AttemptNumber, int, str]  # of a job, its attempt, a day, 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was last heard of one node: when, and its GPUs' counters of joules by index."""
+    """Last report of one node: its time, and the joule counters of its GPUs by index."""
 
     at: float
     joules: dict[int, tuple[str, float]] = field(default_factory=dict)
 
 
 class GpuUsage:
-    """Of one head. `idle` maps attempts to since when (wall clock) all of their GPUs stand idle;
-    None: one of them works."""
+    """GPU usage of one head. `idle` maps attempts to since when (wall clock) all of their GPUs are
+    idle; None: one of them works."""
 
     def __init__(self) -> None:
         self.idle: dict[AttemptKey, float | None] = {}
@@ -83,7 +83,7 @@ class GpuUsage:
         return self._held.get(node, [])
 
     def _drop(self, world: World) -> None:
-        """What is held no more is idle no more."""
+        """Remove the idle state of GPUs that are no longer allocated."""
         live = {(one.job, one.attempt) for one in world.allocations.values()}
         for key in [key for key in self._parts if key not in live]:
             del self._parts[key]
@@ -132,7 +132,7 @@ class GpuUsage:
     # -- what goes out ---------------------------------------------------------------------------
 
     def waiting(self) -> Iterator[UsageRecord]:
-        """What was summed and is not written down yet."""
+        """Yield the sums that are not written yet."""
         sums = list(self._sums.items())  # they go on while somebody reads this
         return (
             row(job, attempt, day, kind, amounts)
@@ -140,7 +140,7 @@ class GpuUsage:
         )
 
     def news(self, world: World, facts: Facts, now: Now) -> Changes:
-        """What is to be told of running jobs, and once a minute what was summed."""
+        """Return changes of running jobs and, once a minute, the sums."""
         events = tuple(self.paces.look(world, facts, now.serving, now.wall))
         return self.flushed(Changes(events=events), now.wall)
 
@@ -182,7 +182,7 @@ def _reads(gpu: GpuSample) -> bool:
 
 
 def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) -> float:
-    """By its counter, where that has only risen; else by its power."""
+    """Return the energy by the counter if it has only risen; else by the power."""
     uuid, last = ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
     counter = gpu.energy_joules
     if before is not None and counter is not None and uuid == gpu.uuid and counter >= last:
@@ -191,7 +191,7 @@ def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) ->
 
 
 def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> UsageAmounts:
-    """What a whole GPU came to in so many seconds; a pretend one has nothing to measure."""
+    """Return the usage of a whole GPU in `seconds`; a pretend one has nothing to measure."""
     if not _reads(gpu) or gpu.pretend:
         return UsageAmounts()
     joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0

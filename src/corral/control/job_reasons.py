@@ -1,4 +1,4 @@
-"""Why a job is where it is, where no pass of the scheduler says so."""
+"""Reasons for the state of a job that no pass of the scheduler gives."""
 
 from dataclasses import replace
 from typing import Final
@@ -29,7 +29,8 @@ UNSEEN = "the next pass places it, or says what it waits for; there is one a sec
 
 
 def planned_reason(draft: Draft, job: Job) -> Reason:
-    """Why it would be held. Jobs of the same submission have no id yet: they go by their names."""
+    """Return why a planned job would be held. Jobs of the same submission have no id yet and appear
+    by name."""
     if job.is_final:  # what it waits for can no longer happen
         return _own_reason(job)
     if job.reason_code != DEPENDENCY:  # what would help names a job that is not there yet
@@ -46,7 +47,7 @@ def _own_reason(job: Job) -> Reason:
 
 
 def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
-    """How long a waiting job is taken to run where its queue goes by that, and by what; else ""."""
+    """Return the assumed run time of a waiting job and its basis, if its queue uses one; else ""."""
     spec = job.spec
     if job.state != JobState.QUEUED or learned is None:
         return ""
@@ -64,9 +65,9 @@ def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
 
 
 def reason_held(world: World, job: Job, now: Now, *, stopped: str = "", said: str = "") -> Reason:
-    """Of what a held job waits for, only what has not happened yet; how a suspended one goes on;
-    and that no pass has looked at one in line. `stopped`: why the head places nothing; `said`: why
-    the engine has not begun with one that is placed."""
+    """Return the reason of a job that no pass has judged: what a held one still waits for; how a
+    suspended one continues; that a queued one was not looked at yet. `stopped`: why the head places
+    nothing; `said`: why the engine has not begun with a placed one."""
     if job.state == JobState.QUEUED:
         sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))
         return Reason(code="Stopped" if stopped else "New", sentence=sentence)

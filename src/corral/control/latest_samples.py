@@ -1,4 +1,4 @@
-"""What the sensors of all nodes said last. Not recorded: after a restart nodes say it anew."""
+"""Newest sensor values of all nodes. They are not recorded: after a restart nodes send them again."""
 
 from collections.abc import Callable
 from typing import Final
@@ -42,7 +42,7 @@ class Sensed:
             listener(node, self.newest[node], at)
 
     def parts(self, node: NodeId) -> int:
-        """How many tell of it."""
+        """Return how many agents report this node."""
         return len(self._parts.get(node, ()))
 
     def left(self, part: NodeId, at: float) -> None:

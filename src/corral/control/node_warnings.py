@@ -1,4 +1,4 @@
-"""What an operator should know of a node, as sentences."""
+"""Warnings about nodes for operators, as sentences."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
@@ -11,14 +11,14 @@ MOST_TOLD: Final = 5  # nodes of which each is told by itself: a storm has hundr
 
 
 def node_warnings(nodes: Collection[Node]) -> Iterator[str]:
-    """Of all nodes: silence, death, isolation that is weaker than it should be, and what ails."""
+    """Yield warnings about all nodes: silence, death, weak isolation, faults."""
     for node in nodes:
         yield from _of_one(node)
     yield from _ailing(nodes)
 
 
 def _ailing(nodes: Iterable[Node]) -> Iterator[str]:
-    """What ails nodes, the worst first; many of them in one sentence."""
+    """Yield the faults of nodes, worst first; many of them in one sentence."""
     ailing = [node for node in nodes if node.bar != Bar.OPEN or node.suspect]
     ailing.sort(key=lambda node: (not node.suspect, -node.bar.rank, node.id))
     for node in ailing[:MOST_TOLD]:

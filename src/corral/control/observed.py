@@ -1,4 +1,4 @@
-"""What is new in an agent's word, and what is known without one."""
+"""News in an agent's report, and facts that hold without one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
@@ -66,7 +66,7 @@ def take_engine(
 
 
 def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
-    """What nodes once said that somebody has called dead, or that are removed, is known no more."""
+    """Remove the facts of nodes that were declared dead or removed."""
     facts.awaited.update(node.id for node in changes.nodes if node.said_dead)
     for id in changes.removed:
         facts.nodes.pop(id, None)
@@ -76,7 +76,7 @@ def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
 
 
 def forget_steps(facts: Facts, world: World) -> None:
-    """Those of attempts that are over or replaced, said again or not."""
+    """Remove the steps of attempts that have ended or were replaced."""
     for id in [id for id in facts.unrecordable if id not in world.jobs]:
         del facts.unrecordable[id]
     for key in list(facts.stepped):

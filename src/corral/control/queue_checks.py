@@ -1,4 +1,4 @@
-"""What is looked at before a queue is changed, and before a job is taken into one."""
+"""Checks before a queue is changed, and before a job is accepted into one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,8 +33,7 @@ class QueueRule(Refusal):
 
 
 def warnings_of(world: World, tree: QueueTree) -> list[str]:
-    """What a tree comes to that is taken all the same, as nodes may yet come: more owned than is
-    there."""
+    """Return warnings about an accepted tree: nodes may yet join, but it owns more than there is."""
     there = Counter(gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus)
     owned: Counter[str] = Counter()
     for queue in tree.queues:
@@ -75,7 +74,8 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
 
 
 def _mend(fault: Fault, *, whole: bool) -> str:
-    """What to write in a file; of one queue, with which options to set it."""
+    """Return how to correct a fault: what to write in a file or, for one queue, which options to
+    set."""
     if whole or not fault.options:
         return fault.hint
     return f"run: corral queue set {fault.queue} {fault.options}"

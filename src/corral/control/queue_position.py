@@ -1,4 +1,4 @@
-"""Who is tried next: the place of each waiting job in the line, as it is now."""
+"""Position of each waiting job in the queue at this moment."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,8 +23,8 @@ class InLine:
         self._granted = 0
 
     def places(self, control: Control, job: JobId) -> Mapping[JobId, int]:
-        """Of all that wait, the first is 1. Made anew for one that has just come. Nobody is in it
-        where the engine places."""
+        """Return the position of each waiting job, from 1. It is computed again for a job that has
+        just come. It is empty if the engine places."""
         now = control.now()
         has_come = job not in self._places and control.world.granted != self._granted
         if has_come or now.serving - self._made_at >= KEEP_SECONDS:

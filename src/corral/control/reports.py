@@ -23,10 +23,9 @@ async def report_of(
     limit: int = sys.maxsize,
     shown: Callable[[UsageRecord], UsageRecord] | None = None,
 ) -> UsageReport:
-    """Of whole days (since 1970, UTC). `kind` and `by` as `insight.reports` has them. `job`: this
-    one's alone. `limit`: of its rows. `shown`: each account as the reader may see it. All is summed
-    beside the loop, on which beats and placement wait.
-    """
+    """Return a report of whole days (since 1970, UTC). `kind` and `by` as in `insight.reports`.
+    `job`: only this one. `limit`: of its rows. `shown`: each account as the reader may see it. The
+    sums are made in a thread, since heartbeats and placement wait for the event loop."""
     store = control.store
     of_jobs = by == "job" or job is not None
     if of_jobs:

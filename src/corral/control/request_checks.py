@@ -1,4 +1,4 @@
-"""What is looked at before a wish is taken: a refusal here changes nothing."""
+"""Checks before a request is accepted: a refusal here changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,8 +68,8 @@ PLACES_LATER: Final = "the engine places it, once it is submitted: where and whe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Where a job would start if it were submitted now, or why it would wait. `stops`: whom it
-    would stop, one sentence's part each."""
+    """Predicted placement of a job that would be submitted now, or why it would wait. `stops`: the
+    jobs it would preempt, each as a part of a sentence."""
 
     spec: JobSpec
     shape: Shape | None
@@ -197,7 +197,7 @@ def plan(
     *,
     by: UserName,
 ) -> list[Planned]:
-    """What the scheduler would do with the user's jobs now; nothing happens."""
+    """Return what the scheduler would do with the user's jobs now; nothing happens."""
     draft, memo = Draft(world, facts, now), Memo()
     wish = Wish(
         sequence=WishNumber(world.granted + 1),
@@ -242,7 +242,7 @@ def plan(
 
 
 def _planned_by_engine(draft: Draft, job: Job) -> Planned:
-    """Where the engine places, nobody here knows where or when."""
+    """Return the plan where the engine places: where and when is unknown here."""
     waits = Reason(code=BY_ENGINE, sentence=PLACES_LATER)
     reason = waits if job.state == JobState.QUEUED else planned_reason(draft, job)
     return Planned(spec=job.spec, shape=None, seats=(), reason=reason)

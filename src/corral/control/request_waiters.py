@@ -8,7 +8,7 @@ from corral.domain.world import World
 
 
 class Granted:
-    """Of one head. A wish is durable whatever happens to the caller that waits here."""
+    """Granted requests of one head. A request is durable whatever happens to the caller that waits."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Sequence, asyncio.Future[None]]] = []

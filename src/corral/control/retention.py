@@ -1,4 +1,4 @@
-"""When jobs that are over are looked through, and which of them must stay meanwhile."""
+"""Schedule of the deletion of ended jobs, and which of them must stay."""
 
 from collections import Counter
 from collections.abc import Iterator, Set
@@ -19,7 +19,7 @@ FORGET_SECONDS: Final = 5.0
 
 
 class Keeping:
-    """What one head forgets, and when."""
+    """Retention of one head."""
 
     def __init__(self, retention: Retention) -> None:
         self.retention = retention
@@ -30,12 +30,12 @@ class Keeping:
 
     @property
     def spared(self) -> Set[JobId]:
-        """What must not be forgotten now."""
+        """Return the jobs that must not be deleted now."""
         return self._named.keys()
 
     @contextmanager
     def sparing(self, specs: Seq[JobSpec]) -> Iterator[None]:
-        """What these wait for stays until they are taken in. Raises: Forgotten."""
+        """Keep the jobs that these specs wait for until they are accepted. Raises: Forgotten."""
         named = Counter(job for spec in specs for job in spec.needs)
         for job in named.keys() & self._leaving:
             raise self.retention.refusal(f"job {job}")

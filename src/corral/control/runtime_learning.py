@@ -1,5 +1,4 @@
-"""What one head learns from the jobs that end: from the record when it begins to lead, then from
-each commit."""
+"""Learning from ended jobs: from the record when a head begins to lead, then from each commit."""
 
 from collections.abc import Iterable
 
@@ -31,5 +30,5 @@ class HeadLearning:
 
 
 async def learned_of(store: Store, world: World, now: Now) -> HeadLearning:
-    """From all that the store has: one's own jobs, and imported ones."""
+    """Learn from all that the store has: the cluster's own jobs, and imported ones."""
     return HeadLearning(await store.runs(limit=MOST_ENDED), world, now)

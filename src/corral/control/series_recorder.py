@@ -1,4 +1,4 @@
-"""What goes into the curves: of nodes what they say, of the rest what the head sees each 10 s."""
+"""Recorder of time series: of nodes from their samples, of the rest every 10 s."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ class Recorder:
         control.sensed.listen(self.take)
 
     def take(self, node: NodeId, sample: NodeSample, at: float) -> None:
-        """Of a node whose parts each tell of it, once in a while is enough."""
+        """Record a sample. For a node with several pilots, one sample in a while is enough."""
         if self._control.sensed.parts(node) > 1:
             last = self._put_at.get(node)
             if last is not None and 0 <= at - last < STEP_SECONDS / 2:
@@ -146,7 +146,7 @@ def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
 
 
 def queue_values(world: World) -> Mapping[QueueName, Values]:
-    """What each queue's jobs hold, and how many of them wait; without those of queues below."""
+    """Return what each queue's jobs hold, and how many wait; without the queues below it."""
     held: Counter[QueueName] = Counter()
     for one in world.allocations.values():
         job = world.jobs.get(one.job)

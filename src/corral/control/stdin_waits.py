@@ -1,4 +1,4 @@
-"""What to do about a rank that waits for standard input: it holds what it has for nothing."""
+"""Advice about a rank that waits for standard input and holds GPUs meanwhile."""
 
 from corral.domain.job import Job
 from corral.domain.job_states import JobState

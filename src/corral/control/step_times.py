@@ -1,4 +1,4 @@
-"""What the ranks of running jobs say of their time, from look to look, and what bounds each job."""
+"""Step times of running jobs from pass to pass, and the bottleneck of each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,7 @@ class _Loop:
 
 
 class Paces:
-    """Of one head; nothing of it is recorded but that a straggler was told of."""
+    """Step times of one head; only reported stragglers are recorded."""
 
     def __init__(self) -> None:
         self._loops: dict[AttemptKey, _Loop] = {}
@@ -77,8 +77,8 @@ class Paces:
     def bottleneck(
         self, world: World, sensed: Sensed, job: JobId, wall: float
     ) -> Bottleneck | None:
-        """What bounds the job now; None where nothing stands out, or too little is known: its GPUs
-        have nothing to show while it starts."""
+        """Return the bottleneck of the job now; None if nothing stands out or too little is known:
+        at its start its GPUs show nothing."""
         attempt = world.attempts.get(job)
         if attempt is None:
             return None
@@ -97,7 +97,7 @@ def _is_now(world: World, key: AttemptKey) -> bool:
 
 
 def _whole(said: Progress) -> Pace:
-    """Of a loop whose ranks are not told apart."""
+    """Return the step times of a loop whose ranks are not reported separately."""
     return Pace(0, said.step, said.data_seconds, said.compute_seconds, 0.0)
 
 
@@ -144,7 +144,7 @@ def _sensed(gpus: list[GpuSample]) -> StepTimes:
 
 
 def _gpus(attempt: Attempt, sensed: Sensed) -> list[GpuSample]:
-    """Of the attempt's, what each said last."""
+    """Return the newest sample of each GPU of the attempt."""
     samples = ((seat, sensed.newest.get(seat.node)) for seat in attempt.seats)
     return [
         gpu

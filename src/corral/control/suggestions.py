@@ -20,9 +20,9 @@ MOST: Final = 8
 
 
 def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, JobSpec], ...]:
-    """What could be changed, each with how it is called: fewer nodes or GPUs, another type of GPU,
-    another queue, a shorter limit. Only what the cluster could run and the queue would take of any
-    user of this name."""
+    """Return possible changes of a spec with their names: fewer nodes or GPUs, another type of GPU,
+    another queue, a shorter limit. Only what the cluster could run and the queue would accept of
+    any user of this name."""
     if spec.elastic is not None or spec.any_of:
         return ()  # it has said itself what would do
     fleet = NodeTypes(world.nodes.values())

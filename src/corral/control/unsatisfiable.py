@@ -15,8 +15,8 @@ SEE: Final = "run: corral node ls"
 
 
 def cannot_fit(fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str) -> CannotFit:
-    """`why`: of its last form. `shown_by`: the engine's own command that shows its nodes; "" where
-    Corral makes them."""
+    """Return the refusal of a job that no node set can hold. `why`: of its last form. `shown_by`:
+    the engine's command that shows its nodes; "" where Corral makes them."""
     if why.code != "NeverFits":
         return CannotFit(f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; {SEE}")
     forms = {shape.resources: shape for shape in spec.shapes}  # of an elastic one the smallest
@@ -78,7 +78,8 @@ def _where(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
 
 
 def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
-    """Where a part of a GPU is asked for and no node gives parts, or whole ones and all are cut."""
+    """Return a hint if a share of a GPU is requested where no node offers shares, or a whole one
+    where all are partitioned."""
     asked = shape.resources
     if asked.is_share and fleet.most_gpus and not fleet.gives_shares:
         if shown_by:

@@ -1,4 +1,4 @@
-"""Who may submit to a queue: users by their names, and all who have a role or more, as @ROLE.
+"""Access list of a queue: users by name, and @ROLE for all who have that role or a higher one.
 
 Operators and admins always may: they set who does.
 """
@@ -27,7 +27,7 @@ def may_submit(allow: Allowed | None, user: UserName, role: Role) -> bool:
 
 
 def users_of(allow: Allowed | None) -> list[UserName]:
-    """Those who are named themselves."""
+    """Return the users that are named directly."""
     return [UserName(one) for one in allow or () if one not in ROLES]
 
 

@@ -13,7 +13,7 @@ MOST_CHECKUPS: Final = 8  # that wait at one node
 
 
 class CheckKind(StrEnum):
-    """What is proven."""
+    """Kind of an active check."""
 
     MATMUL = "matmul"  # products with a known hash: silent corruption
     MEMORY = "memory"  # bandwidth of a GPU's memory
@@ -70,7 +70,7 @@ class CheckUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckMeasure:
-    """What one check of a device has shown last. `device`: a path, or the other node of a link.
+    """Last result of one check of a device. `device`: a path, or the other node of a link.
 
     `value` is in `unit`; of bandwidths more is better. `expected`: the least that passes, None
     where nothing is known to hold it against. `past`: earlier values, the newest last.

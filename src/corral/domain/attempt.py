@@ -11,7 +11,7 @@ from corral.domain.units import duration_text
 
 
 class Cause(StrEnum):
-    """Who is to blame for an end, and so which retry budget pays."""
+    """Cause of an end, which decides the retry budget that pays."""
 
     NONE = "none"  # it ended as it should
     USER = "user"
@@ -49,7 +49,7 @@ class Exit:
 
     @property
     def shell_code(self) -> int:
-        """What a shell would show: the code, or 128 + the signal."""
+        """Return the exit code as a shell shows it: the code, or 128 + the signal."""
         return self.code if self.code is not None else 128 + (self.signal or 0)
 
 
@@ -71,7 +71,7 @@ class Seat:
 
 
 class SeatState(StrEnum):
-    """Where an allocation is. GPUs return to the pool only on RELEASED."""
+    """State of an allocation. GPUs return to the pool only on RELEASED."""
 
     HELD = "HELD"
     STOPPING = "STOPPING"
@@ -81,7 +81,7 @@ class SeatState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """What a job's attempt holds on one node, from the moment it is placed until seen gone.
+    """Allocation of an attempt on one node, from placement until it is seen gone.
 
     `charged`: its queue has been charged for it, which happens once, when it is let go or is out of
     reach. `placed_at` 0: placed before this was written down.
@@ -177,7 +177,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What an interruption cost, and whom. Lost work is in steps, seconds and GPU-seconds.
+    """Cost of an interruption, and the job that pays it. Lost work is in steps, seconds and
+    GPU-seconds.
 
     Attempt 0: the job has ended without ever having been placed. A preemption has two: that of the
     victim, and that of the job which took its GPUs (`taking`); so has a relocation, and there
@@ -209,7 +210,7 @@ class Receipt:
 
     @property
     def loss(self) -> str:
-        """What was lost, as a part of a sentence: "saved at step 40, lost 12 s of work"."""
+        """Return the loss as a part of a sentence: "saved at step 40, lost 12 s of work"."""
         step = self.resumed_from_step
         saved = "no save" if step is None else f"saved at step {step}"
         gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds since its "

@@ -69,7 +69,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeWarning:
-    """What an attempt is told, once, before its time is over: a signal, and to save and go on."""
+    """Warning that an attempt gets once before its time is over: a signal, and a request to save
+    and continue."""
 
     key: AttemptKey
     signal: int | None

@@ -8,7 +8,8 @@ LONGEST: Final = 80  # letters of a name that are told again
 
 
 class CorralError(Exception):
-    """What Corral raises on purpose. `hint` is the next thing to do: a command if there is one."""
+    """Base of all errors that Corral raises on purpose. `hint`: the next thing to do, a command if
+    there is one."""
 
     code: ClassVar[str] = "error"
 

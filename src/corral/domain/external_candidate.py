@@ -1,4 +1,4 @@
-"""What waits, as an engine that places by itself is told of it."""
+"""Candidate for an engine that places jobs itself."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What an attempt failed of, as a class; its words and what to do next."""
+"""Classes of failures, with their texts and advice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

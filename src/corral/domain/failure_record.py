@@ -1,4 +1,4 @@
-"""How attempts have ended on a node, by user: what the blame of a node is reckoned from."""
+"""Ends of attempts on a node by user, from which its blame is computed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """`since`: when its counts were halved last, by the head's wall clock."""
+    """Record of one node. `since`: when its counts were halved last, by the head's wall clock."""
 
     since: float = 0.0
     users: tuple[UserRecord, ...] = ()

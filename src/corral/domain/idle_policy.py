@@ -1,4 +1,4 @@
-"""What a queue does about jobs that hold GPUs and run nothing on them; only where it says so."""
+"""Policy of a queue for jobs that hold idle GPUs; none by default."""
 
 from dataclasses import dataclass
 from math import inf

@@ -38,7 +38,7 @@ class Imported:
 
     @property
     def ran(self) -> Ran:
-        """As one of one's own would be learned from."""
+        """Return the run of an imported job, to learn from as from the cluster's own."""
         return Ran(
             job=JobId(self.id),
             user=self.user,

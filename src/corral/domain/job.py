@@ -24,21 +24,21 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Per(StrEnum):
-    """What starts the ranks."""
+    """Unit that starts a rank."""
 
     NODE = "node"  # the command once a node; it starts its own ranks (torchrun)
     GPU = "gpu"  # the command once a GPU, by Corral
 
 
 class Disconnect(StrEnum):
-    """What a silent node means for its jobs."""
+    """Effect of a silent node on its jobs."""
 
     REPLACE = "replace"
     WAIT = "wait"
 
 
 class On(StrEnum):
-    """What the job named in `after` must have done."""
+    """Condition on the job named in `after`."""
 
     DONE = "done"
     FAILED = "failed"
@@ -100,7 +100,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRule:
-    """Where saves go and how often. `interval_seconds` None: chosen by itself from measurements.
+    """Path and interval of checkpoints. `interval_seconds` None: chosen from measurements.
 
     `source`: the job, or JOB@STEP, that the submission names to start from; `origin` is the save
     that the head found for it. `path` is "" until then where the submission gives none.
@@ -139,7 +139,7 @@ class TokenScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What was asked, already checked kindly by wire. Durations in seconds.
+    """Spec of a job, already validated by wire. Durations are in seconds.
 
     `begin`: not before; `start_by`: it ends when it has never run by then. `preemptible`: others
     may have its GPUs back at any time.
@@ -213,14 +213,14 @@ class JobSpec:
 
     @property
     def kin(self) -> str:
-        """What others call it when they want to be apart from it: of an array, its name."""
+        """Return the name that `apart_from` uses; for a job of an array the array's name."""
         ending = f"_{self.array_index}"
         is_index = self.array_index is not None and self.name.endswith(ending)
         return self.name.removesuffix(ending) if is_index else self.name
 
     @property
     def warned_after_seconds(self) -> float | None:
-        """How long it runs until it is warned of its end; None for one without an end."""
+        """Return how long the job runs before its end is announced; None if it has no limit."""
         limit = self.max_duration_seconds
         return None if limit is None else limit - self.warn.before(limit)
 
@@ -233,7 +233,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Where a job is. Times are wall-clock seconds since 1970, for people and records only."""
+    """State of a job. Times are wall-clock seconds since 1970, for people and records only."""
 
     id: JobId
     spec: JobSpec

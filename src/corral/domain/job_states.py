@@ -9,7 +9,7 @@ from corral.domain.errors import IllegalMove
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """State in the life of a job."""
 
     HELD = "HELD"  # by `after`, `begin`, the delay of a retry, or a fault of Corral itself
     QUEUED = "QUEUED"
@@ -24,7 +24,7 @@ class JobState(StrEnum):
 
 
 class StopWhy(StrEnum):
-    """Why a job is STOPPING. A later cancel replaces every other reason."""
+    """Reason why a job is STOPPING. A later cancel replaces every other reason."""
 
     CANCEL = "cancel"
     SUSPEND = "suspend"
@@ -33,7 +33,7 @@ class StopWhy(StrEnum):
 
 
 class JobEvent(StrEnum):
-    """What can happen to a job."""
+    """Event in the life of a job."""
 
     RELEASED = "released"  # nothing holds it any more
     NEVER = "never"  # what it waits for can no longer happen

@@ -9,7 +9,7 @@ from corral.domain.job_states import FINAL, JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedResources:
-    """What it asks of each node; as in Resources."""
+    """Resources that a listed job asks for on each node; as in Resources."""
 
     gpu_millis: int = 0
     gpu_type: str | None = None
@@ -19,7 +19,7 @@ class ListedResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSpec:
-    """As in JobSpec."""
+    """Spec of a listed job; as in JobSpec."""
 
     name: str
     nodes: int = 1
@@ -32,7 +32,7 @@ class ListedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedJob:
-    """As in Job, of which it was read: it was checked when that was made."""
+    """Listed job; as in Job, from which it was read and which was validated."""
 
     id: JobId
     spec: ListedSpec

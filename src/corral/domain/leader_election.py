@@ -1,4 +1,4 @@
-"""Which of several heads leads, and when another may take its place.
+"""Leader election among several heads.
 
 Only the term decides who writes (design, section 5); a head that waits goes by its own clock: it
 takes over once the leader's beats have stood still for a while. So no two clocks are compared, and
@@ -13,8 +13,8 @@ SILENT_SECONDS: Final = 5.0  # with a look, a lead and the load of 10,000 jobs: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Who leads, as the store says. `beats` rise while it lives; `vacant`: it has stepped down, or
-    nobody has led yet."""
+    """Leader in the store. `beats` rises while it lives; `vacant`: it has stepped down, or there
+    was none yet."""
 
     term: int
     name: str = ""
@@ -44,7 +44,7 @@ class HeadNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What a waiting head has seen last, and since when it has not changed."""
+    """Last observation of a waiting head, and since when it has not changed."""
 
     me: str
     leader: Leader

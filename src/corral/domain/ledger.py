@@ -54,8 +54,8 @@ AMOUNTS: Final = UsageAmounts._fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
-    """What one attempt came to on one day (days since 1970, UTC) with GPUs of one type; without a
-    job, all attempts of that queue and user together: that outlives them."""
+    """Usage of one attempt on one day (days since 1970, UTC) with GPUs of one type; without a job,
+    that of all attempts of a queue and user together, which is kept after them."""
 
     day: int
     queue: QueueName
@@ -112,7 +112,7 @@ def by_day(since: float, until: float) -> Iterator[tuple[int, float]]:
 
 
 def summed(rows: Iterable[UsageRecord]) -> dict[tuple[str | int, ...], UsageRecord]:
-    """Those of one key as one, by key."""
+    """Return the sum of the records of each key."""
     found: dict[tuple[str | int, ...], UsageRecord] = {}
     for row in rows:
         before = found.get(row.key)

@@ -1,4 +1,4 @@
-"""What the parts of one node say of it, as one sample of the node. Pure."""
+"""Merge of the reports of several pilots into one sample of a node. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -76,7 +76,8 @@ class Node:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What it declares, what an operator has set instead, and its name."""
+        """Return the labels that the node declares, those that an operator set instead, and its
+        name."""
         return labels_of(self.id, self.declared)
 
     @property
@@ -88,7 +89,7 @@ class Node:
         return tuple(sorted((name, value) for name, value in found.items() if value is not None))
 
     def taken_of(self, part: NodeId | None) -> int:
-        """Of the signals of this part, or of its own, the number of the last that was taken in."""
+        """Return the number of the last accepted signal of this pilot, or of the node itself."""
         return self.signals_taken if part is None else dict(self.parts_taken).get(part, 0)
 
     def taking(self, signals: Iterable[Signal]) -> "Node":
@@ -110,12 +111,12 @@ class Node:
 
     @property
     def bar(self) -> Bar:
-        """How far what ails it keeps it from work."""
+        """Return how far its faults keep the node from work."""
         return barred(self.ailments)
 
     @property
     def worst(self) -> Ailment | None:
-        """Of what ails it, that which bars it most."""
+        """Return the fault that restricts the node most."""
         return worst(self.ailments)
 
     @property

@@ -1,4 +1,4 @@
-"""What is wrong with a node, as its signals have it over time, and what would mend it."""
+"""Faults of a node over time, from its signals, and their repair."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ BY_HEALTH: Final = "health"  # who has cordoned a node that no person did
 
 
 class Remedy(StrEnum):
-    """What mends it, the least first."""
+    """Repair of a fault, the mildest first."""
 
     IGNORE = "ignore"
     RESTART_APP = "restart-app"
@@ -29,7 +29,7 @@ class Remedy(StrEnum):
 
 
 class Bar(StrEnum):
-    """How far a node is kept from work, the least first."""
+    """Restriction of a node's work, the mildest first."""
 
     OPEN = "open"
     AVOID = "avoid"  # it is taken last
@@ -103,7 +103,7 @@ class Ailment:
 
     @property
     def barring(self) -> Bar:
-        """How far it keeps its node from work now."""
+        """Return how far the fault keeps its node from work now."""
         return self.bar if self.is_live and not self.excused else Bar.OPEN
 
     @property
@@ -120,7 +120,7 @@ class Ailment:
 
 
 def barred(ailments: Iterable[Ailment]) -> Bar:
-    """How far all of them together keep the node from work."""
+    """Return how far all faults together keep the node from work."""
     return max((one.barring for one in ailments), key=lambda bar: bar.rank, default=Bar.OPEN)
 
 

@@ -54,7 +54,7 @@ class UidRange:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRefusal:
-    """Why a node refuses something, and the next command to type."""
+    """Refusal by a node's policy, with the next command to type."""
 
     why: str
     hint: str
@@ -103,7 +103,8 @@ class NodePolicy:
             raise ValueError(f"disk is {self.disk!r}: it must be {HALF}, {ALL} or a size")
 
     def disk_limit_bytes(self, disk_bytes: int) -> int | None:
-        """What the files of an attempt may take of a disk of this size; None without a limit."""
+        """Return how much of a disk of this size the files of an attempt may take; None without a
+        limit."""
         if self.disk == ALL:
             return None
         return disk_bytes // 2 if self.disk == HALF else bytes_of(self.disk)
@@ -131,7 +132,7 @@ class NodePolicy:
         return UidRange(int(first), int(last))
 
     def refuses_account(self, name: str, uid: int, min_uid: int) -> PolicyRefusal | None:
-        """Why ranks may not run as this account of the machine; None where they may.
+        """Return why ranks may not run as this account of the machine; None if they may.
 
         Args:
             min_uid: the machine's own lowest uid of people, used where the policy has none.
@@ -157,7 +158,7 @@ class NodePolicy:
         return None
 
     def refuses_unknown(self, name: str) -> PolicyRefusal | None:
-        """Why a user without an account is refused; None where the range has a uid for each."""
+        """Return why a user without an account is refused; None if the range has a uid for each."""
         if name in (ROOT, *self.deny):
             return PolicyRefusal(f"its policy denies the account {name}", "submit as another user")
         if self.uids is None:
@@ -169,7 +170,8 @@ class NodePolicy:
         return None
 
     def refuses_image(self, image: str) -> PolicyRefusal | None:
-        """Why the policy does not allow an image, by the reference of a job; None where it does.
+        """Return why the policy does not allow an image, by the reference of a job; None if it
+        does.
 
         A reference to a registry must match `registries`, a file must lie in `host_paths`.
         """
@@ -187,7 +189,8 @@ class NodePolicy:
         )
 
     def refuses_path(self, path: str) -> PolicyRefusal | None:
-        """Why the policy shows this absolute, normalized path to no job; None where it does."""
+        """Return why the policy hides this absolute, normalized path from jobs; None if it does
+        not."""
         allowed = self.host_paths
         clean = path.startswith("/") and not {".", ".."} & set(path.split("/"))
         if allowed is None or (clean and any(_is_below(path, one.rstrip("/")) for one in allowed)):

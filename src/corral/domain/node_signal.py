@@ -17,7 +17,7 @@ OVER: Final = "all"  # the device of the signal that ends a round of checks
 
 
 class SignalKind(StrEnum):
-    """What was noticed."""
+    """Kind of a signal."""
 
     XID = "xid"  # an error of NVIDIA's driver, by its number
     SXID = "sxid"  # one of an NVSwitch

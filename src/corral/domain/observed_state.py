@@ -1,4 +1,5 @@
-"""What agents say they see. Whole each time, so that a lost or repeated message does no harm."""
+"""Observed state that agents report. It is complete each time, so a lost or repeated message does
+no harm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ AttemptKey = tuple[JobId, AttemptNumber]
 
 
 class Phase(StrEnum):
-    """What an attempt does on one node."""
+    """Phase of an attempt on one node."""
 
     STARTING = "starting"  # workdir, setup, shim
     UP = "up"  # every rank of the node has been started
@@ -25,8 +26,8 @@ class Phase(StrEnum):
 
 
 class Pace(NamedTuple):
-    """Where one rank's time has gone since its loop began: for data, in steps without that, and of
-    these in waiting for the other ranks. It travels as a list."""
+    """Division of one rank's time since its loop began: waiting for data, in steps, and of these
+    waiting for other ranks. It travels as a list."""
 
     rank: int
     step: int
@@ -130,7 +131,8 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlacing:
-    """What an engine that places by itself says of jobs that wait, by the attempt that would begin.
+    """Report of an engine that places by itself about waiting jobs, by the attempt that would
+    begin.
 
     `chosen`: the nodes that it holds for the attempt, by node rank. `says`: why others have none.
     """

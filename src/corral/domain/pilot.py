@@ -26,7 +26,7 @@ LEAVING: Final = "the batch system asked it to end"  # what a part says of an en
 
 
 def part_of(node: NodeId, key: AttemptKey) -> NodeId:
-    """What the agent of this attempt on this node calls itself."""
+    """Return the name of the agent of this attempt on this node."""
     return NodeId(f"{node}{MARK}{key[0]}.{key[1]}")
 
 

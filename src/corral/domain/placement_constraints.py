@@ -1,4 +1,4 @@
-"""What a job may ask of the nodes that it is placed on, beside what they must give."""
+"""Constraints of a job on its nodes, beyond the resources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Level(StrEnum):
 
 
 class Mode(StrEnum):
-    """How a gang wants its nodes to lie to each other."""
+    """Preferred distance of a gang's nodes."""
 
     PREFER = "prefer"  # the smallest domain that has room for it
     REQUIRE = "require"  # one domain of the level, or it waits
@@ -82,8 +82,8 @@ def off_refusing_nodes(nodes: Sequence[NodeId], owner: str, why: str) -> Account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceRule:
-    """Which nodes will do. `apart_from`: no job of these names on any of its nodes, nor the job on
-    one of theirs; the name of an array is that of all its jobs."""
+    """Rule for the choice of nodes. `apart_from`: no job of these names on any of its nodes, nor
+    this job on one of theirs; the name of an array stands for all its jobs."""
 
     constraints: tuple[Constraint, ...] = ()
     topology: Topology = field(default_factory=Topology)
@@ -96,7 +96,7 @@ class PlaceRule:
 
 
 def label_text(label: str, value: str | None) -> str:
-    """As it is typed: zone=a, or zone- where it is taken away."""
+    """Return a label as it is typed: zone=a, or zone- for its removal."""
     return f"{label}-" if value is None else f"{label}={value}"
 
 

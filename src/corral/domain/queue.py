@@ -34,7 +34,7 @@ Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a queue may spend: GPU-hours, or money at a rate for each type of GPU.
+    """Budget of a queue: GPU-hours, or money at a rate for each type of GPU.
 
     It counts from `since`, anew after each `period_seconds`, or once and not beyond `until` (wall
     clock). When it is spent or over, jobs have at most the priority `demote_to`; None: the queue
@@ -55,7 +55,7 @@ class Budget:
         return rates.get(gpu_type, rates.get(ANY_TYPE, 0.0))
 
     def period_start(self, at: float) -> float:
-        """When the period began that this moment is in. It never lies before `since`."""
+        """Return when the period of this moment began. It never lies before `since`."""
         if self.period_seconds is None or at <= self.since:
             return self.since
         return self.since + (at - self.since) // self.period_seconds * self.period_seconds
@@ -99,8 +99,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is wrong with one queue of a tree, and what to do about it: `hint` in a file, and
-    `options` with corral queue set; "" where that takes more than the one queue."""
+    """Error in one queue of a tree and its correction: `hint` in a file, and `options` with corral
+    queue set; "" if that takes more than the one queue."""
 
     queue: QueueName
     field: str
@@ -171,7 +171,8 @@ class QueueTree:
         return {queue.name: path(queue) for queue in self.queues}
 
     def allowed(self, name: QueueName) -> Allowed | None:
-        """Who may submit to the queue: its own list, else the nearest above it; None: everybody."""
+        """Return who may submit to the queue: its own list, else the nearest above it; None: all
+        users."""
         lists = [queue.allow for queue in self.path(name) if queue.allow is not None]
         return lists[-1] if lists else None
 
@@ -198,13 +199,14 @@ class QueueTree:
         return found
 
     def policy_of(self, name: QueueName) -> Policy:
-        """Of the line that the queue's jobs wait in: that of the first queue with one for all."""
+        """Return the policy of the queue in which the jobs wait: that of the first queue with one
+        for all."""
         ruling = self._ruling.get(name)
         return Policy.DEFAULT if ruling is None else ruling.policy
 
     @cached_property
     def _ruling(self) -> Mapping[QueueName, Queue]:
-        """Of each queue the first one of its path that has another policy than the default."""
+        """Return for each queue the first one on its path with another policy than the default."""
         found = {
             name: next((one for one in path if one.policy != Policy.DEFAULT), None)
             for name, path in self._paths.items()
@@ -219,7 +221,7 @@ class QueueTree:
 
     @cached_property
     def _lines(self) -> Mapping[QueueName, Sequence[QueueName]]:
-        """By the queue whose policy rules, all that it rules."""
+        """Return for each queue whose policy rules the queues that it rules."""
         found: dict[QueueName, list[QueueName]] = {}
         for name, ruling in self._ruling.items():
             found.setdefault(ruling.name, []).append(name)
@@ -318,7 +320,7 @@ def _own_faults(queue: Queue) -> Iterator[Fault]:
 
 
 def _budget_faults(budget: Budget) -> Iterator[tuple[str, str, str]]:
-    """(what is wrong, what to write, with which options to set the queue)."""
+    """Yield (error, what to write, options of corral queue set)."""
     example = "write: budget: {gpu_hours: 1000, period: 30d}"
     options = "--gpu-hours 1000 --period 30d"
     if (budget.gpu_hours is None) == (budget.money is None):

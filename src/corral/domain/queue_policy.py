@@ -25,7 +25,7 @@ class Policy(StrEnum):
 
 
 class Preempt(StrEnum):
-    """Which jobs of a queue give way to a waiting one of it, by priority or by service."""
+    """Rule of preemption inside a queue: by priority or by service."""
 
     NEVER = "never"
     SAVING = "saving"  # those with a checkpoint rule: they lose little

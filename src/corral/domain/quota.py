@@ -124,7 +124,7 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserHoldings:
-    """What the store holds for one user."""
+    """Holdings of one user in the store."""
 
     spec_bytes: int = 0
     upload_bytes: int = 0

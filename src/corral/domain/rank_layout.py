@@ -1,4 +1,4 @@
-"""Which ranks are on which node of an attempt."""
+"""Layout of ranks on the nodes of an attempt."""
 
 from collections.abc import Sequence
 

@@ -39,6 +39,6 @@ def of_last_day(receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozense
 
 
 def spent_gpu_seconds(receipts: Iterable[Receipt], now: float) -> float:
-    """What relocations have cost in the 24 hours before now (wall clock)."""
+    """Return what relocations cost in the 24 hours before now (wall clock)."""
     recent = (one for one in receipts if one.seen_at > now - DAY_SECONDS)
     return sum(one.gpu_seconds_lost + one.restart_gpu_seconds for one in recent)

@@ -1,4 +1,4 @@
-"""What people ask for. A wish is durable before it is acknowledged, and granted in sequence."""
+"""Requests of users. A request is durable before it is acknowledged, and granted in sequence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -70,8 +70,8 @@ _CHANGES: Final[Mapping[JobChange, type[Cancel | Suspend | Resume | Requeue]]] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetJob:
-    """What is named of a waiting job is so from now on; None: it stays. Of an array each job is
-    named by its index, too."""
+    """Change of a waiting job: named fields are set; None stays. Each job of an array is named by
+    its index."""
 
     job: JobId
     name: str | None = None
@@ -93,7 +93,7 @@ class SetJob:
         )
 
     def __str__(self) -> str:
-        """What changes, for people."""
+        """Return the change as text."""
         said = {"name": self.name, "queue": self.queue, "priority": self.priority}
         parts = [f"{what}: {value}" for what, value in said.items() if value is not None]
         if self.max_duration_seconds is not None:
@@ -178,7 +178,7 @@ Asked = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What was asked, by whom, when. `sequence` is given by the store: the order of granting."""
+    """Request with its user and time. `sequence` comes from the store: the order of granting."""
 
     sequence: Sequence
     by: UserName

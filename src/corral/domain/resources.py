@@ -1,4 +1,4 @@
-"""What a job asks of a node, and what a node has."""
+"""Resources that a job requests of a node, and those that a node has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,8 @@ from corral.domain.units import MILLIS_PER_GPU, gpus_text, size_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What one node must give a gang. `gpu_type` None takes any type; zeros ask for nothing."""
+    """Resources that one node must give a gang. `gpu_type` None takes any type; zeros request
+    nothing."""
 
     gpu_millis: int = 0
     gpu_type: str | None = None
@@ -97,8 +98,8 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """What a node has (its capacity), and what of it others than Corral hold now. It offers the
-    rest: work is placed by what is offered, and refused by what is there (0044).
+    """Capacity of a node, and what programs outside Corral hold of it. It offers the rest:
+    placement uses the offer, refusals use the capacity (0044).
 
     GPUs tell each for itself whether others hold it; `taken_cpu_millis` and `taken_memory_bytes`
     are the rest of that. `closed`: why whoever lends the node gives it no new work now; "" when it
@@ -143,7 +144,7 @@ class Inventory:
 
     @cached_property
     def types(self) -> tuple[str, ...]:
-        """Of each GPU, by its index."""
+        """Return the type of each GPU, by its index."""
         return tuple(gpu.type for gpu in self.gpus)
 
     @cached_property
@@ -152,7 +153,7 @@ class Inventory:
 
     @cached_property
     def slices(self) -> tuple[tuple[str, ...], ...]:
-        """Of each GPU, by its index; () of one that is not cut."""
+        """Return the slices of each GPU by its index; () for one that is not partitioned."""
         return tuple(gpu.slices for gpu in self.gpus)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How long jobs that are over are kept. What is kept no more is forgotten."""
+"""Retention of ended jobs."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a head learns from: how long jobs ran, and what waiting ones were told of their start."""
+"""History that a head learns from: run times of jobs, and predictions of starts."""
 
 import re
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForecastTold:
-    """When a waiting job was told that it would start, in seconds from `at` (wall clock).
+    """Prediction of a start that was given to a user, in seconds from `at` (wall clock).
 
     `drawn` is what the replays gave, `low` to `high` what was told. `waited_seconds` is what it
     came to; None: it still waits.
@@ -91,7 +91,7 @@ class ChangeSuggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForecast:
-    """When a waiting job starts and ends, each to hold PERCENT times of 100.
+    """Interval of a job's start and end, each meant to hold PERCENT times of 100.
 
     `runs`: how often the present was played forward; `known`: for which part of the jobs in it kin
     told how long they run; `limited`: which part of the others has a limit to go by, where the rest
@@ -133,7 +133,7 @@ class StartForecast:
 
     @property
     def record(self) -> str:
-        """How far its like may be believed, as a part of a sentence."""
+        """Return how reliable similar predictions were, as a part of a sentence."""
         if self.held is None:
             return f"no record yet: {self.basis}"
         if self.told < FEW:
@@ -150,7 +150,7 @@ class StartForecast:
 
     @property
     def basis(self) -> str:
-        """What is known of how long the jobs in it run: from that it is drawn."""
+        """Return the known basis of the run times from which the interval was computed."""
         if self.known >= 1.0:
             return "from how long jobs like these ran"
         if self.known > 0.0:
@@ -161,7 +161,7 @@ class StartForecast:
 
     @property
     def _others(self) -> str:
-        """What those go by of whom kin tell nothing."""
+        """Return the basis for jobs without similar ended jobs."""
         if self.limited <= 0.0:
             return "the others guessed"
         return "and limits" if self.limited >= 1.0 else "limits, and guesses without one"
@@ -176,8 +176,8 @@ class StartForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """When a running job ends: by the rate of its steps, `step` of `until`, where it has a training
-    loop; else as `kin` others did that ran longer. `ends` None: nothing tells.
+    """Expected end of a running job: by the rate of its steps, `step` of `until`, if it has a
+    training loop; else as `kin` similar ones that ran longer. `ends` None: unknown.
 
     It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit (wall clock).
     """
@@ -202,7 +202,7 @@ class ExpectedEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """When does this job start? All that the answer depends on, and nothing that changes meanwhile.
+    """Question when a job starts, with all that the answer depends on, as an immutable value.
 
     `wall` and `serving`: the moment on the head's two clocks. `runs` are ended jobs, the newest
     last, `told` the record with the newest outcome last. `instead` are changes to the
@@ -225,7 +225,7 @@ def stem_of(name: str) -> str:
 
 
 def ran_of(job: Job, attempts: Iterable[Attempt]) -> Ran | None:
-    """How long a job that is over has run; None for one that is not over, or that never ran."""
+    """Return how long an ended job ran; None if it has not ended or never ran."""
     spans = [max(0.0, one.ended_at - one.placed_at) for one in attempts if one.ended_at is not None]
     if not job.is_final or job.ended_at is None or not spans:
         return None

@@ -34,7 +34,7 @@ SETTINGS: Final = "an admin compares --oidc-issuer and --oidc-client-id with the
 
 
 class SignOnRefused(Unauthorised):
-    """What came back from the provider does not say who is there."""
+    """The answer of the provider does not identify a user."""
 
     code = "sign_on_refused"
 
@@ -82,7 +82,7 @@ class SignOnRule:
 
 
 def check_claims(claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now: float) -> None:
-    """What an ID token must say beside its signature. Times are seconds since 1970.
+    """Check the claims of an ID token, beside its signature. Times are seconds since 1970.
 
     Raises: SignOnRefused. Source: OpenID Connect Core 1.0, section 3.1.3.7.
     """
@@ -186,7 +186,7 @@ def user_for(
 
 
 def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
-    """Whom the claims name. Raises: Forbidden."""
+    """Return the user that the claims name. Raises: Forbidden."""
     found = claims.get(rule.user_claim)
     if not isinstance(found, str) or not found:
         raise Forbidden(

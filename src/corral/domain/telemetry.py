@@ -1,4 +1,4 @@
-"""What the sensors of a node say at one moment. None: it does not say, or has none.
+"""Sensor values of a node at one moment. None: not reported, or there is no such sensor.
 
 Shares are from 0 to 1, counters only rise until the machine or the driver starts anew.
 """

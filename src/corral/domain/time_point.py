@@ -11,7 +11,8 @@ WARN_PART: Final = 0.1  # of its max_duration, where that is less
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """By the wall clock, in seconds since 1970; or so long after the submit: just one is set."""
+    """Moment by the wall clock, in seconds since 1970, or as a delay after the submission; exactly
+    one is set."""
 
     at: float | None = None
     after_seconds: float | None = None
@@ -35,7 +36,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndWarning:
-    """What a job is told so long before its max_duration is over. A save is asked for as well.
+    """Warning a given time before max_duration is over. It also requests a checkpoint.
 
     `signal`: its number; None sends none. `before_seconds` None: WARN_SECONDS or WARN_PART.
     """

@@ -36,7 +36,7 @@ def joined(curves: Sequence[Curve]) -> Curve:
 
 
 def cut(curve: Curve, since: float, until: float) -> Curve:
-    """What lies in [since, until]."""
+    """Return the part of the series in [since, until]."""
     inside = [at for at, time in enumerate(curve.times) if since <= time <= until]
     return Curve(
         times=[curve.times[at] for at in inside],
@@ -71,16 +71,16 @@ def _summary_of(name: str) -> Callable[[Sequence[float]], float]:
 
 
 def least(values: Sequence[float]) -> float:
-    """Of those that are known; NaN where none is."""
+    """Return the least of the known values; NaN if there is none."""
     return min((value for value in values if not isnan(value)), default=nan)
 
 
 def greatest(values: Sequence[float]) -> float:
-    """Of those that are known; NaN where none is."""
+    """Return the greatest of the known values; NaN if there is none."""
     return max((value for value in values if not isnan(value)), default=nan)
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of those that are known; NaN where none is."""
+    """Return the mean of the known values; NaN if there is none."""
     known = [value for value in values if not isnan(value)]
     return sum(known) / len(known) if known else nan

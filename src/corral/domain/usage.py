@@ -1,4 +1,4 @@
-"""What queues and users have used, and what has been kept for whom."""
+"""Usage of queues and users, and reservations."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ BYTES_PER_GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueUsage:
-    """What the jobs of one user in one queue have used and given back.
+    """Usage of one user's jobs in one queue, and what they have given back.
 
     The first three are decayed to the moment `at` (wall clock); `total_gpu_seconds` is not. What is
     still held is not in it: that is known from the allocations.
@@ -30,7 +30,7 @@ class QueueUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSpent:
-    """What a queue with a budget has spent and given back in the period that began at `since`.
+    """Spending of a queue with a budget in the period that began at `since`.
 
     `demoted`: the budget was seen to be spent, or over; it was told once.
     """
@@ -44,7 +44,7 @@ class BudgetSpent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
-    """What a queue that shares one line by service has held beyond what it was due, in GPUs.
+    """Borrowed GPUs of a queue that shares one line by service, beyond its due.
 
     Averaged as the half-life weighs: `gpus` at the moment `at` (wall clock), below 0 what it is
     owed. Since then it holds `rate` GPUs more than it is due.
@@ -57,7 +57,7 @@ class Debt:
 
 
 class PreemptWhy(StrEnum):
-    """By what right one job takes the GPUs of another."""
+    """Right by which one job takes the GPUs of another."""
 
     RECLAIM = "reclaim"  # they are its queue's own, and were borrowed
     PRIORITY = "priority"  # both are of one queue, and it has the higher priority

@@ -34,7 +34,7 @@ class Surface(StrEnum):
 
 
 class Means(StrEnum):
-    """How users are kept apart on a node."""
+    """Means that isolate users on a node."""
 
     OWN_ACCOUNTS = "own_accounts"
     PODS = "pods"
@@ -44,7 +44,7 @@ class Means(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserIsolation:
-    """How users are kept apart on a node.
+    """Isolation of users on a node.
 
     Args:
         account: the one account of all users' ranks; "" where each user has an account.
@@ -80,7 +80,7 @@ class UserIsolation:
 
 
 def separation_of(inventory: Inventory) -> UserIsolation:
-    """How users are kept apart on a node with this inventory."""
+    """Return how users are isolated on a node with this inventory."""
     account, containment = inventory.shared_account, inventory.containment
     if containment == PRIVILEGED_POD:
         return UserIsolation(Means.PRIVILEGED_PODS, account, tuple(Surface))

@@ -1,4 +1,4 @@
-"""Who may ask: users, their tokens, and the log of what was asked."""
+"""Users, their tokens, and the audit log."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class SpeakerKind(StrEnum):
 
 
 class Role(StrEnum):
-    """What somebody may do; api/route_rights.py is the table."""
+    """Role of a user; api/route_rights.py has the table of rights."""
 
     VIEWER = "viewer"
     USER = "user"
@@ -115,7 +115,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What a user or a node shows. The secret itself is never kept: only its SHA-256.
+    """Token of a user or a node. The secret itself is never stored, only its SHA-256.
 
     Args:
         role: The most that it lets its user do.
@@ -149,7 +149,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """How a caller has asked: by which token, as what kind of caller, and from where.
+    """Origin of a request: its token, the kind of caller, and the address.
 
     Args:
         token: None for the head itself, and for a caller without a valid token.
@@ -195,7 +195,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What a removed user leaves: secrets for everybody, which the remover owns from then on."""
+    """Remains of a removed user: secrets for all users, which the remover owns from then on."""
 
     secrets_removed: int
     secrets_kept: int
@@ -220,8 +220,8 @@ def lesser(one: Role, other: Role) -> Role:
 
 
 def role_of(token: Token, user: User | None, now: float, *, renews: bool = False) -> Role:
-    """What the token lets its bearer do now. `renews`: to get another token in place of a node's
-    is allowed for some time after its end, so that a machine that was off comes back.
+    """Return the role that the token gives now. `renews`: replacing the token of a node is allowed
+    for some time after its end, so that a machine that was off can return.
 
     Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its user is gone.
     """

@@ -1,4 +1,4 @@
-"""Which jobs a user sees, and which settings an operator of a queue may change."""
+"""Visibility of jobs, and settings that an operator of a queue may change."""
 
 from collections.abc import Set
 from dataclasses import replace

@@ -114,7 +114,7 @@ def _count_down(counts: dict[Name, int], key: Name) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """What is not over yet, and of what is: the states, and since when (wall clock).
+    """State of all that is not over; of ended jobs, the state and since when (wall clock).
 
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable checkpoints,
     oldest first; `allocations` all that is not released; `reservations` those that stand;
@@ -152,11 +152,11 @@ class World:
         return self._indexed().in_queue.keys()
 
     def unfinished_of(self, user: UserName) -> int:
-        """How many unfinished jobs the user has. From now on only `apply` may change them."""
+        """Return how many unfinished jobs the user has. From now on only `apply` may change them."""
         return self._indexed().of_user.get(user, 0)
 
     def held_gpu_millis(self, seat: Seat) -> int:
-        """What of its node's GPUs nobody else may have meanwhile: all, where it is exclusive."""
+        """Return what no other job may have of the node's GPUs meanwhile: all, if it is exclusive."""
         node = self.nodes.get(seat.node) if seat.exclusive else None
         return seat.gpu_millis if node is None else len(node.inventory.gpus) * MILLIS_PER_GPU
 

@@ -1,1 +1,1 @@
-"""What lends nodes. `local`: pretend or real nodes on this machine."""
+"""Engines that lend nodes. `local`: pretend or real nodes on this machine."""

@@ -42,7 +42,7 @@ def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
 
 
 def types_of(kind: "type[EngineSettings]") -> dict[str, str]:
-    """What the engine can be told, and of which type each is."""
+    """Return the settings of the engine and the type of each."""
     return {field.name: getattr(field.type, "__name__", str(field.type)) for field in fields(kind)}
 
 

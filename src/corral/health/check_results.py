@@ -1,4 +1,4 @@
-"""What the results of active checks mean: held against data sheets, own past and fleet. Pure."""
+"""Interpretation of active checks against data sheets, the node's own past and the fleet. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -176,8 +176,8 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
 
 
 def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
-    """To whom its links are slow, where that shows that it is this end which is ill: at least two
-    links have failed, and each of these others has one that is good."""
+    """Return the nodes to which its links are slow, if this end is the faulty one: at least two
+    links have failed, and each of those others has a good one."""
     slow = {one.device for one in _links(node) if one.result == Result.FAILED}
     if len(slow) < 2 or any(one.result == Result.PASSED for one in _links(node)):
         return ()

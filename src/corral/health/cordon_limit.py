@@ -7,6 +7,7 @@ from corral.health.health_policy import HealthRules
 
 
 def barred_lately(nodes: Iterable[Node], now: float, rules: HealthRules) -> int:
-    """How many nodes health has cordoned within the breaker's time, whatever became of them."""
+    """Return how many nodes were cordoned automatically within the breaker's time, whatever became
+    of them."""
     moments = (node.barred_at for node in nodes if node.barred_at is not None)
     return sum(now - at < rules.breaker_seconds for at in moments)

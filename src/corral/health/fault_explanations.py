@@ -1,4 +1,4 @@
-"""Which fault of a machine explains which end of a program, and what the end is then. Pure.
+"""Faults of a machine that explain ends of programs, and the resulting cause. Pure.
 
 A program tells of what it met, seldom of what broke: a port that went down is a lost peer to it, a
 page of memory that failed a crash. What the node has noticed about then says more (0064).
@@ -61,7 +61,7 @@ _BUS_ERROR: Final = 128 + 7  # a mapped file whose page cannot be read
 def explanation(
     failed: F, exit_code: int | None, ailment: Ailment, before_seconds: float
 ) -> Explains | None:
-    """How this explains an end of that class, so long after it was noticed; None: not at all."""
+    """Return how this fault explains an end of that class after this time; None if it does not."""
     if not ailment.confirmed:
         return None
     kind, code = ailment.kind, ailment.code

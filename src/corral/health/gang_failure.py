@@ -29,7 +29,7 @@ _ABOUT_THE_GANG: Final = _WAITED | {FailureKind.PEER}
 
 
 def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
-    """What the ranks of a gang failed of; None where none of them failed."""
+    """Return the failure of a gang; None if no rank failed."""
     short = [replace(end, tail=end.tail[-TAIL_CHARACTERS:]) for end in ends]
     if any(end.is_late for end in short):
         return _left_behind(short)
@@ -76,7 +76,8 @@ def _unfolded(end: RankEnd) -> list[RankEnd]:
 
 
 def _was_stopped(one: RankReading, first_at: float) -> bool:
-    """By us, for another's failure: with TERM, and with KILL no sooner than its grace is over."""
+    """Return whether the rank was stopped because of another's failure: with TERM, and with KILL
+    only after its grace period."""
     if one.kind != FailureKind.KILLED or one.end.exit is None:
         return False
     killed = signal_of(one.end.exit) == KILL
@@ -84,8 +85,8 @@ def _was_stopped(one: RankReading, first_at: float) -> bool:
 
 
 def _waited_for(own: Sequence[RankReading], stopped: Sequence[RankReading]) -> RankReading | None:
-    """Of ranks that had to be killed after another gave up waiting: one that had raised an error
-    and would not leave, else one that did nothing any more."""
+    """Return, of ranks that had to be killed after another gave up waiting, the one that had raised
+    an error and did not leave, else one that no longer did anything."""
     raised = [one for one in own if _was_frozen(one)]
     frozen = [replace(one, kind=FailureKind.HANG) for one in stopped if _was_frozen(one)]
     return next(iter(raised + frozen), None)
@@ -99,7 +100,8 @@ def _was_frozen(one: RankReading) -> bool:
 def _of_the_gang(
     ends: Sequence[RankEnd], told: Sequence[RankReading], stopped: Sequence[RankReading]
 ) -> Failure:
-    """Where no rank has a cause of its own: who did not come, or what is between them."""
+    """Return the failure of a gang where no rank has a cause of its own: the rank that did not
+    come, or the network between them."""
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
     if (wire := next((one for one in order if one.kind not in _ABOUT_THE_GANG), None)) is not None:
         return _failure(wire, alike=sum(one.kind == wire.kind for one in told))
@@ -130,7 +132,8 @@ def _at(one: RankReading) -> str:
 def _missing(
     ends: Sequence[RankEnd], told: Sequence[RankReading], quiet: Sequence[RankEnd]
 ) -> RankEnd | None:
-    """Whom the others name; else who was silent to the end; else who is behind in its work."""
+    """Return the rank that the others name; else the one that was silent to the end; else the one
+    that is behind in its work."""
     of = {end.rank: end for end in ends}
     named = [rank for one in told for rank in awaited(one.end.tail) if rank != one.end.rank]
     for rank in named:

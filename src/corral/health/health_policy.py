@@ -1,4 +1,4 @@
-"""What a cluster lets its health do by itself, and the bounds of that."""
+"""Automatic actions for the health of nodes, and their bounds."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -34,5 +34,5 @@ class HealthRules:
     gang_fresh_seconds: float = 86400.0
 
     def most(self, nodes: int) -> int:
-        """Of so many nodes, those that may be cordoned by itself within the breaker's time."""
+        """Return how many of `nodes` may be cordoned automatically within the breaker's time."""
         return max(1, int(nodes * self.breaker_share))

@@ -44,7 +44,7 @@ class Suspicion:
 
 
 class UserFailureRates:
-    """What all nodes together know of each user."""
+    """Failure rates of each user over all nodes."""
 
     def __init__(self, nodes: Mapping[NodeId, Node]) -> None:
         self.nodes = max(1, len(nodes))

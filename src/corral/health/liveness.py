@@ -19,8 +19,8 @@ LEAST_WAIT_SECONDS: Final = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What to believe of a node. `counted_seconds` is its silence without what was excused;
-    `past_bound`: it has lasted so long that the node's work may be replaced.
+    """Judgement about a node. `counted_seconds`: its silence without excused times; `past_bound`:
+    its work may be started elsewhere.
 
     `frozen`: so many nodes went silent together that the network or the head is likelier to be at
     fault than all of them; their silence then bounds nothing.

@@ -185,7 +185,8 @@ class Printed:
 
     @property
     def crashed_at(self) -> str:
-        """Where Python was when it crashed, as its faulthandler prints it; "" where it is off."""
+        """Return where Python was when it crashed, as its faulthandler prints it; "" if that is
+        off."""
         begin = self.text.rfind(_CURRENT)
         return place_of_dump(self.text[begin:].split("\n")[2:]) if begin >= 0 else ""
 

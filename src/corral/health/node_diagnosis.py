@@ -1,4 +1,4 @@
-"""What the signals of a node mean over time: ailments, their remedies, and how they pass. Pure."""
+"""Meaning of a node's signals over time: faults, their repair, and how they pass. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -73,7 +73,7 @@ def mended(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
 
 
 def booted(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
-    """Those that a reset or a reboot mends are mended by a boot."""
+    """Return the faults after a boot, without those that a reset or a reboot repairs."""
     return tuple(_mend(one, now) if one.remedy in BY_BOOT else one for one in ailments)
 
 
@@ -174,7 +174,7 @@ def _with(old: Ailment, signal: Signal, now: float) -> tuple[tuple[JobId, Attemp
 
 
 def _passed(one: Ailment, now: float, rules: HealthRules, family: FamilyOf) -> Ailment | None:
-    """As time has left it: what clears by itself is mended, what is long past is forgotten."""
+    """Return the fault as time has left it: some clear by themselves, old ones are dropped."""
     if one.is_live:
         clears = rule_of(one.kind, one.code, family(one.gpu)).clears_seconds
         if clears is not None and now - one.last >= clears:
@@ -235,12 +235,12 @@ def _remedy(
 
 
 def _was_acted_on(one: Ailment) -> bool:
-    """What has closed a node keeps it closed until it clears, not for one hour after."""
+    """Return whether the fault has closed its node, which stays closed until the fault clears."""
     return one.bar != Bar.OPEN
 
 
 def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
-    """What the driver has named for this GPU about then."""
+    """Return the repair that the driver requested for this GPU at about that time."""
     if one.kind != SignalKind.XID:
         return None
     words = [one.recovery] if one.code == XID_RECOVERY and one.confirmed else []
@@ -250,7 +250,7 @@ def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
 
 
 def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
-    """Those of the same GPU whose last signal is of about the same moment."""
+    """Return the faults of the same GPU whose last signal came at about the same time."""
     return [
         other
         for other in others

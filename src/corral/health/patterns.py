@@ -1,4 +1,4 @@
-"""Which class of failure a line of a log has the words of."""
+"""Patterns that assign a line of a log to a class of failure."""
 
 import re
 from functools import lru_cache

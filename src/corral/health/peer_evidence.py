@@ -1,4 +1,5 @@
-"""What ranks and launchers tell of other processes: whom they waited for, how a worker ended."""
+"""Messages of ranks and launchers about other processes: which one they waited for, how a worker
+ended."""
 
 import re
 from collections import Counter
@@ -80,8 +81,8 @@ def stopped_by_launcher(text: str) -> list[int]:
 
 
 def behind(tails: Mapping[int, str]) -> int | None:
-    """Of ranks that all gave up waiting: the one that had begun the fewest collectives of the group
-    that most of them tell of; None where none is behind the others."""
+    """Return the rank that had begun the fewest collectives of the group that most ranks report, if
+    all gave up waiting; None if none is behind."""
     for words in (_ENQUEUED, _TIMED_OUT):
         found = {rank: match for rank, tail in tails.items() if (match := words.search(tail))}
         groups = Counter(match[1] if words is _ENQUEUED else "" for match in found.values())
@@ -97,7 +98,7 @@ def behind(tails: Mapping[int, str]) -> int | None:
 
 
 def streams(text: str) -> dict[int, str]:
-    """What each rank printed into a log that several share, by the names before their lines."""
+    """Return the output of each rank in a log that several share, by the prefix of their lines."""
     found: dict[int, list[str]] = {}
     for row in text.replace("\r", "\n").split("\n"):
         if (named := _NAMED.match(row)) is not None:
@@ -106,8 +107,9 @@ def streams(text: str) -> dict[int, str]:
 
 
 def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
-    """Of who tells which of its workers failed first: that one's rank (None: it does not say) and
-    end; `exit` itself where nobody tells. `last`: what it told last; earlier ones were outlived."""
+    """Return the rank (None: unknown) and exit of the worker that the launcher reports as first to
+    fail; `exit` itself if there is no report. `last`: its newest report; earlier failures were
+    survived."""
     if (root := _root_cause(text)) is not None:
         rank, code = root
         return rank, exit if code >= 0 and exit.code is None else _ended(exit, code)

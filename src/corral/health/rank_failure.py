@@ -66,7 +66,8 @@ _STEPS: Final = {  # advice by the signal, where the log has no error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReading:
-    """What one rank's end shows. `of_peers`: it may be the consequence of another's; `at`: when."""
+    """Evidence of one rank's end. `of_peers`: it may be a consequence of another's end; `at`: its
+    time."""
 
     end: RankEnd
     kind: FailureKind
@@ -105,7 +106,7 @@ def _tells(read: RankReading) -> bool:
 
 
 def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankReading:
-    """By what it says, where its end alone does not say more."""
+    """Read the cause from the output, if the end alone does not say more."""
     log = without_losses(printed(end.tail))
     log = log if exit.code in NOT_STARTED else without_outlived(log)
     rank, inner = inner_end(log.text, exit, log.newest)
@@ -258,7 +259,7 @@ def _newest(raised: Sequence[Raised]) -> Raised | None:
 
 
 def _by_place(newest: Raised) -> FailureKind | None:
-    """What a library was doing that raised the newest error."""
+    """Return the class by what a library did when it raised the newest error."""
     kind = kind_of_place(newest.frame)
     return kind if kind == FailureKind.VARIABLE or not newest.is_own else None
 
@@ -295,7 +296,7 @@ def signal_of(exit: Exit) -> int | None:
 
 
 def _by_end(exit: Exit) -> FailureKind | None:
-    """What the end alone tells, also where a shell stands between."""
+    """Return the class by the exit alone, also with a shell in between."""
     signal = signal_of(exit)
     if signal in _CRASHES:
         return FailureKind.CRASH

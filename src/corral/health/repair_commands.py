@@ -26,7 +26,7 @@ def mending(ailment: Ailment, node: Node) -> str:
 
 
 def _on(node: Node) -> str:
-    """What goes before a command that runs there; "" where that is the head's own machine."""
+    """Return the prefix of a command that runs there; "" for the head's own machine."""
     try:
         is_here = ip_address(node.address).is_loopback
     except ValueError:  # a name
@@ -35,7 +35,8 @@ def _on(node: Node) -> str:
 
 
 def _reset(ailment: Ailment, node: Node) -> str:
-    """Of one GPU, by what its driver calls it; of all where the fault is of none in particular."""
+    """Return the reset command of one GPU by the driver's name for it; of all if the fault names
+    none."""
     gpu = next((one for one in node.inventory.gpus if one.index == ailment.gpu), None)
     is_amd = any(one.uuid.startswith(AMD) for one in node.inventory.gpus)
     if is_amd:

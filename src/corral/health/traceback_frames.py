@@ -1,4 +1,4 @@
-"""Where an error was raised tells what the program did just then, when its words do not.
+"""Frames of a traceback, which show what the program did if the message does not.
 
 A file that is cut off makes its reader stumble in many ways (a seek before the start, a shape that
 does not fit), and the reader is a library whose files keep their names.
@@ -33,7 +33,8 @@ def is_saving(function: str) -> bool:
 
 
 def kind_of_place(frame: str) -> FailureKind | None:
-    """What is wrong where a library raised it; `frame`: "FILE:FUNCTION", "" for not known."""
+    """Return the class of failure for the place in a library; `frame`: "FILE:FUNCTION", "" if
+    unknown."""
     if _ENVIRONMENT.search(frame):
         return FailureKind.VARIABLE
     if not frame or _WRITES.search(frame):

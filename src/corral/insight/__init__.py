@@ -1,1 +1,1 @@
-"""What was used and what came of it: the ledger, its reports, and what slows a job. Pure."""
+"""Usage and its outcome: the ledger, its reports, and what slows a job. Pure."""

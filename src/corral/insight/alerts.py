@@ -1,4 +1,4 @@
-"""What people should be told without asking: alerts that stand, and moments that were."""
+"""Alerts: conditions that hold, and moments that have passed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ STOPPING_SECONDS: Final = 600.0  # beyond its grace
 
 
 class Severity(StrEnum):
-    """How urgent it is, the least first."""
+    """Urgency of an alert, the lowest first."""
 
     INFO = "info"
     WARNING = "warning"
@@ -32,7 +32,7 @@ class Severity(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """What may be told of; a rule each in alerts.yaml."""
+    """Kind of an alert; each has a rule in alerts.yaml."""
 
     JOB_FAILED = "job_failed"
     JOB_STUCK = "job_stuck"
@@ -75,7 +75,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
-    """From when on each is told; None: never."""
+    """Thresholds of the alerts; None: never."""
 
     job_failed: bool = True
     job_stuck_seconds: float | None = 1800.0
@@ -126,7 +126,7 @@ def with_beginnings(alerts: Iterable[Alert], known: Mapping[str, float]) -> list
 
 
 def failed(event: Event, job: Job | None) -> Alert | None:
-    """Of an event, that a job has failed by it."""
+    """Return the alert if the job has failed by this event."""
     if job is None or event.kind not in FAILING or job.state != JobState.FAILED:
         return None
     return Alert(

@@ -47,7 +47,8 @@ def gpus_of(seat: Seat, types: tuple[str, ...], otherwise: str = "") -> dict[str
 def spans(
     attempt: Attempt, saves: Iterable[Save], *, until: float, receipt: Receipt | None = None
 ) -> Iterator[AttemptSpan]:
-    """From placing to end, by then (wall clock). `receipt`: what its end has cost, if anything.
+    """Yield the spans from placement to the end (wall clock). `receipt`: the cost of its end, if
+    any.
 
     What steps were kept is known of an attempt with saves; of another all of it was of use, unless
     a receipt says that it is lost. Seconds that its saves took are taken evenly from what was kept.

@@ -1,4 +1,4 @@
-"""What bounds a job's speed: from its own beats and its GPUs' counters, with what to try."""
+"""Bottleneck of a job, from its own step times and its GPUs' counters, with advice."""
 
 from dataclasses import dataclass
 from enum import StrEnum

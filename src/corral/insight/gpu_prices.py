@@ -1,4 +1,4 @@
-"""What an hour of a GPU costs: by its node's label, by its queue's budget, by the catalog."""
+"""Price of a GPU-hour: by the label of its node, by the budget of its queue, by the catalog."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How much of their links' rate the GPUs of a job use, by their counters and the catalog."""
+"""Use of their links by the GPUs of a job, from their counters and the catalog."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ LANES: Final = 16  # of the links in the catalog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkUse:
-    """Of one kind of link in the middle of the GPUs: bytes a second in its busier direction, and
-    what the catalog says that it can carry."""
+    """Use of one kind of link, as the median over the GPUs: bytes a second in the busier direction,
+    and the rate in the catalog."""
 
     name: str
     bytes_per_s: float
@@ -28,8 +28,8 @@ class LinkUse:
 
 
 def link_use(gpus: Iterable[GpuSample]) -> LinkUse | None:
-    """Of NVLinks or PCIe, whichever is nearer to its rate; None where no counter or no rate is
-    known."""
+    """Return the use of NVLinks or PCIe, whichever is closer to its rate; None without a counter or
+    a known rate."""
     there = list(gpus)
     kinds = [
         _middle("NVLinks", [_of_nvlinks(gpu) for gpu in there]),
@@ -62,7 +62,7 @@ def _of_nvlinks(gpu: GpuSample) -> Used:
 
 
 def _of_pcie(gpu: GpuSample) -> Used:
-    """By the generation and the lanes that are in use."""
+    """Return the PCIe use by the generation and the lanes that are in use."""
     sent, received = gpu.pcie_sent_bytes_per_second, gpu.pcie_received_bytes_per_second
     if sent is None or received is None or not gpu.pcie_generation or not gpu.pcie_width:
         return None

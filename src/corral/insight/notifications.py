@@ -1,5 +1,5 @@
-"""Which alerts are told to whom and when: once, grouped, again while they stand, and when they are
-over; at night only what is critical."""
+"""Notifications of alerts: each once, grouped, repeated while it stands, and at its end; at night
+only critical ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taste:
-    """What one receiver wants: from which severity on, of which kinds (all: none named)."""
+    """Filter of one receiver: the lowest severity, and the kinds (all: none named)."""
 
     least: Severity = Severity.INFO
     kinds: frozenset[AlertKind] = frozenset()
@@ -71,7 +71,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredAlerts:
-    """What one receiver has been told, by key; kept over restarts of the head."""
+    """Alerts that one receiver has received, by key; kept over restarts of the head."""
 
     sent: Mapping[str, SentAlert] = field(default_factory=dict)
 
@@ -79,8 +79,9 @@ class DeliveredAlerts:
 def due(
     told: DeliveredAlerts, alerts: Sequence[Alert], now: float, day_seconds: float, taste: Taste
 ) -> tuple[Notification | None, DeliveredAlerts]:
-    """What to tell one receiver now, and what it then knows. None: nothing; then too the memory may
-    be another, of what has begun to be over. `day_seconds`: of the receiver's local day."""
+    """Return the notification for one receiver, and the receiver's new state. None: nothing; the
+    state may change all the same, when an alert has begun to end. `day_seconds`: the receiver's
+    local time of day."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
     there = {alert.key: alert for alert in alerts if taste.wants(alert)}
     sent = dict(_seen(told.sent, there, now))
@@ -109,7 +110,7 @@ def due(
 def _seen(
     sent: Mapping[str, SentAlert], there: Mapping[str, Alert], now: float
 ) -> Iterable[tuple[str, SentAlert]]:
-    """What is known, and since when it stands no more."""
+    """Return what is known, and since when each alert no longer holds."""
     for key, one in sent.items():
         if one.alert.moment:
             yield key, one

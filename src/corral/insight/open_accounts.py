@@ -1,4 +1,4 @@
-"""What is held now, and what it has come to: it is in no row yet."""
+"""Current allocations and their usage so far, which is in no row yet."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from corral.insight.gpu_prices import hourly
 def of_allocation(
     job: Job, allocation: Allocation, node: Node | None, tree: QueueTree, until: float
 ) -> Iterator[UsageRecord]:
-    """What was held of one node, from placing until then (wall clock), and its price."""
+    """Yield the usage of one allocation from placement until then (wall clock), and its price."""
     types = node.inventory.types if node is not None else ()
     labels = node.labels if node is not None else {}
     pretend = node is not None and node.inventory.pretend
@@ -78,7 +78,7 @@ class OpenAllocations:
 
 
 def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
-    """What no commit has written down yet, as if all ended well now."""
+    """Yield the usage that no commit has written yet, as if all allocations ended now."""
     for allocation in held.allocations:
         job = held.jobs.get(allocation.job)
         if job is not None and not allocation.charged:

@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UsageColumn:
-    """`of`: None where nothing is known. `unit` "share" is from 0 to 1; OWN_MONEY stands for the
-    cluster's currency."""
+    """Column of a report. `of`: None if unknown. `unit` "share" is from 0 to 1; OWN_MONEY stands
+    for the cluster's currency."""
 
     name: str
     unit: str
@@ -85,8 +85,8 @@ def lost_gpu_seconds(one: UsageAmounts) -> float:
 
 
 def _wasted(one: UsageAmounts) -> float:
-    """What the lives have lost, or what stood idle, whichever is more: of the same seconds nobody
-    knows whether they are both."""
+    """Return the GPU-seconds lost by attempts, or idle ones, whichever is more: whether both cover
+    the same seconds is unknown."""
     return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
 
 
@@ -106,7 +106,8 @@ def _not_used_share(one: UsageAmounts) -> Value:
 
 
 def _not_used_money(one: UsageAmounts, money: float) -> Value:
-    """Of the measured part only: what was not measured is neither used nor not."""
+    """Return the money of the measured part only: what was not measured counts neither as used nor
+    as unused."""
     held = one.allocated_gpu_seconds
     if held <= 0 or one.measured_gpu_seconds <= 0:
         return None

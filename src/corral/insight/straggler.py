@@ -1,4 +1,4 @@
-"""Which rank holds the others up: by how long each was busy itself, over several looks (0055).
+"""Straggler detection by how long each rank was busy itself, over several passes (0055).
 
 In a gang that goes in step all steps are equally long. A rank that is slow waits for nobody, so of
 each step the time that it did not wait is longer than that of the others, again and again.
@@ -35,7 +35,7 @@ class Straggler:
 
     @property
     def slower(self) -> float:
-        """By which share it is slower than the others."""
+        """Return by which share the rank is slower than the others."""
         return self.seconds / self.others_seconds - 1.0
 
 
@@ -44,8 +44,8 @@ Look = Mapping[int, Pace]  # of each rank, since its loop began
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
-    """What passed between two looks: of each rank its busy seconds a step, and the logarithm of
-    these over the median of the others'. In arrays, for a head keeps some of every rank."""
+    """Difference between two passes: for each rank its busy seconds a step, and their logarithm
+    over the median of the others. Arrays, since a head keeps some for every rank."""
 
     ranks: tuple[int, ...]
     busy: "array[float]"
@@ -93,7 +93,7 @@ class Looks:
 
     @property
     def save_seconds(self) -> float:
-        """What saves took from the first look to the last."""
+        """Return how long checkpoints took between the first pass and the last."""
         return max(0.0, self._numbers[-self._width] - self._numbers[0])
 
 

@@ -1,4 +1,4 @@
-"""What the forward pass keeps for the backward pass, layer by layer.
+"""Activations that the forward pass keeps for the backward pass, layer by layer.
 
 Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4, redone for what Megatron-LM and
 Transformer Engine keep: both norms' inputs and outputs, inputs of each product, masks of dropout;

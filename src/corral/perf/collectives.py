@@ -1,4 +1,4 @@
-"""How long a collective takes: by algorithm and protocol, of which the library takes the quickest.
+"""Time of a collective by algorithm and protocol; the library takes the fastest.
 
 Sizes are those of the whole buffer, as NCCL counts them: of an all-gather what was gathered, of a
 reduce-scatter what is scattered. A ring of n GPUs moves (n-1)/n of it over each link, an all-reduce

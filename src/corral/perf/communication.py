@@ -1,4 +1,4 @@
-"""What the GPUs of a training step say to each other, by kind of parallelism."""
+"""Communication of a training step, by kind of parallelism."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -27,8 +27,8 @@ def group(size: int, stride: int, gpus: int, wires: Wires) -> GpuGroup:
 
 
 def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
-    """Of one layer in one direction: two all-reduces of a micro batch, or with sequence
-    parallelism two all-gathers and two reduce-scatters, which move as much.
+    """Return the time of one layer in one direction: two all-reduces of a micro batch, or with
+    sequence parallelism two all-gathers and two reduce-scatters, which move as much.
 
     Source: arXiv:1909.08053, section 3; arXiv:2205.05198, section 4.2.
     """
@@ -43,7 +43,8 @@ def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
 
 
 def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
-    """Of one layer forward: keys and values go round the ring of context-parallel GPUs.
+    """Return the time of one layer forward: keys and values go round the ring of context-parallel
+    GPUs.
 
     Source: arXiv:2310.01889, section 3. Backward their gradients go round as well.
     """
@@ -61,8 +62,8 @@ def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float
 
 
 def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: Wires) -> float:
-    """Of one layer of experts in one direction, as a library does it: tokens go to their experts
-    and come back, beside what is computed of other micro batches.
+    """Return the time of one layer of experts in one direction, as a library does it: tokens go to
+    their experts and back, beside the computation of other micro batches.
 
     Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section 3.2.2: a token
     crosses to each node once.
@@ -91,7 +92,7 @@ def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: W
 def pipeline_seconds(
     step: TrainStep, layout: TrainLayout, software: Software, wires: Wires
 ) -> float:
-    """Of one micro batch from one stage to the next, in one direction."""
+    """Return the time of one micro batch from one stage to the next, in one direction."""
     if layout.pipeline == 1:
         return 0.0
     domain = min(wires.domain_gpus, layout.gpus)
@@ -118,8 +119,8 @@ class Gradients:
 def gradients_seconds(
     parameters: float, layout: TrainLayout, shard: Shard, software: Software, wires: Wires
 ) -> Gradients:
-    """Of `parameters` of one GPU, among those that have the same ones. What is shared out within
-    each replica is then added up over the replicas.
+    """Return the time to reduce `parameters` of one GPU among those that have the same ones. What
+    is sharded within each replica is then reduced over the replicas.
 
     Source: arXiv:1910.02054, section 7; arXiv:2304.11277, section 3.2.2, for the replicas.
     """

@@ -102,7 +102,7 @@ def _is_named(wanted: str) -> bool:
 
 
 def _names() -> list[tuple[str, str]]:
-    """What each line of the table is called, and the line."""
+    """Return the name of each line of the table, and the line."""
     return [
         (word, own)
         for own, facts in table("engines").items()

@@ -11,7 +11,7 @@ from corral.perf.topology import GpuGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """How a library does it: catalog/data/dispatch.csv.
+    """Expert dispatch of a library: catalog/data/dispatch.csv.
 
     `once`: a token goes once to each GPU that has experts of it, and once to each domain, where it
     is handed on; else a copy goes to each expert. `across`, `inside`: shares that it reaches of
@@ -27,7 +27,7 @@ class Dispatch:
 
 @cache
 def dispatch(library: str) -> Dispatch:
-    """That of the library; what it has no own value for is that of "any"."""
+    """Return the dispatch of the library; missing values are those of "any"."""
     known = table("dispatch")
     facts = {**known["any"], **known.get(library, {})}
     return Dispatch(
@@ -40,7 +40,7 @@ def dispatch(library: str) -> Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """Of one token, in the mean: `inside`, to other GPUs of the domain that it is in or came to;
+    """Mean copies of one token: `inside`, to other GPUs of the domain that it is in or came to;
     `across`, to other domains."""
 
     inside: float
@@ -48,7 +48,8 @@ class Copies:
 
 
 def copies(experts: Experts, group: GpuGroup) -> Copies:
-    """Where each domain and each GPU gets a token once, and a router that likes all experts alike.
+    """Return the copies if each domain and each GPU gets a token once, with a router that uses all
+    experts alike.
 
     k of n places, each drawn by itself, are n (1 - (1 - 1/n)^k) different ones. A token that is
     held to some groups of experts reaches only the domains that these are in.

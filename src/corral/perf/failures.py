@@ -31,7 +31,7 @@ class Saving:
 
 
 def chance_of_failure(seconds: float, mtbf_seconds: float) -> float:
-    """Of one failure or more in so many seconds."""
+    """Return the probability of at least one failure in these seconds."""
     return -expm1(-seconds / mtbf_seconds)
 
 
@@ -75,7 +75,8 @@ def best_seconds(saving: Saving) -> float:
 
 
 def expected_seconds(work_seconds: float, interval_seconds: float, saving: Saving) -> float:
-    """From start to end of so much work with a save after each interval, the last one included.
+    """Return the expected time from start to end of the work, with a save after each interval and
+    at the end.
 
     Raises: ValueError where there is no interval. Source: Daly 2006, equation 20, which is exact.
     """

@@ -51,8 +51,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
-    """What one step computes: `prompt` tokens that see `prompt_context` tokens each on average, and
-    one new token of each of `decodes` sequences, of `context` tokens on average. `ends`: prompts
+    """Work of one step: `prompt` tokens that attend to `prompt_context` tokens each on average, and
+    one new token of each of `decodes` sequences with `context` tokens on average. `ends`: prompts
     that end in it, of which the first token is drawn."""
 
     prompt: float = 0.0
@@ -121,7 +121,7 @@ def pipelined_seconds(replica: Replica, work: StepWork) -> float:
 
 
 def prefill_seconds(replica: Replica, *, batch: int, tokens: int) -> float:
-    """From `batch` prompts of `tokens` tokens to the first token of each. Unit: seconds."""
+    """Return the seconds from `batch` prompts of `tokens` tokens to the first token of each."""
     work = StepWork(prompt=batch * tokens, prompt_context=tokens / 2, ends=batch)
     return pipelined_seconds(replica, work)
 
@@ -163,7 +163,7 @@ def _product(replica: Replica, m: int, n: int, k: int, *, groups: int = 1) -> fl
 
 
 def _moved_seconds(replica: Replica, size_bytes: float) -> float:
-    """Of small kernels; what it takes to start them is in the engine's `layer_seconds`."""
+    """Return the time of small kernels; their launches are in the engine's `layer_seconds`."""
     device = replica.device
     return size_bytes / (device.memory_bytes_per_s * kernels(device.architecture).memory)
 
@@ -205,8 +205,8 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
 
 
 def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
-    """Of multi-head latent attention, whose matrices upwards are folded into queries and outputs:
-    arXiv:2405.04434, section 2.1.2."""
+    """Return the time of multi-head latent attention, whose up-projections are folded into queries
+    and outputs: arXiv:2405.04434, section 2.1.2."""
     model, parts = replica.model, replica.tensor
     down = latent.query_rank + latent.kv_rank + latent.rope_dim
     queries = _cut(model.heads * (model.head_dim + latent.rope_dim), parts)
@@ -231,8 +231,8 @@ def _mlp_seconds(replica: Replica, tokens: int, ffn: int) -> float:
 
 
 def experts_touched(experts: Experts, tokens: float) -> float:
-    """How many experts of a layer at least one of `tokens` tokens passes, where each token takes
-    its own by chance."""
+    """Return how many experts of a layer at least one of `tokens` tokens uses, if each token draws
+    its experts at random."""
     missed: float = (1 - experts.per_token / experts.count) ** tokens
     return experts.count * (1 - missed)
 
@@ -284,7 +284,7 @@ def _exchange_seconds(replica: Replica, tokens: float) -> float:
 
 
 def _sends_seconds(replica: Replica, tokens: int) -> float:
-    """From each stage of the pipeline to the next."""
+    """Return the time of transfers from each stage of the pipeline to the next."""
     if replica.pipeline == 1:
         return 0.0
     size = ACTIVATION_BYTES * tokens * replica.model.hidden / replica.tensor

@@ -1,4 +1,4 @@
-"""What kernels reach of a device's data sheet, by architecture: catalog/data/kernels.csv."""
+"""Efficiency of kernels against a device's data sheet, by architecture: catalog/data/kernels.csv."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ class Kernels:
 
 @cache
 def kernels(architecture: str) -> Kernels:
-    """Those of the architecture; what it lacks is taken from the default of the table."""
+    """Return the kernels of the architecture; missing values come from the default of the table."""
     known = table("kernels")
     facts = {**known[DEFAULT], **known.get(architecture, {})}
     return Kernels(

@@ -1,4 +1,4 @@
-"""What one GPU computes of one layer, and of the output layer, for one micro batch."""
+"""Computation of one GPU for one layer, and for the output layer, of one micro batch."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -44,7 +44,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one GPU has of a micro batch, and of a layer."""
+    """Share of a micro batch and of a layer that one GPU has."""
 
     tokens: int  # of a micro batch, after context parallelism
     sequence: int  # that its queries come from

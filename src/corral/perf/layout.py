@@ -1,4 +1,4 @@
-"""How a training run is laid out over GPUs, and what one step of it is."""
+"""Layout of a training run over GPUs, and the definition of one step."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from corral.catalog.precisions import Precision
 
 
 class Shard(StrEnum):
-    """What data-parallel GPUs share out among each other: ZeRO's stages, arXiv:1910.02054."""
+    """Sharding among data-parallel GPUs: ZeRO's stages, arXiv:1910.02054."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"  # ZeRO-1, Megatron's distributed optimizer
@@ -17,7 +17,7 @@ class Shard(StrEnum):
 
 
 class Recompute(StrEnum):
-    """What is computed again in the backward pass: arXiv:2205.05198, section 4."""
+    """Recomputation in the backward pass: arXiv:2205.05198, section 4."""
 
     NONE = "none"
     SELECTIVE = "selective"  # the core of attention; a flash kernel does so by itself

@@ -42,7 +42,7 @@ class TrainMemory:
 
     @property
     def moving(self) -> float:
-        """What comes and goes in a step."""
+        """Return the memory that comes and goes in a step."""
         return self.activations + self.logits + self.buffers + self.passing
 
     @property
@@ -62,12 +62,12 @@ class TrainMemory:
 
     @property
     def device(self) -> float:
-        """What nvidia-smi shows: with the driver's context and NCCL."""
+        """Return the memory that nvidia-smi shows: with the driver's context and NCCL."""
         return self.reserved + self.over.context + self.over.collectives
 
     @property
     def parts(self) -> dict[str, float]:
-        """Those that add up to `allocated_peak`."""
+        """Return the parts that add up to `allocated_peak`."""
         return {
             "weights": self.weights,
             "gradients": self.gradients,
@@ -188,8 +188,8 @@ def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
 
 
 def _ahead(step: TrainStep, layout: TrainLayout) -> float:
-    """Of one layer that predicts a token further ahead: a layer as the last one is, the two norms
-    and the joint input before it, the norm after it."""
+    """Return the memory of one layer that predicts a token further ahead: a layer like the last
+    one, the two norms and the joint input before it, the norm after it."""
     has_experts = step.model.experts is not None
     layer = kept_by_layer(step, layout, has_experts=has_experts)
     return layer + 7 * layer_input(step, layout)
@@ -213,8 +213,8 @@ def _between_stages(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _buffers(step: TrainStep, layout: TrainLayout, held: ShardedParameters) -> float:
-    """Of shared-out weights: the layer that is computed and the one that comes next, both ends of
-    the model, and a layer's gradients."""
+    """Return the buffers of sharded weights: the current layer and the next one, both ends of the
+    model, and a layer's gradients."""
     total = 0.0
     compute = element(step)
     if layout.shard is Shard.PARAMETERS and shards(layout, of_experts=False) > 1:

@@ -1,4 +1,4 @@
-"""What a replica of a model holds: its weights on each GPU, and how many sequences beside them."""
+"""Memory of a replica of a model: its weights on each GPU, and how many sequences fit beside them."""
 
 from math import ceil, floor
 from typing import Final
@@ -12,8 +12,8 @@ SCALES: Final = {0.5: 0.5 + 1 / 16}  # bytes of a number in 4 bits, with a scale
 
 
 def weight_bytes(replica: Replica) -> float:
-    """Of the weights on one GPU. GPUs that compute attention of their own sequences hold all of it;
-    experts are shared out among them. Ends of the model are kept in 16 bits."""
+    """Return the bytes of weights on one GPU. GPUs that compute attention of their own sequences
+    hold all of it; experts are sharded. Ends of the model are kept in 16 bits."""
     model = replica.model
     each = SCALES.get(replica.weight_bytes, replica.weight_bytes)
     vocab = ceil(model.vocab / PAD) * PAD
@@ -28,8 +28,8 @@ def weight_bytes(replica: Replica) -> float:
 
 
 def most_sequences(replica: Replica, context: int) -> int:
-    """How many sequences of `context` tokens the whole replica holds at once; 0 where not even one
-    or where the weights alone are too large. What an engine needs beside is perf.serving_memory's.
+    """Return how many sequences of `context` tokens the whole replica holds at once; 0 if not even
+    one, or if the weights alone are too large. The engine's own memory is in perf.serving_memory.
     """
     serving = ServingReplica(
         model=replica.model,

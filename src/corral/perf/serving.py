@@ -42,7 +42,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """How requests fare. Seconds. `busy`: share of the most that could be served; from 1 on the
+    """Performance of requests, in seconds. `busy`: share of the highest throughput; from 1 on the
     queue only grows, and all times are infinite.
 
     `running`: requests in the batch on average. `queue_seconds`: mean wait for a place in it;
@@ -66,7 +66,7 @@ class Served:
 
     @property
     def latency(self) -> float:
-        """From arrival to the last token, on average."""
+        """Return the mean time from arrival to the last token."""
         return self.ttft + max(0.0, self.load.output - 1) * self.itl
 
     @property
@@ -119,7 +119,7 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
     limit = float(limits.sequences)
 
     def running(others: float) -> float:
-        """How many others run, where each step has `others` of them."""
+        """Return how many other requests run if each step has `others` of them."""
         return load.rate * max(0.0, load.output - 1) * _itl(replica, load, limits, others)
 
     most = capacity(replica, load, limits)
@@ -130,8 +130,8 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
 
 
 def _crossing(running: Callable[[float], float], limit: float) -> float:
-    """Where running(x) falls below x, between 0 and `limit`: regula falsi that halves the weight of
-    an end that stays (Dowell and Jarratt 1971, doi:10.1007/BF01934364)."""
+    """Return where running(x) falls below x, between 0 and `limit`: regula falsi that halves the
+    weight of an end that stays (Dowell and Jarratt 1971, doi:10.1007/BF01934364)."""
     low, high = 0.0, limit
     above, below = running(low), running(high) - high
     if below >= 0:
@@ -154,8 +154,8 @@ def _crossing(running: Callable[[float], float], limit: float) -> float:
 def served_together(
     replica: Replica, load: Load, concurrency: int, limits: BatchLimits = BatchLimits()
 ) -> Served:
-    """As `served`, where a fixed number of requests is always there: each that ends is followed by
-    the next. The rate of `load` is not looked at; that of the answer is what comes of it."""
+    """Return the performance as `served` does, with a fixed number of requests: each that ends is
+    followed by the next. The rate of `load` is ignored; that of the answer is the result."""
     others = min(concurrency, limits.sequences) - 1.0
     low, high = 0.0, capacity(replica, load, limits)
     for _ in range(ROUNDS):
@@ -201,8 +201,8 @@ def _parts(load: Load, limits: BatchLimits) -> int:
 def _prompt_step(
     replica: Replica, load: Load, limits: BatchLimits, others: float, together: float = 1.0
 ) -> float:
-    """What one prompt adds to the steps that it rides in, where `together` of them ride in one,
-    as far as its tokens reach."""
+    """Return what one prompt adds to its steps, with `together` prompts in one, as far as its
+    tokens reach."""
     parts = _parts(load, limits)
     many = max(1.0, min(together, limits.tokens / load.new))
     decodes = max(0.0, others / _lanes(replica))
@@ -269,7 +269,8 @@ def _steady(
 
 
 def _full_share(busy: float, places: int) -> float:
-    """How many requests find all places taken: Sakasegawa's fit of Erlang's formula C."""
+    """Return the share of requests that find all places taken: Sakasegawa's fit of Erlang's formula
+    C."""
     share: float = busy ** (math.sqrt(2 * (places + 1)) - 1) if busy > 0 else 0.0
     return min(1.0, share)
 
@@ -300,8 +301,8 @@ def _overrun(replica: Replica, load: Load, limits: BatchLimits) -> Served:
 
 
 def _above(seconds: float, step: float, waiting: float, mean: float) -> float:
-    """How likely a uniform part of `step` and a wait that `waiting` of all have, `mean` over all,
-    come to more than `seconds`."""
+    """Return the probability that a uniform part of `step` plus a wait, which `waiting` of all have
+    with `mean` over all, exceeds `seconds`."""
     if seconds < 0:
         return 1.0
     left = max(0.0, 1 - seconds / step) if step > 0 else 0.0

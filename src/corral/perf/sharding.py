@@ -1,4 +1,4 @@
-"""Which parameters a GPU holds: those of its pipeline stage, its tensor shard and its experts."""
+"""Parameters on one GPU: those of its pipeline stage, its tensor shard and its experts."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,7 +60,8 @@ def _span(
 
 
 def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
-    """Of the first and the last stage, which have the embedding and the output matrix besides."""
+    """Return the layers of the first and the last stage, which also have the embedding and the
+    output matrix."""
     each, over = divmod(layers + 2, stages)
     return max(each - 1 + (over > stages - 2), 1), max(each - 1, 1)
 
@@ -108,8 +109,8 @@ def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParamete
 
 
 def _attention(model: Model, layout: TrainLayout) -> float:
-    """Of one layer. Keys and values are cut into no more pieces than there are heads of them; the
-    compressing matrices of latent attention are whole on each GPU."""
+    """Return the attention parameters of one layer. Keys and values are divided into no more pieces
+    than they have heads; the compressing matrices of latent attention are whole on each GPU."""
     tensor = layout.tensor
     if model.latent is None:
         query = 2 * model.hidden * model.heads * model.head_dim

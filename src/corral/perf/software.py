@@ -1,4 +1,4 @@
-"""What a training library does well or badly: catalog/data/software.csv."""
+"""Strengths and weaknesses of training libraries: catalog/data/software.csv."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -96,7 +96,7 @@ def software(name: str = DEFAULT) -> Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustained:
-    """What an architecture holds for hours, not for the moment of a benchmark.
+    """Speed that an architecture holds for hours, beyond the length of a benchmark.
 
     `matmul`: over the rate of single products: at its power limit a GPU lowers its clock.
     `flops_per_watt`: the most that a GPU does for its rated power in 16 bits; 0: not known.
@@ -117,7 +117,7 @@ class Sustained:
 
 @cache
 def sustained(architecture: str) -> Sustained:
-    """That of the architecture; what it has no own value for is that of "any"."""
+    """Return the sustained speed of the architecture; missing values are those of "any"."""
     known = table("sustained")
     facts = {**known["any"], **known.get(architecture, {})}
     return Sustained(

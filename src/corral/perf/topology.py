@@ -1,4 +1,4 @@
-"""Where the members of a group sit, and what carries bytes between them."""
+"""Position of the members of a group, and the links between them."""
 
 from dataclasses import dataclass
 

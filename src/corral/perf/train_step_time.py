@@ -261,7 +261,7 @@ _ADAPTER_SHARE: Final = 0.002  # of a model's parameters: LoRA of rank 16, arXiv
 
 
 def _parameters(step: TrainStep, layout: TrainLayout) -> tuple[float, float]:
-    """On one GPU: of the mean layer, and of the larger of the two ends."""
+    """Return the parameters on one GPU: of the mean layer, and of the larger of the two ends."""
     model = step.model
     tensor = layout.tensor
     layer = (model.attention_parameters + model.layer_extras) / tensor

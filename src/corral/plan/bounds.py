@@ -1,5 +1,4 @@
-"""What a number of a request may be. Its bounds stand beside its type; who asks for what nobody has
-is told what could be asked for."""
+"""Bounds of numbers in a request, beside their types, and hints for names that do not exist."""
 
 import re
 from dataclasses import dataclass, fields
@@ -14,7 +13,7 @@ _OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
 
 @dataclass(frozen=True, slots=True)
 class NumberBound:
-    """From `least` to `most`, both of them well. `hint`: what to give, where these alone say too
+    """Bound from `least` to `most`, both included. `hint`: what to give, if these alone say too
     little."""
 
     least: float
@@ -58,7 +57,7 @@ def check(request: Any) -> None:
 
 @cache
 def bounds_of(kind: type) -> dict[str, NumberBound]:
-    """By the name of the field."""
+    """Return the bounds by field name."""
     hints = get_type_hints(kind, include_extras=True)
     found = {name: _bound(hint) for name, hint in hints.items()}
     return {name: bound for name, bound in found.items() if bound is not None}

@@ -1,4 +1,4 @@
-"""What a plan says of a model that it reckons with only in part, or beyond what it was made for."""
+"""Cautions about models that are only partly covered, or used beyond their design."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -25,5 +25,5 @@ _NAMES: Final[Mapping[str, Callable[[], list[str]]]] = {
 
 
 def names_of(field: str) -> list[str]:
-    """What a field of that name may be given; none where it takes what the catalog cannot list."""
+    """Return the values that a field of that name accepts; none if the catalog cannot list them."""
     return _NAMES[field]() if field in _NAMES else []

@@ -1,4 +1,4 @@
-"""What a GPU can train and serve with: what people say, held against what it has."""
+"""Precisions in which a GPU can train and serve: requests against its abilities."""
 
 from typing import Final
 
@@ -24,19 +24,20 @@ class Unsuited(SpecInvalid):
 
 
 def half(used: Device) -> Precision:
-    """What is usual: bf16, or fp16 on a GPU that has none."""
+    """Return the usual precision: bf16, or fp16 on a GPU without it."""
     return Precision.BF16 if Precision.BF16 in used.flops else Precision.FP16
 
 
 def half_told(said: str, used: Device) -> tuple[str, ...]:
-    """That it is not bf16, where nobody asked for it."""
+    """Return a note that it is not bf16, if nothing was requested."""
     if said or half(used) is Precision.BF16:
         return ()
     return (f"numbers in fp16, as {used.title} has no bf16: --precision says others",)
 
 
 def trained_in(said: str, used: Device) -> Precision:
-    """What a run multiplies; "" is what is usual. Raises: NotFound, Unsuited."""
+    """Return the precision in which a run multiplies; "" is the usual one. Raises: NotFound,
+    Unsuited."""
     asked = precision_said(said) if said else half(used)
     if asked in INTEGERS and not (asked is Precision.INT8 and used.vendor == TRAINS_INT8):
         hint = f"give --precision {half(used)}, or --lora beside weights that stay in {asked}"
@@ -45,10 +46,10 @@ def trained_in(said: str, used: Device) -> Precision:
 
 
 def kept_in(said: str, used: Device, published: str = "") -> Precision:
-    """How weights that stay as they are lie in memory, of a server or beside adapters. Integers are
-    unpacked and multiplied in 16 bits where the GPU has none (GPTQ, AWQ, bitsandbytes); floats are
-    its own. Where nothing is said, that is the precision in which they are `published`, or
-    integers of as many bits on a GPU without it. Raises: NotFound, Unsuited."""
+    """Return the precision of weights that do not change, of a server or beside adapters. Integers
+    are unpacked and multiplied in 16 bits if the GPU has none (GPTQ, AWQ, bitsandbytes); floats are
+    its own. Default: the precision in which they are `published`, or integers of as many bits on a
+    GPU without it. Raises: NotFound, Unsuited."""
     if not said and published:
         own = Precision(published)
         return own if own in used.flops else AS_NARROW.get(own, half(used))

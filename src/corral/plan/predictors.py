@@ -1,4 +1,4 @@
-"""Which function predicts a row of which kind of table, and what it predicts."""
+"""Predictor for each kind of table, and its predicted columns."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -50,8 +50,8 @@ class Cells(dict[str, str]):
 
 
 def predictor(kind: str) -> Predict:
-    """What predicts rows of that kind of table. Whatever stands in a row, it is predicted or
-    refused, so that no row stops a table.
+    """Return the predictor for that kind of table. Any row is predicted or refused; none stops a
+    table.
 
     Raises: NotFound, with the nearest kind.
     """

@@ -1,4 +1,4 @@
-"""How much an answer hangs on each assumption, and how wide it is when all of them may be off."""
+"""Sensitivity of an answer to each assumption, and its range if all of them vary."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Swing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeBand:
-    """Of ten draws, one lies below `low` and one above `high`."""
+    """Range of an outcome: of ten draws, one lies below `low` and one above `high`."""
 
     low: float
     middle: float

@@ -12,14 +12,14 @@ MOST_DECADES: Final = 8  # beyond, every second power or fewer is marked
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From the least value shown to the greatest; on a logarithmic one both are above 0."""
+    """Axis from the least shown value to the greatest; on a logarithmic one both are above 0."""
 
     low: float
     high: float
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value lies, from 0 at the low end to 1."""
+        """Return the position of a value, from 0 at the low end to 1."""
         if self.is_log:
             return log10(max(value, self.low) / self.low) / log10(self.high / self.low)
         return (value - self.low) / (self.high - self.low)

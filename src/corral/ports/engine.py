@@ -1,4 +1,4 @@
-"""What lends nodes."""
+"""Interface of an engine, which lends nodes."""
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, Protocol
@@ -20,8 +20,8 @@ class Engine(Protocol):
 
     @property
     def could_bring(self) -> Sequence[NodeKind]:
-        """What it could have beside the nodes that are known: a gang that fits then is waited for,
-        not refused."""
+        """Return the nodes that the engine could add: a gang that fits then waits and is not
+        refused."""
         ...
 
     @property
@@ -31,9 +31,9 @@ class Engine(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why it does not get at its nodes, or cannot use all that it should, as a sentence; ""
-        when it can. It begins with the engine's name and NO_ANSWER where no node can be reached
-        because a call has failed, and is not only late."""
+        """Return why the engine does not reach its nodes, or cannot use all that it should, as a
+        sentence; "" if it can. It begins with the engine's name and NO_ANSWER if no node can be
+        reached because a call has failed, and is not only late."""
         ...
 
     def observe(self) -> Mapping[NodeId, str]:
@@ -41,8 +41,8 @@ class Engine(Protocol):
         ...
 
     def gone(self) -> Set[NodeId]:
-        """Of those, the ones that it has no more, as when an autoscaler took them away: not broken,
-        and no part of the cluster's capacity."""
+        """Return those nodes that the engine has removed, for example by an autoscaler: they are
+        not broken, and not part of the cluster's capacity."""
         ...
 
     def apply(self, wanted: DesiredState) -> None:
@@ -50,8 +50,8 @@ class Engine(Protocol):
         ...
 
     def says(self, key: AttemptKey) -> str:
-        """Why an attempt that was placed has not begun, in the engine's own words; "" when it has
-        none to say."""
+        """Return why a placed attempt has not begun, in the engine's own words; "" if there is no
+        reason."""
         ...
 
 
@@ -63,7 +63,7 @@ class LivingEngine(Engine, Protocol):
         ...
 
     def look_after(self) -> None:
-        """To be called each second."""
+        """Do periodic work. Call it each second."""
         ...
 
     def is_empty(self) -> bool:
@@ -88,5 +88,5 @@ class Placer(Protocol):
         ...
 
     def placing(self) -> ExternalPlacing:
-        """Whom it has given nodes, and why the others wait."""
+        """Return the attempts that have nodes, and why the others wait."""
         ...

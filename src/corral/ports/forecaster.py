@@ -1,4 +1,4 @@
-"""Who plays the present forward, aside from the head's loop."""
+"""Interface of the forecaster, which works beside the head's event loop."""
 
 from typing import Protocol
 

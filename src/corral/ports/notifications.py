@@ -15,7 +15,7 @@ class Receiver(Protocol):
     def taste(self) -> Taste: ...
 
     def day_seconds(self, wall: float) -> float:
-        """How far the receiver's local day has come."""
+        """Return the receiver's local time of day."""
         ...
 
     async def send(self, notice: Notification, cluster: str) -> None:

@@ -7,7 +7,7 @@ from corral.domain.time_series import Curve
 
 
 class SeriesStore(Protocol):
-    """What is kept of each key ("node:n1", "job:j7", "queue:research", "cluster").
+    """Store of the time series of each key ("node:n1", "job:j7", "queue:research", "cluster").
 
     Losing it loses pictures and nothing else: writing never raises for the disk's sake.
     """
@@ -19,7 +19,7 @@ class SeriesStore(Protocol):
     async def read(
         self, key: str, *, since: float, until: float, fields: Sequence[str] = ()
     ) -> Curve:
-        """What is known of these fields (all: none named) from the one moment to the other."""
+        """Return the values of these fields (all: none named) between two moments."""
         ...
 
     async def keep(self, now: float) -> None:

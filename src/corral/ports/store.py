@@ -24,9 +24,9 @@ from corral.ports.user_store import UserStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """Which jobs a listing is to have; what is left out holds for all. `text`: a part of the name,
-    in any case of its letters, or the whole id of a job, of its array or its submission. `since`:
-    a moment of the wall clock; jobs that ended before it are left out."""
+    """Filter of a job listing; what is left out holds for all. `text`: a part of the name, in any
+    case, or the whole id of a job, of its array or its submission. `since`: a moment of the wall
+    clock; jobs that ended before it are left out."""
 
     states: frozenset[JobState] = frozenset()
     owner: UserName | None = None
@@ -85,15 +85,15 @@ class Store(UserStore, Protocol):
         ...
 
     async def heads(self) -> Seq[HeadSeen]:
-        """Those that have said that they live, by name, whether they still do or not."""
+        """Return the heads that have registered, by name, alive or not."""
         ...
 
     async def agree(self, what: str, said: str) -> str:
-        """What the first head has said about it, this one if nobody has: all hold to that."""
+        """Set a cluster-wide value once: the first writer wins. Return the winning value."""
         ...
 
     async def agreed(self, what: str) -> str | None:
-        """What heads have agreed on about it; None: nothing yet."""
+        """Return the cluster-wide value; None if it was not set."""
         ...
 
     async def change_agreed(
@@ -139,8 +139,8 @@ class Store(UserStore, Protocol):
     async def jobs(
         self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
     ) -> Seq[ListedJob]:
-        """Of these jobs, newest first: with `final`, also those that are over. With `before` those
-        that follow this one; where it is not recorded any more, those of older submissions."""
+        """Return these jobs, newest first; with `final`, also ended ones. With `before` those that
+        follow this one; if it is no longer recorded, those of older submissions."""
         ...
 
     async def job(self, id: JobId) -> Job | None: ...
@@ -173,8 +173,8 @@ class Store(UserStore, Protocol):
     async def accounts(
         self, *, first: int, last: int, job: JobId | None = None
     ) -> list[UsageRecord]:
-        """Those of recorded jobs on these days (since 1970, UTC), or of this one alone. The list is
-        the caller's."""
+        """Return the usage of recorded jobs on these days (since 1970, UTC), or of this one alone.
+        The list belongs to the caller."""
         ...
 
     async def days(self, *, first: int, last: int) -> list[UsageRecord]:
@@ -200,8 +200,8 @@ class Store(UserStore, Protocol):
         ...
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
-        """How long the newest jobs that are over have run, newest first; of so many jobs at most,
-        those that never ran left out. Where there are fewer, imported ones follow."""
+        """Return the run times of the newest ended jobs, newest first, up to `limit`, without those
+        that never ran. If there are fewer, imported ones follow."""
         ...
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
@@ -209,7 +209,7 @@ class Store(UserStore, Protocol):
         ...
 
     async def known_imports(self, ids: Seq[str]) -> int:
-        """How many of these have been imported already."""
+        """Return how many of these were imported already."""
         ...
 
     async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
@@ -228,7 +228,7 @@ class Store(UserStore, Protocol):
         ...
 
     async def holdings(self, owner: UserName) -> UserHoldings:
-        """What is stored for this user, but for jobs and logs."""
+        """Return what is stored for this user, except jobs and logs."""
         ...
 
     async def add_upload(

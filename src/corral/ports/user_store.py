@@ -61,7 +61,7 @@ class UserStore(Protocol):
         ...
 
     async def users(self) -> Seq[User]:
-        """By name."""
+        """Return the users by name."""
         ...
 
     async def add_token(self, token: Token, *, entry: AuditEntry) -> bool:
@@ -106,7 +106,7 @@ class UserStore(Protocol):
         ...
 
     async def tokens(self) -> Seq[Token]:
-        """By id; also those that are over."""
+        """Return the tokens by id, including expired ones."""
         ...
 
     async def token_digests(self) -> Collection[str]:

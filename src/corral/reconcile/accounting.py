@@ -12,7 +12,7 @@ from corral.reconcile.changeset import Draft
 
 
 def write_down(draft: Draft) -> None:
-    """What this draft lets go, and what it concludes."""
+    """Write the usage of allocations that this draft releases and of attempts that it concludes."""
     _held(draft)
     for attempt in _concluded(draft):
         job = draft.job(attempt.job)
@@ -45,7 +45,7 @@ def _concluded(draft: Draft) -> Iterator[Attempt]:
 
 
 def _receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
-    """What its end has cost it."""
+    """Return the cost of the attempt's end."""
     of: tuple[JobId, int] = (attempt.job, attempt.number)
     own = (one for one in draft.receipts if (one.job, one.attempt) == of)
     return next((one for one in own if one.kind in LOST_TO), None)

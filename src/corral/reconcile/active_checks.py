@@ -174,7 +174,8 @@ def _works(draft: Draft, id: NodeId) -> bool:
 
 
 def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
-    """Who is suspected: at once, and when that has shown nothing, now and again."""
+    """Return whether a suspected node has to be tested: at once, and later again if that showed
+    nothing."""
     if not node.is_to_be_tested:
         return False
     newest = max(one.last for one in node.ailments if one.is_live)

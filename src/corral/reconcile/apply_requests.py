@@ -234,7 +234,8 @@ def _set_job(draft: Draft, wish: Wish, asked: SetJob) -> None:
 
 
 def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
-    """From the next pass on; who runs on the node runs on, whatever it asked for."""
+    """Apply the labels from the next pass on; jobs that run on the node continue, whatever they
+    requested."""
     node = draft.node(asked.node)
     if node is None:
         return

@@ -17,8 +17,8 @@ DEFAULT_RESTART_SECONDS: Final = 60.0  # from a start to the first step, before 
 
 
 def serves_since(attempt: Attempt) -> float | None:
-    """When its service began (wall clock): it was up, and back at the save that it began with. As
-    long as nobody has heard of its first step that takes as long as is usual."""
+    """Return when its service began (wall clock): it was up, and back at the save that it began
+    with. Before its first step is reported, the usual time counts."""
     if attempt.resume_step is None or attempt.running_at is None:
         return attempt.running_at
     if attempt.first_step_at is not None:
@@ -54,7 +54,7 @@ def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
 
 
 def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
-    """How long the attempt has worked since its newest committed save."""
+    """Return how long the attempt has worked since its newest committed save."""
     if attempt.running_at is None:
         return 0.0
     saves = draft.saves_of(attempt.job)
@@ -63,7 +63,7 @@ def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
 
 
 def restart_seconds(attempt: Attempt) -> float:
-    """As long as this attempt took from being placed to its first step; a default before that."""
+    """Return the time of this attempt from placement to its first step; a default before that."""
     if attempt.first_step_at is None:
         return DEFAULT_RESTART_SECONDS
     return max(0.0, attempt.first_step_at - attempt.placed_at)

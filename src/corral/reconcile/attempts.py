@@ -1,4 +1,4 @@
-"""What agents say of attempts: saves, ranks up, ends; and whom to blame."""
+"""Reports of agents about attempts: saves, running ranks, ends; and the cause of an end."""
 
 from dataclasses import dataclass, replace
 
@@ -58,7 +58,8 @@ class SeatReport:
 
 
 def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
-    """What the node says of the attempt; nothing once it is proven dead, until it speaks anew."""
+    """Return the node's report of the attempt; None once the node is proven dead, until it reports
+    again."""
     heard = draft.facts.nodes.get(node)
     if heard is None or node in draft.facts.proofs or node in draft.facts.awaited:
         return None
@@ -287,15 +288,15 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
 
 
 def _of_trouble(told: str, cause: Cause) -> FailureKind:
-    """By the sentence that a shim or an agent says of itself."""
+    """Return the class by the sentence of a shim or an agent."""
     if told.startswith("setup has failed"):
         return FailureKind.SETUP
     return FailureKind.CLUSTER if cause == Cause.INFRA else FailureKind.COMMAND
 
 
 def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
-    """What ranks print last may come a moment after their ends: it is read again at each look, as
-    long as all nodes speak of the attempt."""
+    """Diagnose an attempt. The last output of ranks may come a moment after their ends: it is read
+    again at each pass, as long as all nodes report the attempt."""
     attempt = draft.attempt(job.id) or attempt
     key = (job.id, attempt.number)
     seen = {node: one for node in attempt.nodes if (one := seen_at(draft, node, key)) is not None}

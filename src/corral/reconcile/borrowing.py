@@ -1,4 +1,4 @@
-"""What queues owe is written down: rows of the world, as a head's memory may go."""
+"""Borrowed GPU time of queues, stored as rows of the world because a head's memory may go."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What is being decided, laid over the recorded world, which is not changed before the commit."""
+"""Changes being decided, laid over the recorded world, which does not change before the commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """How one job stood in the draft before a step, to go back to when the step fails."""
+    """State of one job in the draft before a step, to return to if the step fails."""
 
     id: JobId
     job: Job | None
@@ -125,7 +125,8 @@ class Draft:
         yield from (job for job in new if job.spec.start_by is not None)
 
     def all_nodes(self) -> Mapping[NodeId, Node]:
-        """Those of the world itself where none is changed: a copy costs what a cluster is large."""
+        """Return the world's own nodes if none is changed: a copy costs as much as the cluster is
+        large."""
         if not self.nodes and not self.removed:
             return self.world.nodes
         there = {**self.world.nodes, **self.nodes}

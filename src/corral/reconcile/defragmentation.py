@@ -1,4 +1,4 @@
-"""Who may be relocated now, and what that may cost: the budget, and what it has cost of late."""
+"""Jobs that may be relocated now, the budget for it, and recent costs."""
 
 from collections.abc import Callable, Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""What holds a job back before it may be placed: other jobs, and moments; and what is too late."""
+"""Conditions of a job before placement: other jobs and times; and what is too late."""
 
 from collections.abc import Sequence as Seq
 from typing import Final
@@ -26,7 +26,7 @@ _OVER: Final = frozenset({None, *_REACHED[On.ENDED]})  # None: forgotten
 
 
 def held_by(draft: Draft, job: Job) -> Reason | None:
-    """What the job must wait for before it may be placed; None: nothing."""
+    """Return what the job must wait for before it may be placed; None: nothing."""
     if is_delayed(job):
         return _delay_reason(draft, job)
     if waits := unmet(draft, job.spec):
@@ -125,8 +125,8 @@ def waits_for(afters: Seq[After]) -> str:
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:
-    """What the job still waits for; of an array of which one job is to fail, the first that has not
-    ended, or the last, where none has failed."""
+    """Return what the job still waits for; of an array of which one job is to fail, the first that
+    has not ended, or the last if none has failed."""
     waits = [one for one in spec.after if not one.any_of_array and not _met(draft, one)]
     arrays: dict[str, list[After]] = {}
     for one in spec.after:
@@ -145,7 +145,7 @@ def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
 
 
 def never(draft: Draft, spec: JobSpec) -> After | None:
-    """What the job waits for and can no longer happen."""
+    """Return a condition of the job that can no longer be met."""
     for after in unmet(draft, spec):
         state = draft.state_of(after.job)
         job = draft.job(after.job)

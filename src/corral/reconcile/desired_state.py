@@ -71,7 +71,8 @@ def wanted_of(
 
 
 def _is_told_of_still(world: World, key: AttemptKey) -> bool:
-    """What all nodes of a gang say of its end is read together: none is let go before the last."""
+    """Return whether nodes must still report: all reports of a gang's end are read together, so
+    none is dropped before the last."""
     job = world.jobs.get(key[0])
     return job is not None and job.state == JobState.RECOVERING and job.attempt == key[1]
 
@@ -93,7 +94,7 @@ def grounds_of(
 
 
 def _checkup(world: World, node: NodeId, mine: Set[AttemptKey]) -> CheckUp | None:
-    """What is to be checked while nothing runs there: it is wanted no more when something is to."""
+    """Return the checks for a node on which nothing runs; none if a job is to run there."""
     known = world.nodes.get(node)
     for one in known.checkups if known is not None else ():
         if one.begun_at is not None and mine <= ({one.gang} if one.gang else set()):
@@ -110,7 +111,7 @@ def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
 
 
 def _stop(job: Job | None, key: AttemptKey) -> Stop:
-    """Who was asked to stop gets its grace, and a save unless it was cancelled."""
+    """Return the stop of an attempt, with its grace period, and a save unless it was cancelled."""
     asked = job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
     if job is None or not asked:
         return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="failed elsewhere")
@@ -124,7 +125,7 @@ def _notice(job: Job, key: AttemptKey) -> TimeWarning:
 
 
 def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
-    """What the node needs to start its part. It never changes while the attempt lives."""
+    """Return what the node needs to start its part. It never changes while the attempt lives."""
     spec = job.spec
     node_rank = attempt.nodes.index(node)
     each = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))

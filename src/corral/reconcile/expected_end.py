@@ -1,4 +1,4 @@
-"""When a running job ends: as those of its kin did that ran longer, and by its limit. Pure."""
+"""Expected end of a running job: as similar jobs did that ran longer, and by its limit. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,7 +22,7 @@ def ending_of(
     now: float,
     progress: Progress | None = None,
 ) -> ExpectedEnd | None:
-    """When it ends, seen from now (wall clock); None for one that does not run.
+    """Return when the job ends, seen from now (wall clock); None for one that does not run.
 
     Args:
         runs: ended jobs, the newest last.

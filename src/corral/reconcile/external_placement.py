@@ -1,4 +1,4 @@
-"""Where the engine places: what waits is told to it, and begins on the nodes that it has chosen."""
+"""Placement by the engine: waiting jobs are sent to it, and begin on the nodes that it has chosen."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ def next_key(job: Job) -> AttemptKey:
 
 
 def in_line(jobs: Iterable[Job]) -> list[Job]:
-    """By priority, and then by age."""
+    """Return the jobs by priority, then by age."""
     return sorted(
         jobs,
         key=lambda job: (-job.spec.priority, job.submitted, job.spec.array_index or 0, job.id),
@@ -62,7 +62,7 @@ def candidates_of(world: World) -> list[ExternalCandidate]:
 def chosen_now(
     placing: ExternalPlacing, waiting: Iterable[Job], floor: Floor
 ) -> tuple[list[Placed], Mapping[JobId, Reason]]:
-    """Who begins where, and why the others wait."""
+    """Return which jobs begin on which nodes, and why the others wait."""
     placed: list[Placed] = []
     reasons: dict[JobId, Reason] = {}
     changed: dict[NodeId, NodeRoom] = {}

@@ -1,4 +1,4 @@
-"""How attempts end is counted by node and user, and a node that stands out is suspected."""
+"""Counts of attempt ends by node and user, and suspicion of a node that stands out."""
 
 from dataclasses import replace
 

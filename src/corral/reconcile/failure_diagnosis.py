@@ -1,4 +1,4 @@
-"""What a failed attempt failed of: by what its ranks printed last, all ranks taken together."""
+"""Diagnosis of a failed attempt by the last output of its ranks, all ranks together."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

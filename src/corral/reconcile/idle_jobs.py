@@ -51,7 +51,7 @@ def _noted(draft: Draft, attempt: Attempt) -> Attempt:
 
 
 def _rule(draft: Draft, job: Job) -> IdleRule | None:
-    """Of its queue, else of the nearest above it."""
+    """Return the idle rule of its queue, else of the nearest above it."""
     rules = (queue.idle for queue in reversed(draft.tree.path(job.spec.queue)))
     return next((rule for rule in rules if rule is not None), None)
 

@@ -1,4 +1,4 @@
-"""What must hold of every decision before it is committed; it stays on in production."""
+"""Invariants of every decision before it is committed; they stay on in production."""
 
 from collections import defaultdict
 

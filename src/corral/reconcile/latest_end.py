@@ -1,4 +1,4 @@
-"""Who holds seats until when at the latest, by limits."""
+"""Latest end of each seat, by limits."""
 
 from math import inf
 from typing import Final
@@ -26,7 +26,7 @@ def holds_seconds(spec: JobSpec) -> float | None:
 
 
 def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
-    """Those who hold seats now and have a limit, or are coming to their end, in the order of
+    """Return the jobs that hold seats now and have a limit, or near their end, in the order of
     submission."""
     live.see(draft)
     types, found = types_of(draft), []
@@ -52,8 +52,8 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
 
 
 def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """When its seats will have come free (wall clock); inf: nobody knows. A later look gives the
-    same, but for a clock that was set: else each would move what is promised."""
+    """Return when its seats will be free (wall clock); inf: unknown. A later pass gives the same,
+    unless a clock was set: else each would move what is promised."""
     gone_seconds = job.spec.grace_seconds + GONE_SECONDS
     limit = job.spec.max_duration_seconds
     stops = job.state in (JobState.STOPPING, JobState.RECOVERING)

@@ -1,4 +1,4 @@
-"""Why a gang cannot start when it was promised to."""
+"""Reasons why a gang cannot start at its promised time."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,8 @@ from corral.schedule.placement.availability import SAME_SECONDS
 
 
 def why_late(draft: Draft, before: Reservation) -> str:
-    """What stands in the way of a promise at the moment that it names: one who outlasts what was
-    known of it, one with a right to its place, or a node that is gone."""
+    """Return what prevents a promise at its time: a job that exceeds its limit, one with a right to
+    the place, or a removed node."""
     latest = before.latest_start
     assert latest is not None
     for seat in before.seats:
@@ -40,7 +40,8 @@ def why_late(draft: Draft, before: Reservation) -> str:
 
 
 def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attempt]]:
-    """Who holds what was promised, else who is on the same nodes, or was waited for."""
+    """Yield the jobs that hold what was promised, else those on the same nodes, or those that were
+    waited for."""
     mine = {seat.node: seat for seat in before.seats}
     found: list[tuple[bool, Job, Attempt]] = []
     for job in draft.in_states(*ON_NODES):

@@ -47,7 +47,7 @@ def culprit_of(node: Node, ailment: Ailment) -> str:
 
 
 def _rule(attempt: Attempt, node: Node, ailment: Ailment) -> Explains | None:
-    """How this ailment explains it: what befell its own GPUs, or the node that it failed on."""
+    """Return how this fault explains the end: it hit its own GPUs, or the node on which it failed."""
     failed = attempt.failure or FailureKind.UNKNOWN
     if attempt.ended_at is None:
         return None

@@ -1,5 +1,5 @@
-"""What is done for the health of nodes: they are avoided, cordoned and drained, and jobs end on
-what is broken; under a breaker, and all of it told."""
+"""Automatic actions for the health of nodes: avoid, cordon, drain, and end jobs on broken devices;
+limited by a breaker, and all recorded."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +94,7 @@ def _judged(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
 
 
 def _family(types: dict[int, str], gpu: int | None) -> str:
-    """Of a whole node: that of its GPUs, which are of one kind."""
+    """Return the GPU family of a whole node, whose GPUs are of one kind."""
     kind = types.get(gpu) if gpu is not None else next(iter(types.values()), None)
     return family_of(kind) if kind else ""
 
@@ -105,7 +105,7 @@ def _noticed(draft: Draft, signal: Signal) -> Noticed:
 
 
 def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
-    """What has got worse, and what has passed."""
+    """Record events of faults that got worse, and of those that passed."""
     before = {one.key: one for one in node.ailments}
     for one in ailments:
         old = before.get(one.key)
@@ -152,7 +152,8 @@ def _set_bar(draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker) ->
 
 
 def _reopened(draft: Draft, node: Node) -> Node:
-    """What health has closed is opened again when nothing bars it; what a person did stays."""
+    """Reopen a node that was closed automatically once no fault restricts it; actions of a person
+    stay."""
     if node.is_barred_by_health:
         draft.tell("uncordon", f"node {node.id}: uncordon, it is well again", node=node.id)
         return replace(node, cordoned=False, draining=False, cordoned_by="", suspect=False)
@@ -216,7 +217,7 @@ def _end(draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment)
 
 
 def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
-    """What its ranks said of their end was what the fault did to them."""
+    """Record that the fault explains the messages of the job's ranks."""
     now = draft.attempt(job.id) or before
     text = (
         f"{job.spec.name}: {now.culprit}: {now.evidence}; that ended it, and not "

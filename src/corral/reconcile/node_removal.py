@@ -9,7 +9,8 @@ from corral.reconcile.changeset import Draft
 
 
 def take_for_dead(draft: Draft, wish: Wish, node: Node) -> None:
-    """From now on, and until it is heard again, that word is the proof."""
+    """Treat a node as dead on request, from now on and until it reports again; the request is the
+    proof."""
     if node.said_dead:
         return
     said = replace(node, said_dead=wish.by)
@@ -27,8 +28,8 @@ def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
 
 
 def see_gone(draft: Draft) -> None:
-    """What the engine has no more is a node no more, once it is believed dead and so holds nothing.
-    With it goes what was said of it, as a cordon: who comes under its name is another."""
+    """Remove nodes that the engine no longer has, once they count as dead and so hold nothing.
+    Settings such as a cordon go too: a later node of that name is another one."""
     for id in sorted(draft.facts.gone):
         node = draft.node(id)
         if node is not None and node.liveness == Liveness.DEAD:

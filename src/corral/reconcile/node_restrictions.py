@@ -1,4 +1,4 @@
-"""What a person's word makes of a node that is kept from work, or is not."""
+"""Requests of users that close or reopen a node."""
 
 from dataclasses import replace
 from typing import Literal

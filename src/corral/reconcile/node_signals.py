@@ -1,4 +1,4 @@
-"""What nodes have noticed of themselves: each signal is taken in once."""
+"""Signals of nodes; each is accepted once."""
 
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey, NodeFacts

@@ -1,4 +1,4 @@
-"""What is heard of nodes, and of their absence."""
+"""Reports of nodes, and their absence."""
 
 from dataclasses import replace
 

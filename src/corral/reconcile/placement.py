@@ -47,7 +47,7 @@ PRIOR_WEIGHT: Final = 0.1
 
 
 class Expects(TypedDict, total=False):
-    """How long a job may take, as far as its kin and its user tell."""
+    """Expected run time of a job, as far as similar jobs and its user tell."""
 
     stem: str
     limit_seconds: float | None
@@ -184,7 +184,8 @@ def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
 
 
 def _asked_by_order(draft: Draft, job: Job) -> Expects:
-    """What only a queue that orders by it is told, so that elsewhere gangs are more alike."""
+    """Return the expectation that only a queue ordered by it uses, so that gangs elsewhere are more
+    alike."""
     if draft.tree.policy_of(job.spec.queue) != Policy.SJF:
         return {}
     return {"stem": stem_of(job.spec.name), "limit_seconds": job.spec.max_duration_seconds}
@@ -212,7 +213,8 @@ def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
 
 
 def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
-    """Where the job ran last and was not failed: its files are there, what it read is cached."""
+    """Return the nodes where the job ran last without failing there: its files are there, its reads
+    are cached."""
     attempt = draft.attempt(job.id)
     return frozenset(attempt.nodes) - set(job.failed_on) if attempt is not None else frozenset()
 

@@ -20,7 +20,7 @@ MOST_NAMED: Final = 3
 
 
 def promised_of(draft: Draft) -> list[Promise]:
-    """What stands. One with a node that is gone has no seats any more, but its place in line."""
+    """Return the standing promises. One with a removed node has no seats, but keeps its position."""
     return [
         Promise(
             job=one.job,

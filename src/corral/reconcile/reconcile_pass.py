@@ -46,7 +46,8 @@ _MAY_WAIT = (JobState.HELD, JobState.SUSPENDED)  # for other jobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOutcome:
-    """What to commit, why each waiting job waits, and when to look again at the latest.
+    """Result of a pass: what to commit, why each waiting job waits, and the latest time of the next
+    pass.
 
     `reasons` None: nothing has changed that could place a job, so the last ones still hold.
     `frozen` are nodes whose silence counts for nothing now, because too many others share it.

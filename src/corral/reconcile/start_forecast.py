@@ -1,4 +1,4 @@
-"""When a waiting job starts, as the world stands. Pure."""
+"""Predicted start of a waiting job from the present world. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -133,7 +133,7 @@ class _Plays:
 
 
 def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
-    """When a job has moved last, or ended (wall clock); never later than now."""
+    """Return when a job last moved or ended (wall clock); never later than now."""
     moved = [job.since for job in draft.all_jobs()]
     ended = [ran.ended_at for ran in runs]
     return min(draft.now.wall, max([*moved, *ended], default=draft.now.wall))
@@ -155,15 +155,14 @@ def _interval(drawn: Sequence[Drawn]) -> Interval:
 
 
 def _promised_seconds(present: Present, job: JobId) -> float:
-    """From now to the start that the job is promised at the latest; infinite where none is ahead of
-    it."""
+    """Return the seconds from now to the latest promised start; infinite without one ahead."""
     starts = (one.start for one in present.promised if one.job == job)
     return next((start - present.now for start in starts if start > present.now), inf)
 
 
 def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
-    """What was drawn, with no start behind the promised one: the limits that it goes by hold for
-    all, and what is drawn knows nothing better."""
+    """Return the draws, with no start behind the promised one: the limits behind it hold for all,
+    and no draw knows better."""
     return [
         replace(one, wait_seconds=most_seconds, is_cut=False)
         if most_seconds < inf and (one.is_cut or one.wait_seconds > most_seconds)
@@ -183,7 +182,7 @@ def _limited(job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]) -> f
 
 
 def record_of(told: Iterable[StartForecastTold]) -> Record:
-    """What came of what was told, in that order; who still waits is not in it."""
+    """Return the outcomes of predictions, in order; jobs that still wait are left out."""
     record = Record()
     for one in told:
         if one.waited_seconds is not None:
@@ -367,8 +366,8 @@ def _port(held: Sequence[Allocation]) -> int:
 
 
 def _frees_at(draft: Draft, job: Job) -> float:
-    """As long after it was told to stop as its newest save took, and a little; where that is over,
-    or it has none, when its grace is over."""
+    """Return when its seats are free: as long after its stop as its newest save took, and a little;
+    if that is over, or there is no save, at the end of its grace period."""
     now, saves = draft.now.wall, draft.saves_of(job.id)
     over = max(now, job.since + job.spec.grace_seconds)
     saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else over

@@ -1,4 +1,4 @@
-"""What queues and users hold, have held and have spent; and what it means when a budget is spent.
+"""Usage of queues and users, present and past, their spending, and the effect of a spent budget.
 
 What is still held is known from the allocations; what was given back is in the rows of use. An
 allocation goes over from the one to the other in the commit that lets it go, so nothing is counted
@@ -50,7 +50,7 @@ def held_now(draft: Draft) -> Iterator[ChargedAllocation]:
 def held_by(
     draft: Draft, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
 ) -> ChargedAllocation | None:
-    """What somebody pays for it; None: nobody does."""
+    """Return what an allocation is charged; None: nothing."""
     job = draft.job(allocation.job)
     if job is None or allocation.charged:
         return None
@@ -76,7 +76,7 @@ class _Types(Mapping[NodeId, Sequence[str]]):
 
 
 def types_of(draft: Draft) -> Mapping[NodeId, Sequence[str]]:
-    """Of each node's GPUs by index."""
+    """Return the type of each node's GPUs by index."""
     return _Types(draft.all_nodes())
 
 
@@ -141,7 +141,7 @@ def _decayed(use: QueueUsage, at: float, half_life_seconds: float) -> QueueUsage
 
 
 def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
-    """What was spent and given back in the present period: nothing yet in a new one."""
+    """Return what was spent and given back in the present period; nothing yet in a new one."""
     known = draft.spent.get(name) or draft.world.spent.get(name)
     since = budget.period_start(draft.now.wall)
     return (
@@ -170,7 +170,7 @@ def _more(
 
 
 def spent_now(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[QueueName, BudgetSpent]:
-    """What each queue with a budget has spent in this period, with what is held."""
+    """Return what each queue with a budget has spent in this period, including current allocations."""
     tree = draft.tree
     found = {
         queue.name: spent_of(draft, queue.name, queue.budget)
@@ -219,7 +219,7 @@ def _told(queue: Queue, is_over: bool) -> str:
 
 
 def effect(budget: Budget) -> str:
-    """What a spent budget means, as a part of a sentence."""
+    """Return the effect of a spent budget, as a part of a sentence."""
     if budget.demote_to is None:
         return "until it is renewed its jobs run only on what other queues leave idle"
     return f"until it is renewed its jobs have at most the priority {budget.demote_to}"
@@ -261,12 +261,12 @@ def owing_now(draft: Draft) -> frozenset[QueueName]:
 
 
 def queues_named(draft: Draft) -> set[QueueName]:
-    """Of all jobs, whether there is such a queue still or not."""
+    """Return the queue names of all jobs, whether the queue still exists or not."""
     return {*draft.world.queues_named(), *(job.spec.queue for job in draft.jobs.values())}
 
 
 def past_of(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[Leaf, ResourceAmounts]:
-    """What each user of a queue has held up to now, decayed, in the unit of what is held."""
+    """Return the past use of each user of a queue, decayed, in the unit of current use."""
     now, half_life_seconds = draft.now.wall, draft.tree.half_life_seconds
     constant = constant_seconds(half_life_seconds)
     past: dict[Leaf, ResourceAmounts] = defaultdict(ResourceAmounts)
@@ -282,6 +282,6 @@ def past_of(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[Leaf, Resou
 
 
 def stripped_of(draft: Draft, over: frozenset[QueueName]) -> frozenset[QueueName]:
-    """Of the queues whose budget is spent, those that have no GPUs of their own any more."""
+    """Return those queues with a spent budget that no longer have GPUs of their own."""
     budgets = {queue.name: queue.budget for queue in draft.tree.queues}
     return frozenset(n for n in over if (b := budgets[n]) is not None and b.demote_to is None)

@@ -93,7 +93,7 @@ def is_full(log: ReplayLog) -> bool:
 
 @compiled
 def ends_at(world: ReplayWorld, state: PassState, job: int) -> float:
-    """When a running job will end, if it is let."""
+    """Return when a running job will end, if it is not stopped."""
     jobs = state.jobs
     left = world.duration[job] - jobs.attained[job]
     return float(jobs.started[job] + jobs.overhead[job] + left)
@@ -197,7 +197,7 @@ def fail_node(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: R
 
 @compiled
 def advance(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog) -> bool:
-    """From event to event until all jobs have ended (True), or until the log is full."""
+    """Replay from event to event until all jobs have ended (True), or until the log is full."""
     while world.count[DONE] < world.jobs and not is_full(log):
         step(policy, world, state, log)
     return bool(world.count[DONE] == world.jobs)
@@ -228,7 +228,8 @@ def advance_until_started(
     job: int,
     until: float,
 ) -> float:
-    """From event to event until a waiting job starts, or nothing more happens before `until`.
+    """Replay from event to event until a waiting job starts, or nothing more happens before
+    `until`.
 
     Gives the time of the start, or `until`.
     """
@@ -243,7 +244,8 @@ def advance_until_started(
 def advance_to(
     policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog, submitted: int
 ) -> bool:
-    """From event to event until so many jobs are submitted (True), or until the log is full."""
+    """Replay from event to event until this many jobs are submitted (True), or until the log is
+    full."""
     while world.count[SUBMITTED] < submitted and not is_full(log):
         step(policy, world, state, log)
     return bool(world.count[SUBMITTED] >= submitted)

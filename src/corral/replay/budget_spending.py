@@ -1,4 +1,4 @@
-"""What queues with a budget spend in a play, and when that is all they have."""
+"""Spending of queues with a budget in a replay, and when a budget is spent."""
 
 from dataclasses import replace
 from math import inf
@@ -15,8 +15,8 @@ HOUR_SECONDS: Final = 3600.0
 
 
 class Spending:
-    """From `now` on, with nothing spent. `over`: the queues whose budget is spent. Without a tree
-    no budget is counted."""
+    """Spending from `now` on, starting at zero. `over`: the queues whose budget is spent. Without a
+    tree no budget is counted."""
 
     def __init__(self, tree: QueueTree | None, now: float) -> None:
         self.over: frozenset[QueueName] = frozenset()
@@ -52,7 +52,7 @@ class Spending:
 
     @property
     def due_at(self) -> float:
-        """When the next one is spent, or counts anew."""
+        """Return when the next budget is spent, or starts again."""
         return min((self._due_at(name) for name in self._budgets), default=inf)
 
     def _due_at(self, name: QueueName) -> float:
@@ -66,7 +66,7 @@ class Spending:
         return min(spent_at, anew if rate > 0 else inf, budget.until or inf)
 
     def priority(self, queue: QueueName, own: int) -> int:
-        """Of a job of the queue that has this one of its own, as it counts now."""
+        """Return the present priority of a job of the queue whose own priority is `own`."""
         for one in self._tree.path(queue) if self.over else ():
             if one.name in self.over and one.budget is not None:
                 to = one.budget.demote_to
@@ -80,7 +80,7 @@ class Spending:
 
     @property
     def stripped(self) -> frozenset[QueueName]:
-        """Of those that are over, the ones that own no GPUs any more."""
+        """Return those queues with a spent budget that no longer own GPUs."""
         return frozenset(name for name in self.over if self._budgets[name].demote_to is None)
 
 

@@ -31,7 +31,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalScale:
-    """How far off an end is: by ratio, but waits shorter than `soft_seconds` by seconds.
+    """Scale of errors: by ratio; waits shorter than `soft_seconds` by seconds.
 
     With a `steady` it counts in how far apart the drawn ends are, and so much more: what was drawn
     wide may be off by more. 0: it counts alike for all.
@@ -64,7 +64,7 @@ SCALES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRecord:
-    """What was drawn, what was told, and what it came to in seconds."""
+    """Record of draws, predictions, and outcomes in seconds."""
 
     drawn: Interval
     told: Interval
@@ -117,8 +117,8 @@ def told_interval(drawn: Interval, record: Record) -> Interval:
 def _corrected(
     drawn: Interval, record: Record, scale: IntervalScale
 ) -> Iterator[tuple[float, Interval]]:
-    """By this scale, with more or less of the misses below: how wide it mostly was on the record,
-    and what it makes of what is drawn now."""
+    """Yield the interval by this scale, with more or less of the misses below: its usual width on
+    the record, and the result for the present draw."""
     kept = [(one, scale.unit(one.drawn)) for one in record.kept]
     below = sorted((scale.log(k.drawn.low) - scale.log(k.actual)) / unit for k, unit in kept)
     above = sorted((scale.log(k.actual) - scale.log(k.drawn.high)) / unit for k, unit in kept)

@@ -1,4 +1,4 @@
-"""What lies ahead of a play: ends, submissions, and waits that last for too long."""
+"""Future events of a replay: ends, submissions, and waits that last too long."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
@@ -56,14 +56,15 @@ class Agenda:
         return soonest
 
     def ended(self, now: float) -> Iterator[JobId]:
-        """Those whose seats come free by now. Each is let go before the next is asked for."""
+        """Yield the jobs whose seats are free by now. Each is released before the next is
+        requested."""
         while self._ends and self._ends[0][0] <= now + TOGETHER_SECONDS:
             end = heappop(self._ends)
             if self._is_due(end):
                 yield end[2]
 
     def submitted(self, now: float) -> Iterator[Coming]:
-        """Those who have come by now and not before."""
+        """Yield the jobs that have been submitted since the last call."""
         while self._came < len(self._coming) and self._coming[self._came].at <= now:
             self._came += 1
             yield self._coming[self._came - 1]

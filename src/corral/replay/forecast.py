@@ -1,4 +1,4 @@
-"""When will a waiting job start? The present is played forward many times, by the same core.
+"""Predicted start of a waiting job: many replays of the present with the same core.
 
 What is not known is drawn: how long each job still runs, from the record of ended jobs that the
 order itself goes by; and who will come, from a stretch of the past that is played again.
@@ -43,7 +43,7 @@ _COPIED: Final = (
 
 
 class Arrivals(NamedTuple):
-    """Who came, in order: seconds, and class, of each."""
+    """Past submissions in order: the time in seconds, and the class, of each."""
 
     at: Any
     klass: Any

@@ -1,4 +1,4 @@
-"""When a pass of a play may decide otherwise though nothing has happened."""
+"""Times at which a pass of a replay may decide otherwise although nothing has happened."""
 
 from collections.abc import Iterator
 from math import inf, nextafter

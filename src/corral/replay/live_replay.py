@@ -100,7 +100,8 @@ class Play:
                 job.told_by = one.job if one.pending and job.stopping else None
 
     def present(self) -> Present:
-        """Where it is now: another play goes on from it, knowing no more than a head would."""
+        """Return the present state, from which another replay may continue with the knowledge of a
+        head."""
         return Present(
             now=self.now,
             nodes=list(self._rooms.nodes.values()),
@@ -122,7 +123,7 @@ class Play:
     def run(
         self, *, until: float = inf, job: JobId | None = None, most_passes: float = inf
     ) -> float | None:
-        """From event to event until nothing more happens before `until` (wall clock).
+        """Replay from event to event until nothing more happens before `until` (wall clock).
 
         With a job it stops as soon as that one has started, and answers when; None: it has not.
         """
@@ -373,7 +374,8 @@ class Play:
         self._kept[reserved.job] = SimulatedReservation(reserved=reserved, victims=victims)
 
     def _due_at(self, kept: SimulatedReservation) -> float:
-        """When all are past their guard who were not told yet; never, when there are none."""
+        """Return when all victims that were not told yet are past their guard; never, if there are
+        none."""
         untold = [job.placed_at for job in victims_left(kept, self._running) if not job.stopping]
         return max(untold) + self._guard_seconds if untold else inf
 

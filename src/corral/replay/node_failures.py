@@ -23,7 +23,8 @@ class NodeFaults:
     seed: int = 0
 
     def kept_seconds(self, done_seconds: float, saved_seconds: float) -> float:
-        """What is left of so much service, of which so much was saved when it was last stopped."""
+        """Return the useful part of a service time, of which `saved_seconds` were saved at the last
+        stop."""
         if not self.save_seconds:
             return 0.0
         return max(saved_seconds, done_seconds // self.save_seconds * self.save_seconds)
@@ -49,7 +50,7 @@ def endless(
 
 
 class Failing:
-    """Which of the nodes fails next, and when: `due_at` (wall clock); never is infinite."""
+    """Next failure of a node, at `due_at` (wall clock); never is infinite."""
 
     def __init__(self, failures: NodeFaults, nodes: Sequence[NodeId], now: float) -> None:
         self._failures, self._nodes = failures, nodes

@@ -1,4 +1,4 @@
-"""What is free on each node of a play, kept in step with who holds seats there."""
+"""Free capacity of each node of a replay, kept in step with its seats."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ class NodeStates:
         }
 
     def open(self) -> None:
-        """From now on the nodes take work, those that may."""
+        """Let the permitted nodes take work from now on."""
         for node in self.nodes.values():
             if node.takes_work and node.id not in self._closed:
                 self.free[node.id] = self._room(node.id)
@@ -32,7 +32,7 @@ class NodeStates:
         return frozenset(self.nodes.keys() - self.free.keys())
 
     def on(self, node: NodeId) -> list[SimulatedJob]:
-        """Who holds seats there."""
+        """Return the jobs with seats on the node."""
         return [job for job, _ in self._on[node].values()]
 
     def seat(self, job: SimulatedJob) -> None:
@@ -52,7 +52,7 @@ class NodeStates:
             self.free[job.seats[0].node].give_port(job.port)
 
     def refill(self, nodes: Iterable[NodeId]) -> None:
-        """What is free there by who holds seats, whatever else was noted."""
+        """Set the free capacity of the nodes by their seats, whatever else was recorded."""
         for node in nodes:
             if node in self.free:
                 self.free[node] = self._room(node)

@@ -127,7 +127,7 @@ def coming_of(work: Workload, row: int, names: Sequence[QueueName], nodes: Seque
 
 @dataclass(slots=True, kw_only=True)
 class _Books:
-    """What the numbers need, counted from what happens. `horizon`: the last submission."""
+    """Counters for the statistics. `horizon`: the last submission."""
 
     workload: Workload
     nodes: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""How long a job will run: drawn from its kin, else from its limit, else a wide guess.
+"""Run time of a job, drawn from similar jobs, else from its limit, else a wide guess.
 
 What is not known of one job is not known of those like it either: a user's tiny jobs all end long
 before the same generous limit. In one play all jobs of a kind are guessed by one roll (0020).

@@ -1,4 +1,4 @@
-"""What a play learns from the gangs that end in it."""
+"""Learning of a replay from the gangs that end in it."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -41,7 +41,7 @@ class ReplayLearning:
 
     @property
     def due_at(self) -> float:
-        """When it learns from those who have ended, should no more end."""
+        """Return when it learns from ended jobs if no more end."""
         return inf if self._lessons is None else self._lessons.due_at
 
     @property

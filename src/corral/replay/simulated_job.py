@@ -47,7 +47,7 @@ class SimulatedJob:
         return self.placed_at + self.overhead_seconds + self.left_seconds
 
     def worked_seconds(self, now: float) -> float:
-        """Since its seats were given, and it had restored itself."""
+        """Return the work since its seats were given and its state was restored."""
         return max(0.0, now - self.placed_at - self.overhead_seconds)
 
     def back_in_line(self, now: float, served_seconds: float) -> Waiting:
@@ -75,7 +75,7 @@ class SimulatedJob:
         )
 
     def as_running(self, now: float, guard_over: bool, *, save_seconds: float) -> RunningGang:
-        """As a head would tell of it."""
+        """Return the running gang as a head would describe it."""
         gang, ran = self.gang, now - self.placed_at
         unsaved = (fmod(ran, save_seconds) if save_seconds else 0.0) if self.can_save else ran
         gpus = sum(seat.gpu_millis for seat in self.seats) / MILLIS_PER_GPU
@@ -102,7 +102,7 @@ class SimulatedJob:
 
 @dataclass(slots=True)
 class SimulatedReservation:
-    """What is kept for a waiting gang, and who gives way to it: (job, which of its starts)."""
+    """Reservation for a waiting gang and its victims: (job, which of its starts)."""
 
     reserved: Reserved
     victims: tuple[tuple[JobId, int], ...]
@@ -117,7 +117,7 @@ def victims_left(
 
 
 def as_it_stands(kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]) -> Reserved:
-    """What is kept, as it is by now."""
+    """Return the reservation in its present state."""
     left = victims_left(kept, running)
     nodes = {seat.node for seat in kept.reserved.seats}
     return replace(
@@ -164,8 +164,8 @@ def candidates_of(
     now: float,
     save_seconds: float,
 ) -> list[RunningGang]:
-    """Those that somebody might have a right to stop, and all that are stopping, as the head would
-    tell of them. `queues`: of all jobs."""
+    """Return the preemption candidates and all that are stopping, as a head would describe them.
+    `queues`: of all jobs."""
     tree, gives_back = standing.tree, standing.gives_back
     named = tree.queues if len(queues) > 1 else ()
     beyond = {q.name for q in named if any(gives_back(one.name) for one in tree.path(q.name))}
@@ -202,7 +202,7 @@ def lent_to(running: Iterable[SimulatedJob], now: float) -> float:
 def endings_of(
     running: Iterable[SimulatedJob], holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding]
 ) -> list[SeatEnd]:
-    """Those whose limit is known, and when they will have gone by it. They are up at once."""
+    """Return the running jobs with a known limit, and when they end by it. They are up at once."""
     return [
         SeatEnd(
             job=job.gang.job,
@@ -218,8 +218,8 @@ def endings_of(
 
 
 def as_told(promised: Iterable[Promise], known: Iterable[Promise]) -> tuple[Promise, ...]:
-    """As a head would have them written down: a start that moves by a moment is the one of before.
-    In the order of telling, so that two looks which promise the same are seen to."""
+    """Return promises as a head would store them: a start that moves by a moment stays as before.
+    They are in the order of telling, so that two passes with the same promises are noticed."""
     before = {one.job: one for one in known}
     return tuple(
         sorted(

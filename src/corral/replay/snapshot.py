@@ -1,4 +1,4 @@
-"""What the live decision is played forward from, with what, and what it answers."""
+"""Snapshot from which the live decision is replayed, its settings, and its answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,7 +76,7 @@ class Coming(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What giving way costs, and which nodes fail.
+    """Costs of preemption, and failures of nodes.
 
     `restart_seconds`: of each start after a stop, before the job goes on. `grace_seconds`: from
     being told to stop until the seats come free. `save_seconds`: so often a running job saves by

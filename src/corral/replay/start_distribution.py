@@ -1,4 +1,4 @@
-"""When a gang will start: the present played forward many times, by the live decision itself.
+"""Distribution of a gang's start: many replays of the present by the live decision itself.
 
 What is not known is drawn: how long each job runs, from its kin; and who will come, from a stretch
 of the past that is played again. Plain Python, so that no head waits for a compiler.
@@ -29,7 +29,7 @@ PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimeKnowledge:
-    """What is known of how long a job runs: its kind, how long it has, and its limit (seconds).
+    """Knowledge of a job's run time: its kind, its time so far, and its limit (seconds).
     `left_seconds`: until its last step, by its rate of steps."""
 
     kind: Kind
@@ -61,8 +61,8 @@ def outlook(
     most_passes: int,
     keep_on: Callable[[int], bool],
 ) -> list[Drawn]:
-    """What becomes of the waiting job, one of each run. `keep_on` is told how many there are, and
-    says whether there is time for more; a run is always begun.
+    """Return the outcome of the waiting job in each run. `keep_on` gets the number of runs and
+    returns whether there is time for more; one run is always begun.
 
     In each run everybody has luck of its own, by its id: asked again, the same world is answered
     alike, and who comes or goes changes nothing for the others.
@@ -114,7 +114,7 @@ class _Luck:
 def _run_times(
     lives: Mapping[JobId, RunTimeKnowledge], kin: RuntimeHistory, luck: _Luck
 ) -> dict[JobId, float]:
-    """Of one play: what is guessed, is guessed alike of all of a kind."""
+    """Return the run times of one replay: guesses are alike for all jobs of a kind."""
     kinds = dict.fromkeys(life.kind for life in lives.values())
     common = {kind: luck.roll(kind) for kind in kinds}
     return {
@@ -123,7 +123,8 @@ def _run_times(
 
 
 def _run_time(life: RunTimeKnowledge, kin: RuntimeHistory, common: float, chance: float) -> float:
-    """By its steps, which may come a little quicker or slower; else as its kin tell."""
+    """Return a run time by its steps, which may be a little faster or slower; else as similar jobs
+    tell."""
     if life.left_seconds is None:
         return kin.draw(life.kind, life.ran_seconds, life.limit_seconds, common, chance)
     drawn = life.ran_seconds + life.left_seconds * (1 - STEPS_QUICKER + STEPS_SPREAD * chance)
@@ -139,7 +140,7 @@ def _start(
     found: int,
     keep_on: Callable[[int], bool],
 ) -> float | None:
-    """When the job starts; None where it was not followed so far. Never is the horizon."""
+    """Return when the job starts; None if it was not followed so far. Never is the horizon."""
     while play.passes < most_passes and (not play.passes or keep_on(found)):
         before = play.passes
         at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
@@ -158,8 +159,8 @@ def _coming(
     luck: _Luck,
     since: float,
 ) -> list[Coming]:
-    """Those of a stretch of the past, submitted again; it begins where the last change was, and
-    who would have come since then has not."""
+    """Return the jobs of a stretch of the past, submitted again. It begins at the last change; jobs
+    that would have come since then have not."""
     dice = dice_named(luck.roll("who comes"))
     where = float(roll(dice))
     if not past:

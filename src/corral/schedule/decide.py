@@ -249,7 +249,7 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 
 
 def _coming(state: _Pass, gang: Waiting) -> int:
-    """How many others of its array have a start promised, or seats kept: these will run."""
+    """Return how many others of its array have a promised start, or seats kept: these will run."""
     kept = (one for job, one in state.kept_for.items() if job != gang.job)
     return state.promising.of_array(gang) + sum(one.array == gang.array for one in kept)
 
@@ -326,7 +326,7 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
 
 
 def _keep(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
-    """From here on nobody else gets these seats, nor what they are of the queue's own."""
+    """Keep these seats, and their part of the queue's own GPUs, from all others."""
     state.reserved[gang.job] = reserved
     parts = []
     for seat in reserved.seats:

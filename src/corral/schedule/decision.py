@@ -1,4 +1,4 @@
-"""What one pass has decided: who goes where, who waits and why, who gives way, what is kept."""
+"""Decision of one pass: placements, waiting jobs with reasons, preemptions, reservations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """How a gang can be let in."""
+    """Way in which a gang can be admitted."""
 
     reserved: Reserved
     preempted: tuple[Preempted, ...]
@@ -84,12 +84,12 @@ class Decision:
     elders: frozenset[JobId] = frozenset()
 
     def reasons(self) -> "Reasons":
-        """Why each of the jobs that go on waiting does."""
+        """Return why each of the other jobs waits."""
         return Reasons(self.held)
 
 
 class Reasons(Mapping[JobId, Reason]):
-    """By job; looked up for all of them only when somebody asks for one."""
+    """Reasons by job; computed for all of them only on the first request."""
 
     def __init__(
         self, held: Sequence[Unplaced] = (), over: Mapping[JobId, Reason] | None = None

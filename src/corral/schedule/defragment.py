@@ -1,5 +1,5 @@
-"""Which running gangs to relocate so that a waiting one fits: the cheapest that were found, if all
-of them fit elsewhere now, the budget allows it, and the gang has waited for as long as that costs.
+"""Relocation of running gangs so that a waiting one fits: the cheapest that were found, if all of
+them fit elsewhere now, the budget allows it, and the gang has waited as long as that costs.
 
 The live twin of `defragment`. A relocation is a stop at a checkpoint and a start elsewhere. One
 gang at a time is helped, so that each is judged by what the one before has really cost.
@@ -78,7 +78,7 @@ class _Move:
 
     @property
     def least_gpu_seconds(self) -> float:
-        """What it costs when all have just saved."""
+        """Return the cost if all have just saved."""
         return self.cost_gpu_seconds - sum(one.running.lost_gpu_seconds for one, _ in self.moved)
 
 
@@ -108,9 +108,9 @@ class Relocating:
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms, stopped: Set[JobId]
     ) -> Admission | None:
-        """Who is relocated for the gang so that it has one of these shapes, which its queue may
-        hold; None: nobody. `rooms`: with what is kept or promised left out; not changed. `stopped`:
-        who gives way to others since this pass."""
+        """Return which gangs move so that this one has one of these shapes, which its queue may
+        hold; None: none. `rooms`: without what is kept or promised; not changed. `stopped`: gangs
+        preempted in this pass."""
         alike = (gang.priority, gang.likeness)
         if self._ask is None or self._is_done or gang.preemptible or alike in self._looked_at:
             return None
@@ -199,7 +199,7 @@ class Relocating:
     def _able(
         self, gang: Waiting, rooms: Sequence[NodeRoom], stopped: Set[JobId]
     ) -> dict[JobId, Movable]:
-        """Those who fit elsewhere as things are, and have no higher priority."""
+        """Return the gangs that fit elsewhere now and have no higher priority."""
         fits: dict[tuple[object, ...], bool] = {}
         found = {}
         ordered = sorted(rooms, key=lambda room: room.fullness)
@@ -263,8 +263,8 @@ Settled = tuple[tuple[Movable, tuple[Seat, ...]], ...]
 def _settled(
     gang: Waiting, seats: Sequence[Seat], moved: Sequence[Movable], rooms: Sequence[NodeRoom]
 ) -> tuple[Settled, JobId | None]:
-    """Where those who leave go once the gang has its seats, the largest first; or who finds no
-    place."""
+    """Return where moved gangs go once the gang has its seats, the largest first; or the one that
+    finds no place."""
     pretended = _Pretended(rooms)
     for one in moved:
         for seat in one.running.seats:

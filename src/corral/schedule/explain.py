@@ -1,4 +1,4 @@
-"""Why a gang waits, in Slurm's word and a plain sentence, and what would help."""
+"""Reason why a gang waits, in Slurm's word and a plain sentence, and what would help."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def _deciding(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | None]:
 
 
 def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None:
-    """What no wait could cure, however empty the cluster were; None where it could fit."""
+    """Return why the gang can never fit, however empty the cluster is; None if it can."""
     holding = fleet.holding(shape.resources)
     if holding < shape.nodes:
         return Reason(
@@ -111,7 +111,8 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
 
 
 def _no_account(rule: PlaceRule, shape: Shape, fleet: NodeTypes, admitted: int) -> Reason | None:
-    """That too few nodes have an account for the job's owner; None where enough have one."""
+    """Return the reason if too few nodes have an account for the job's owner; None if enough have
+    one."""
     refused = next((one for one in rule.constraints if isinstance(one, AccountConstraint)), None)
     if refused is None:
         return None
@@ -250,13 +251,13 @@ def _takes_more(gang: Waiting, shape: Shape) -> bool:
 
 
 def _part(gang: Waiting, shape: Shape) -> str:
-    """Of what the nodes are looked at; where it asks for several things, of which."""
+    """Return which request of the gang the sentence is about, if it has several."""
     is_one = all(other.resources == shape.resources for other in gang.shapes)
     return "its part" if is_one else f"{shape.resources}"
 
 
 def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
-    """What of the idle GPUs is whose, and why this one may not have it meanwhile."""
+    """Return which idle GPUs belong to others, and why this gang may not have them meanwhile."""
     said = []
     for one in idle[:MOST_NAMED]:
         gpus = f"{gpus_text(one.gpu_millis)} GPU{'s' * (one.gpu_millis > MILLIS_PER_GPU)}"
@@ -268,8 +269,8 @@ def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
 
 
 def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
-    """Of whom a node must be free, on either side's wish, and what would help. Only those are named
-    that are on the nodes."""
+    """Return which jobs a node must be free of, by either side's request, and what would help. Only
+    jobs that are on the nodes are named."""
     met = [name for name in gang.place.apart_from if any(room.guests[name] for room in rooms)]
     shunners = {
         who: None
@@ -287,7 +288,7 @@ def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
 
 
 def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
-    """What the labels that it names are on the nodes that are there."""
+    """Return the values of the requested labels on the existing nodes."""
     said = []
     for one in rule.constraints:
         if isinstance(one, AccountConstraint):

@@ -1,4 +1,4 @@
-"""What the scheduler knows of a gang that holds its seats."""
+"""Description of a running gang for the scheduler."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,7 +53,7 @@ class RunningGang:
 
     @property
     def cost_gpu_seconds(self) -> float:
-        """What it loses when it is stopped now: work, and the way back to it."""
+        """Return what it loses if it is stopped now: work, and the way back to it."""
         return self.lost_gpu_seconds + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
 
     @cached_property

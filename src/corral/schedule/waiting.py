@@ -1,4 +1,4 @@
-"""What the scheduler knows of a waiting job, and the reasons it can give for its waiting."""
+"""Description of a waiting job for the scheduler, and the reasons for its waiting."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +10,7 @@ from corral.domain.resources import Shape
 
 
 class Alike:
-    """What gangs may have in common. They are told apart often, and hashed once."""
+    """Common properties of gangs. They are compared often, and hashed once."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -72,7 +72,7 @@ class Waiting:
     limit_seconds: float | None = None
 
     def waited_by(self, now: float) -> float:
-        """How long it has waited by then (wall clock), all its waits together, in seconds."""
+        """Return how long it has waited by then (wall clock), all its waits together, in seconds."""
         return self.waited_seconds + now - self.since
 
     @property
@@ -82,7 +82,7 @@ class Waiting:
 
     @cached_property
     def needs(self) -> Alike:
-        """Where gangs fit is the same for all that are alike in this."""
+        """Return the needs of the gang: gangs with equal needs fit in the same places."""
         path = self.shared_path if self.sharing is None else self.sharing
         return Alike(self.shapes, self.pinned_to, path, self.mark, self.place)
 
@@ -94,7 +94,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a job waits: Slurm's word for it, a sentence, and what would help."""
+    """Reason why a job waits: Slurm's word for it, a sentence, and what would help."""
 
     code: str
     sentence: str

@@ -161,7 +161,7 @@ class Auditor:
         self.promised.look()
 
     def unfinished(self) -> str:
-        """What will still be forgotten, when all jobs are over; "" when nothing will. What was
-        moved counts for a day."""
+        """Return what will still be deleted once all jobs are over; "" if nothing. Relocations
+        count for a day."""
         ended = self._durable_jobs().keys() - self.giving.moving.moved()
         return self.forgetting.unfinished(len(ended))

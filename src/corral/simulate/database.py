@@ -15,7 +15,7 @@ from corral.store.memory_store import MemoryStore
 
 
 class Point(StrEnum):
-    """Where a head may die."""
+    """Point at which a head may die."""
 
     BEFORE_WISH = "before a wish is written"
     AFTER_WISH = "after a wish is written, before it is acknowledged"
@@ -80,7 +80,7 @@ class SimulatedStore(MemoryStore):
         return events
 
     def durable_jobs(self) -> Mapping[JobId, Job]:
-        """What is on the disk now, whatever any head believes."""
+        """Return the state on disk, whatever any head believes."""
         return self._jobs
 
     async def _take_time(self) -> None:

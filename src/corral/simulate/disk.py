@@ -1,4 +1,5 @@
-"""What a node keeps without power: the journals of its attempts, and the head's last word."""
+"""Disk of a node across power losses: the journals of its attempts, and the head's last desired
+state."""
 
 from dataclasses import dataclass, field
 

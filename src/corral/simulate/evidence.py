@@ -1,4 +1,4 @@
-"""What truly happens on the nodes, by their own evidence: never what the head believes of it."""
+"""True events on the nodes by their own evidence, independent of what the head believes."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What goes wrong, when, and for how long: drawn from the seed, healed before the end."""
+"""Faults of a world with time and duration: drawn from the seed, healed before the end."""
 
 from collections.abc import Callable, Mapping
 
@@ -57,7 +57,7 @@ class Faults:
             self._stage.loop.later(self.chance.uniform(1.0, until), self._strike, kind)
 
     def heal_all(self) -> None:
-        """From here on the world is kind, and everything must come to its end."""
+        """Inject no more faults from here on; everything must come to its end."""
         self.over = True
         database = self._database
         database.failing_commits = database.written_but_failing = 0

@@ -25,7 +25,7 @@ Heard = Callable[
 
 
 class DialledAgent(Protocol):
-    """What a head knows of an agent that has dialled it."""
+    """Connection of an agent, as a head sees it."""
 
     node: NodeId
     boot: BootId
@@ -201,7 +201,7 @@ class SimulatedHead:
         return session
 
     def greet(self, session: AgentSession) -> None:
-        """Of two connections of one node the newer goes on."""
+        """Accept a connection. Of two of one node the newer continues."""
         if session.serial > self._greeted.get(session.node, 0):
             self._greeted[session.node] = session.serial
             self.sessions[session.node] = session

@@ -53,7 +53,7 @@ class SimulatedHeads:
         return next(head for head in self._all if head.process is inside())
 
     def to_dial(self) -> SimulatedHead | None:
-        """Who answers at the head's address: with two heads, either may."""
+        """Return the head that answers at the address: with two heads, either may."""
         serving = [head for head in self._all if head.serves and not head.process.paused]
         if len(serving) > 1 and self._stage.chance.random() < 0.3:
             return serving[0]

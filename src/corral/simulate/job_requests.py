@@ -1,4 +1,4 @@
-"""What jobs of some worlds wish about time and place; drawn apart, so that other worlds stay."""
+"""Constraints of jobs in some worlds; drawn separately, so that other worlds stay the same."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ ZONES = ("a", "b")
 
 
 def draw_labels(chance: Random) -> tuple[tuple[str, str], ...]:
-    """Of one node: most say where they are."""
+    """Draw the labels of one node: most say where they are."""
     labels = [("zone", chance.choice(ZONES))] if chance.random() < 0.8 else []
     if chance.random() < 0.9:
         labels.append(("rack", chance.choice(("r1", "r2"))))

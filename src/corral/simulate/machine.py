@@ -41,7 +41,7 @@ class SimulatedMachine:
         self.hardware = SimulatedProcess(self._stage.loop, f"{self.id}/{self.boots}")
 
     def power_off(self, proof_after_seconds: float) -> None:
-        """What was written to the disk stays."""
+        """Cut the power. What was written to the disk stays."""
         now = self._stage.now()
         self.has_power = False
         self._stage.evidence.without_power[self.id].append([now, float("inf")])

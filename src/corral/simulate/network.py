@@ -1,4 +1,4 @@
-"""What lies between the head and the nodes: messages are late, lost, doubled, or out of order."""
+"""Network between the head and the nodes: messages are late, lost, doubled, or out of order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

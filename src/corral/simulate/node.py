@@ -11,7 +11,7 @@ from corral.simulate.world import Stage
 
 
 class SimulatedNode:
-    """What happens to all of it at once, and to its agent alone."""
+    """Node on which faults hit all of it at once, or its agent alone."""
 
     def __init__(
         self, stage: Stage, id: NodeId, inventory: Inventory, gangs: Gangs, heads: SimulatedHeads

@@ -1,4 +1,4 @@
-"""What nodes notice of themselves: signals of broken GPUs, flapping ports, full disks."""
+"""Signals of nodes: broken GPUs, flapping ports, full disks."""
 
 from collections.abc import Mapping
 from typing import Final

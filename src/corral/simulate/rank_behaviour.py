@@ -1,4 +1,4 @@
-"""What the ranks of each job would do of themselves: their lives, drawn when the job is made."""
+"""Behaviour of the ranks of each job, drawn when the job is made."""
 
 from dataclasses import dataclass, replace
 from random import Random

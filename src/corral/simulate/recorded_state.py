@@ -52,7 +52,7 @@ class Books:
     # -- taking in -------------------------------------------------------------------------------
 
     def open_commit(self, term: int, nodes: Iterable[Node], decided_at: float) -> None:
-        """What is known of a commit before any of its other rows."""
+        """Begin a commit, with what is known before any of its other rows."""
         self.commits += 1
         self.term = max(self.term, term)
         self._decided_at = decided_at
@@ -62,13 +62,13 @@ class Books:
         self.saves.setdefault(save.job, {})[save.attempt, save.step] = save
 
     def take_job(self, job: Job) -> Job | None:
-        """What it was before."""
+        """Record a job, and return its previous row."""
         before = self.jobs.get(job.id)
         self.jobs[job.id] = job
         return before
 
     def take_allocation(self, allocation: Allocation) -> SeatState | None:
-        """What it was before."""
+        """Record an allocation, and return its previous state."""
         before = self.seats.get(allocation.key)
         self.seats[allocation.key] = allocation.state
         if allocation.state == SeatState.UNREACHABLE:
@@ -100,8 +100,8 @@ class Books:
         return self.heads.here().control.now().wall - (self.now() - self._decided_at)
 
     def silent_seconds(self, node: NodeId) -> float:
-        """How long the head that writes now had no word of the node when it decided this, without
-        the time during which that head was stopped itself."""
+        """Return how long the head that writes now had no report of the node when it decided this,
+        without the time during which that head was stopped itself."""
         head = self.heads.here()
         heard = self._heard_at[head.number, node]
         before = bisect_right(heard, self._decided_at)

@@ -31,7 +31,7 @@ LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOutcome:
-    """How a world ended. `rule` is the invariant that was broken first, "" when none was."""
+    """Outcome of a world. `rule`: the invariant that was broken first, "" if none was."""
 
     seed: int
     rule: str
@@ -144,7 +144,8 @@ class Scene:
             self.stage.loop.later(LOOK_SECONDS, self._look, waiting, deadline)
 
     def _ask_for_ends(self) -> None:
-        """What nobody would ever go on with by himself: nodes and jobs that people hold back."""
+        """Request the end of nodes and jobs that people hold back, which would never continue by
+        themselves."""
         for node in self.books.nodes.values():
             if node.cordoned:
                 self.people.ask(SetNode(node=node.id, to="uncordon"))
@@ -166,7 +167,7 @@ class Scene:
         return reason is not None and reason.code in ("BadTopology", "BadConstraints")
 
     def _unfinished(self) -> str:
-        """What has not come to its end yet; "" when all has."""
+        """Return what has not come to its end yet; "" if all has."""
         waiting = [job for job in self.books.jobs.values() if job.state not in FINAL]
         if waiting:
             return f"{waiting[0].id} is still {waiting[0].state}: {waiting[0].reason}"

@@ -9,7 +9,7 @@ from corral.simulate.world import Stage
 
 
 class Shims:
-    """What an agent has started, which outlives it: `parts` until they are settled."""
+    """Processes that an agent has started and that survive it: `parts` until they are settled."""
 
     def __init__(self, stage: Stage, machine: SimulatedMachine, gangs: Gangs) -> None:
         self._stage = stage
@@ -19,7 +19,7 @@ class Shims:
         self.launches_fail = False
 
     def launch(self, launch: Launch) -> None:
-        """What is recorded survives the agent; the ranks are up a moment later."""
+        """Start ranks. What is recorded survives the agent; the ranks are up a moment later."""
         machine, life = self._machine, self._stage.lives[launch.job_name]
         first = launch.key not in machine.disk.journals
         assert first, f"{launch.key} is on {machine.id} already"

@@ -1,4 +1,4 @@
-"""What many worlds came to, in numbers and in a few lines of text."""
+"""Summary of many worlds, in numbers and in a few lines of text."""
 
 from collections import Counter
 from dataclasses import dataclass, field

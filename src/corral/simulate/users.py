@@ -1,4 +1,4 @@
-"""Those who ask: what they submit, cancel, suspend and drain, and what they were told."""
+"""Simulated users: what they submit, cancel, suspend and drain, and the answers they got."""
 
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
@@ -140,7 +140,7 @@ class SimulatedUsers:
         )
 
     def _draw_share(self) -> dict[str, Any]:
-        """Of which queue it is, and whether it gives way to everybody."""
+        """Draw the queue of a job, and whether it is preemptible."""
         if not self._queues:
             return {}
         queue = self._shares.choice(self._queues)
@@ -269,7 +269,7 @@ def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
 
 
 def _policy(drawn: Policy, own: int) -> Policy:
-    """Of the queues that have one line for all, some go by run time."""
+    """Draw the policy of a queue; some of those with one line for all go by run time."""
     return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
 
 

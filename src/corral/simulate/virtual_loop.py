@@ -13,7 +13,8 @@ _INSIDE: ContextVar["SimulatedProcess | None"] = ContextVar("simulated_process",
 
 
 class SimulatedProcess:
-    """What a SIGKILL, a SIGSTOP or a loss of power hits. Its callbacks and tasks stop with it."""
+    """Process that a SIGKILL, a SIGSTOP or a loss of power hits. Its callbacks and tasks stop with
+    it."""
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         self.name = name
@@ -48,7 +49,7 @@ class SimulatedProcess:
         self.paused = True
 
     def stopped_seconds(self, since: float, until: float) -> float:
-        """How long it was paused between the two moments; of each pause, the first
+        """Return how long it was paused between the two moments; of each pause, the first
         LONGEST_GAP_SECONDS are time in which a process may believe that it ran."""
         longs = (min(until, end) - max(since, start) for start, end in self._stops)
         return sum(max(0.0, seconds - LONGEST_GAP_SECONDS) for seconds in longs)

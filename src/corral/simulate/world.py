@@ -1,4 +1,4 @@
-"""What every part of a world uses, and what knows none of them: time, chance, what is told."""
+"""Base of a world: time, randomness and log, independent of its parts."""
 
 import asyncio
 import traceback
@@ -19,8 +19,8 @@ ALWAYS_SECONDS = 1e9  # so long that no world lasts until a job is too old
 
 
 class Stage:
-    """Of one seed. All chance comes from named streams of it. `broken` is the first breach of an
-    invariant: its name, and what happened."""
+    """Stage of one seed. All randomness comes from its named streams. `broken`: the first breach of
+    an invariant, by name, and what happened."""
 
     def __init__(self, seed: int, *, verbose: bool) -> None:
         self.seed = seed
@@ -68,7 +68,7 @@ class Stage:
             self.loop.stop()
 
     def digest(self) -> str:
-        """Of all that was told."""
+        """Return a digest of all log lines."""
         return self._digest.hexdigest()
 
     def last_lines(self) -> tuple[str, ...]:

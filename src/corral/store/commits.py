@@ -1,4 +1,4 @@
-"""What is written to the tables: each a function of a connection, run on the writer's lane."""
+"""Writes to the tables: each a function of a connection, run in the writer's thread."""
 
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq

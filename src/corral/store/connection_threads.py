@@ -41,7 +41,7 @@ class BatchedWork:
 
 @dataclass(slots=True)
 class WriterCounters:
-    """How the writer has worked so far."""
+    """Counters of the writer's work so far."""
 
     transactions: int = 0
     members: int = 0
@@ -59,7 +59,7 @@ class ReaderThread:
         self._closed = False
 
     async def ask(self, work: Callable[[Connection], T]) -> T:
-        """What the work answers. It goes on when the caller is cancelled.
+        """Return the result of the work. It continues if the caller is cancelled.
 
         Raises: StoreTrouble, and what the work raises.
         """
@@ -121,10 +121,10 @@ class ReaderThread:
         return isinstance(_inner(error), self._database.errors)
 
     def _after(self, connection: Connection) -> None:
-        """What is done once the callers have their answers."""
+        """Do what comes after the callers have their answers."""
 
     def _finish(self, connection: Connection) -> None:
-        """What is done before the connection goes."""
+        """Do what comes before the connection closes."""
 
 
 class Writer(ReaderThread):
@@ -210,7 +210,7 @@ class Writer(ReaderThread):
 
 
 def _inner(error: Exception) -> Exception:
-    """What the driver has raised, out of what SQLAlchemy makes of it."""
+    """Return the driver's error from inside SQLAlchemy's."""
     return cast(Exception, error.orig) if isinstance(error, DBAPIError) else error
 
 

@@ -1,4 +1,4 @@
-"""What the lanes ask of a database, so that they need not know which it is."""
+"""Interface of a database for the threads, which need not know which one it is."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ class DatabaseDriver(Protocol):
 
 
 class Database(Protocol):
-    """Where the tables lie. A connection belongs to the thread that has asked for it."""
+    """Database with the tables. A connection belongs to the thread that opened it."""
 
     @property
     def name(self) -> str:
-        """As errors tell it; without a password."""
+        """Return the name for errors, without a password."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Database(Protocol):
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What the driver raises."""
+        """Return the errors that the driver raises."""
         ...
 
     def connect(self, *, write: bool) -> Connection:

@@ -1,5 +1,5 @@
-"""How many bytes the recorded events have, measured in blocks of a thousand, so that old ones go
-before they fill the disk, however long their texts are.
+"""Sizes of recorded events in blocks of a thousand, so that old ones are deleted before they fill
+the disk, however long their texts are.
 
 A block is measured once, when it is whole. After a start the blocks that are there already are
 measured from the newest back, one with each few events that are added: no start waits for it.
@@ -22,7 +22,7 @@ _BYTES: Final = select(func.coalesce(func.sum(func.length(events.c.record)), 0))
 
 
 class EventSizes:
-    """Of one store, used by its writer alone."""
+    """Event sizes of one store, used by its writer alone."""
 
     def __init__(self, keep_bytes: int = KEEP_BYTES) -> None:
         self._keep_bytes = keep_bytes

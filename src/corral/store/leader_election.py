@@ -1,5 +1,4 @@
-"""Which head leads, so that others know when to take over; which there are, and what all of them
-hold to."""
+"""Leader election in the store: the leader, the registered heads, and what all of them agree on."""
 
 from collections.abc import Sequence as Seq
 from typing import Any, Final

@@ -33,7 +33,7 @@ def check(rows: Iterable[UsageRecord]) -> Iterator[tuple[object, str]]:
 def add(
     connection: Connection, batch: StatementBatch, rows: Iterable[UsageRecord], known: Set[JobId]
 ) -> None:
-    """To the days, and to the jobs, of those that are `known`."""
+    """Add rows to the days, and to those jobs that are `known`."""
     rows = list(rows)
     _add(connection, batch, accounts, (row for row in rows if row.job in known))
     _add(connection, batch, account_days, (row.of_day for row in rows))

@@ -1,4 +1,4 @@
-"""What is asked of the tables: each a function of a connection, run on one of the lanes."""
+"""Queries of the tables: each a function of a connection, run in one of the threads."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -264,8 +264,8 @@ def _of(query: Select[Any], by: UserName | None) -> Select[Any]:
 
 
 def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[Job]:
-    """By id, which holds the place of its submission; by name, the newest of that name, of
-    anybody's or of this user's."""
+    """Return the jobs of an array. By id, which holds the position of its submission; by name, the
+    newest of that name, of any user or of this one."""
     if match := _ID.fullmatch(of):
         found = _jobs_submitted(connection, int(match.group(1)))
         if mine := [job for job in found if job.array == of]:

@@ -217,7 +217,7 @@ def has_nul(record: str) -> bool:
 
 
 def read_asked(kind: str, record: str) -> Asked | Submission:
-    """What was asked. Raises: StoreTrouble when it cannot be read."""
+    """Read a request. Raises: StoreTrouble if it cannot be read."""
     if kind not in _ASKED:
         raise StoreTrouble(f"a wish of an unknown kind is recorded: {kind!r}", hint=RECOVER)
     codec: Codec[Asked | Submission] = _ASKED[kind]  # type: ignore[assignment]

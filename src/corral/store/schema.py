@@ -52,7 +52,7 @@ metadata: Final = MetaData()
 
 
 def only(rows: TextClause) -> dict[str, Any]:
-    """What makes an index hold only these rows."""
+    """Return the condition that makes an index hold only these rows."""
     return {"sqlite_where": rows, "postgresql_where": rows}
 
 

@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL say in different words.
+"""SQL in which SQLite and PostgreSQL differ.
 
 Built once for each of the two: to build a statement costs more than to run it.
 """
@@ -164,13 +164,13 @@ class smaller_of(FunctionElement[int]):  # noqa: N801
 
 
 class texts_of(FunctionElement[str]):  # noqa: N801
-    """Of a JSON list of texts: a row for each, in the column `value`."""
+    """Rows of a JSON list of texts, in the column `value`."""
 
     inherit_cache = True
 
 
 class text_at(FunctionElement[str]):  # noqa: N801
-    """What a record holds at a path of names, dots between them."""
+    """Value of a record at a path of names with dots between them."""
 
     type = Text()
     inherit_cache = False  # the path is no part of SQLAlchemy's key

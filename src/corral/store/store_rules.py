@@ -1,4 +1,4 @@
-"""What every store checks and how much it keeps, so that no two stores can disagree."""
+"""Rules and limits of every store, so that no two stores differ."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import Final
@@ -16,7 +16,7 @@ NEWEST_NAMES: Final = 1_000
 
 
 def key_of(asked: Asked) -> str | None:
-    """What makes a repeat of this wish harmless; an empty key is none."""
+    """Return the key that makes a repeat of this request harmless; an empty key counts as none."""
     return asked.key or None if isinstance(asked, Submit) else None
 
 

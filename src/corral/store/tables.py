@@ -46,7 +46,7 @@ class TableStore(TablePeople):
 
     @property
     def counts(self) -> WriterCounters:
-        """How many transactions the writer made, for how many callers."""
+        """Return how many transactions the writer made, for how many callers."""
         return self._writer.counts
 
     async def lead(self, *, known: int | None = None) -> World:

@@ -1,4 +1,4 @@
-"""What the tables hold for one user, and whose each uploaded snapshot is."""
+"""Storage of one user in the tables, and the owner of each uploaded snapshot."""
 
 from collections.abc import Sequence as Seq
 from typing import Final

@@ -1,4 +1,4 @@
-"""What every store holds to about users, tokens and the audit log."""
+"""Rules of every store for users, tokens and the audit log."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -178,7 +178,7 @@ def entry_of(wish: Wish, speaker: Speaker) -> AuditEntry:
 
 
 def _words(wish: Wish) -> tuple[str, str, str]:
-    """(what, on what, detail)"""
+    """Return (what, on what, detail)."""
     match wish.asked:
         case Submit(specs=specs):
             names = list(dict.fromkeys(spec.name for spec in specs))

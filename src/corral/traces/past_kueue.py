@@ -102,8 +102,8 @@ def _time(text: object) -> float:
 
 
 def _shape(asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]) -> Shape:
-    """Of the pods with GPUs; what was given counts, else what was asked for. GPUs that do not go
-    evenly over the pods are told as of one."""
+    """Return the shape of the pods with GPUs, from what was given, else from the request. GPUs that
+    do not divide evenly over the pods count as one pod."""
     wanted = {str(one.get("name", "")): one for one in asked}
     assigned = {str(one.get("name", "")): one for one in given}
     pods, gpus = 0, 0.0

@@ -51,7 +51,7 @@ def names_in(tree: QueueTree, queues: Sequence[str]) -> list[QueueName]:
 
 
 def left_out_of(tree: QueueTree, queues: Sequence[str]) -> list[str]:
-    """What of the log, or of the tree, the play does not go by; in words."""
+    """Return what of the log, or of the tree, the replay ignores, in words."""
     strange = [name for name in queues if name != "-" and name not in tree.by_name]
     brief = [queue.name for queue in tree.queues if queue.longest_seconds is not None]
     dated = [q.name for q in tree.queues if q.budget is not None and q.budget.until is not None]

@@ -12,7 +12,8 @@ KNOWN = ("vc", "walltime_s", "job_id", "user", "name")
 
 
 def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Of job_id, user, name, vc, submit_s, duration_s, gpus and walltime_s; empty is unknown.
+    """Yield jobs from the columns job_id, user, name, vc, submit_s, duration_s, gpus and
+    walltime_s; empty is unknown.
 
     Raises: ValueError that names the line.
     """

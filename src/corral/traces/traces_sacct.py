@@ -1,4 +1,5 @@
-"""What `sacct -P` prints: names of columns, then one job or step a line, parted by bars."""
+"""Output of `sacct -P`: names of columns, then one job or step a line, with bars between the
+fields."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,8 @@ TYPED_GPUS: Final = re.compile(r"gres/gpu:[^=,]+=(\d+)")
 
 
 def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Of JobID, Partition, Submit, Elapsed, AllocTRES (else ReqTRES) and Timelimit.
+    """Yield jobs from the columns JobID, Partition, Submit, Elapsed, AllocTRES (else ReqTRES) and
+    Timelimit.
 
     Steps, and jobs that never started, are not replayed: the latter took 0 s and held no GPU.
     """
@@ -55,7 +57,7 @@ def gpus_of(tres: str) -> int:
 
 
 def clock_seconds(text: str) -> float:
-    """Of [days-]hours:minutes:seconds or minutes:seconds; 0 for words such as UNLIMITED."""
+    """Parse [days-]hours:minutes:seconds or minutes:seconds; 0 for words such as UNLIMITED."""
     days, dash, rest = text.partition("-") if "-" in text else ("0", "", text)
     parts = rest.split(":")
     if len(parts) not in (2, 3) or not all(re.fullmatch(r"[\d.]+", one) for one in (days, *parts)):

@@ -1,4 +1,4 @@
-"""What a training script needs inside a job: start, resume, steps, and saves that verify.
+"""Library for training scripts in a job: start, resume, steps, and checkpoints that verify.
 
     import corral.train as train
     run = train.start()

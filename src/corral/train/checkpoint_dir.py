@@ -34,7 +34,7 @@ class Fenced(Trouble):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Slot:
-    """Where a save is. Slots are ordered by age: a newer attempt's saves are newer."""
+    """Identity of a save. Slots are ordered by age: saves of a newer attempt are newer."""
 
     attempt: int
     step: int
@@ -54,11 +54,11 @@ class Shelf:
         return self.root / f"attempt-{self.attempt}"
 
     def target(self, step: int) -> Path:
-        """Where the save of a step will be when it is complete."""
+        """Return the path of a step's complete save."""
         return self.directory / f"step-{step}"
 
     def partial(self, step: int) -> Path:
-        """Where the save of a step is while it is written."""
+        """Return the path of a step's save while it is written."""
         return self.directory / f"step-{step}{PARTIAL}"
 
     def open(self) -> None:

@@ -71,7 +71,7 @@ class Proof:
 
 
 def matrix(place: tuple[int, int, int], values: int, rows: int, columns: int) -> torch.Tensor:
-    """As `domain.matmul_checksums` has it, whole numbers."""
+    """Return the matrix of `domain.matmul_checksums`, in whole numbers."""
     by_row, by_column, by_both = place
     row = torch.arange(rows)[:, None]
     column = torch.arange(columns)[None, :]
@@ -166,7 +166,7 @@ def _told(proofs: list[Proof]) -> bool:
 
 
 def copies(device: torch.device) -> float:
-    """What its memory reads and writes in a second, by the median of some large copies."""
+    """Return the memory bandwidth in bytes a second, by the median of some large copies."""
     size = COPY_BYTES[device.type]
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)

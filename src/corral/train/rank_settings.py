@@ -1,4 +1,4 @@
-"""What the environment says about this rank: its place in the gang, and its checkpoint rule."""
+"""Settings of this rank from its environment: its place in the gang, and its checkpoint rule."""
 
 import json
 from collections.abc import Mapping

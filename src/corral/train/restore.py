@@ -1,4 +1,4 @@
-"""Which save to begin from, on all ranks the same, and loading it once it has been verified."""
+"""Choice of the save to resume from, the same on all ranks, and its loading after verification."""
 
 import pickle
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Which samples come next: shuffled, shared out among the ranks, and never twice in an epoch."""
+"""Sampler of the next samples: shuffled, divided among the ranks, and never twice in an epoch."""
 
 import os
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Sampler:
 
     @property
     def epoch(self) -> int:
-        """How many times all samples have been consumed."""
+        """Return how many times all samples have been consumed."""
         return self.consumed // self.length
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -64,8 +64,8 @@ class Sampler:
             yield batch
 
     def count_on_delivery(self) -> None:
-        """From now on only `delivered` moves the position: what a loader fetches ahead is not yet
-        consumed."""
+        """Let only `delivered` move the position from now on: what a loader fetches ahead is not
+        yet consumed."""
         self._counts_itself = False
 
     def delivered(self) -> None:

@@ -1,4 +1,4 @@
-"""How often to save: what a save costs against what a failure costs."""
+"""Checkpoint interval: the cost of a save against the cost of a failure."""
 
 import math
 from typing import Final
@@ -38,7 +38,7 @@ def gang_mtbf_seconds(
 
 
 def interval_seconds(*, cost_seconds: float, save_seconds: float, mtbf_seconds: float) -> float:
-    """From the start of one save to the start of the next.
+    """Return the interval from the start of one save to the start of the next.
 
     At least ten times what a save costs, and longer than a save takes: never two at once.
     """

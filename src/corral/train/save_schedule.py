@@ -1,4 +1,4 @@
-"""When the next save is due, from what the last one cost."""
+"""Time of the next save, from the cost of the last one."""
 
 import statistics
 from collections import deque
@@ -41,7 +41,7 @@ class SaveSchedule:
         self._steps = 0
 
     def observed_seconds(self, now: float) -> float:
-        """How long this job has trained, over all of its attempts."""
+        """Return how long this job has trained, over all of its attempts."""
         return self.before_seconds + now - self.began
 
     def step_done(self, seconds: float) -> None:
@@ -54,7 +54,7 @@ class SaveSchedule:
 
     @property
     def usual_step_seconds(self) -> float:
-        """What a step takes while nothing is being written; 0 while that is not known."""
+        """Return the time of a step while nothing is being written; 0 if it is unknown."""
         return statistics.median(self._quiet) if self._quiet else 0.0
 
     def due(self, now: float) -> bool:

@@ -213,7 +213,7 @@ class Saver:
             self._idle.set()
 
     def _copy(self, task: _Task) -> str:
-        """What training left to be copied; then its optimizers may go on."""
+        """Copy what training left to be copied; then its optimizers may continue."""
         try:
             troubles = [one.copy() for one in task.later]
         finally:
@@ -290,7 +290,7 @@ class Saver:
 
 
 def say(text: str) -> None:
-    """To whoever reads the job's log."""
+    """Write a line to the job's log."""
     print(f"corral: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Where a rank's time goes, and what its beats say. Cheap: a few clock readings a step."""
+"""Time of a rank by activity, for its heartbeats. Cheap: a few clock readings a step."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""How all ranks come to save, and to stop, at the same step, without waiting for each other.
+"""Agreement of all ranks to save, and to stop, at the same step, without waiting for each other.
 
 Every few steps each rank throws its wishes into an all-reduce of its own, which runs beside the
 next steps; the answer is taken in some steps later, by all at the same step. What comes out
@@ -16,7 +16,7 @@ LONGEST_ROUND_STEPS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequests:
-    """What one rank wants, or what all together have agreed on."""
+    """Requests of one rank, or those that all have agreed on."""
 
     save: bool = False
     stop: bool = False
@@ -38,7 +38,7 @@ class Agreement:
         return step >= self._next_step
 
     def collect(self) -> StopRequests:
-        """What was agreed in the round that ends here."""
+        """Return what was agreed in the round that ends here."""
         if self._round is None:
             return StopRequests()
         save, stop, without, grace, self._gap_steps = self._round.wait()

@@ -43,7 +43,7 @@ READ_THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorPlace:
-    """Where an item lies. `dtype` None: plain bytes; else a tensor of that shape, contiguous."""
+    """Position of an item. `dtype` None: plain bytes; else a tensor of that shape, contiguous."""
 
     file: str
     offset: int
@@ -81,7 +81,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What one rank has made durable."""
+    """Files that one rank has made durable."""
 
     files: tuple[FileEntry, ...]
     places: dict[MetadataIndex, TensorPlace]
@@ -97,7 +97,7 @@ class ShardPlan:
 
 
 def shape_of(state: dict[str, Any]) -> tuple[Any, ...]:
-    """What a plan depends on: names, shapes and types, not values."""
+    """Return what a plan depends on: names, shapes and types, not values."""
     return tuple(
         (key, value.shape, value.dtype) if isinstance(value, torch.Tensor) else key
         for key, value in state.items()

@@ -1,4 +1,4 @@
-"""What a save holds of a training run, and how it is put back.
+"""Content of a save of a training run, and its restoration.
 
 One flat dictionary: tensors under `model/<name>` and `optimizer/<i>/<parameter>/<name>`, which
 torch.distributed.checkpoint shards and reshards; everything else as two pickled values, `common`
@@ -64,7 +64,7 @@ class WorldChanged(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """Where training stands: `step` steps are done. `path` is the save it came from, if any."""
+    """State of the training: `step` steps are done. `path`: the save it came from, if any."""
 
     step: int = 0
     path: Path | None = None
@@ -111,7 +111,7 @@ class StateHolder:
         return state
 
     def template(self, saved: Metadata) -> dict[str, Any]:
-        """What is to be filled from a save: live tensors, and new ones where there are none."""
+        """Return what is filled from a save: live tensors, and new ones where there are none."""
         state: dict[str, Any] = dict(self._model_state()[0])
         parameters = dict(self._parameters())
         for key, kept in saved.state_dict_metadata.items():
@@ -222,7 +222,7 @@ class StateHolder:
         filled: Mapping[str, Any],
         common: Mapping[str, Any],
     ) -> None:
-        """By parameter's name, then in the optimizer's own way, which knows its devices."""
+        """Restore by parameter name, then in the optimizer's own way, which knows its devices."""
         names = self._names()
         order = [one for group in optimizer.param_groups for one in group["params"]]
         place = {names[id(parameter)]: index for index, parameter in enumerate(order)}
@@ -262,7 +262,7 @@ def _plain(name: str) -> str:
 
 
 def _parts(key: str) -> tuple[int, str, str]:
-    """Of `optimizer/<number>/<parameter>/<entry>`."""
+    """Split `optimizer/<number>/<parameter>/<entry>`."""
     _, number, rest = key.split("/", 2)
     name, entry = rest.rsplit("/", 1)
     return int(number), name, entry

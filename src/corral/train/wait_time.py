@@ -1,4 +1,4 @@
-"""How long a rank waits for the others: for what its collectives bring, and for gradients.
+"""Time that a rank waits for others: for results of collectives, and for gradients.
 
 What is left of its step it was busy itself. In a gang that goes in step all steps are equally long,
 and only this tells which rank holds the others up. On a GPU the program does not wait, its stream
@@ -60,8 +60,8 @@ class Waits:
         self._hooks, self._wait = [], None
 
     def _watch(self, model: nn.parallel.DistributedDataParallel) -> None:
-        """What it does in C++: buffers of all ranks before its forward, gradients after its
-        backward."""
+        """Measure what DDP does in C++: buffers of all ranks before its forward, gradients after
+        its backward."""
         first = next((one for one in model.parameters() if one.requires_grad), None)
         self._hooks += [
             model.register_forward_pre_hook(self._set_out),

@@ -47,7 +47,7 @@ API work without them: <code>corral status</code>.</p></html>"""
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What is answered with; `packed` by the name of its coding."""
+    """Content of an answer; `packed` by the name of its coding."""
 
     content: bytes
     kind: str

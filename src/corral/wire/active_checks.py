@@ -1,4 +1,4 @@
-"""What is asked and answered of active checks by the HTTP API."""
+"""Requests and answers of the HTTP API about active checks."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -27,9 +27,9 @@ class CheckAsked(BaseModel):
 
 
 class CheckResult(ForecastView):
-    """What one check of a device has shown last. `result`: passed, failed, measured (there is
-    nothing to hold it against yet) or not run. `value` is in `unit`, `expected` the least of it
-    that passes; `past`: earlier values, the newest last."""
+    """Last result of one check of a device. `result`: passed, failed, measured (without anything to
+    compare with yet) or not run. `value` is in `unit`, `expected` the least that passes; `past`:
+    earlier values, the newest last."""
 
     kind: str
     gpu: int | None
@@ -65,7 +65,7 @@ class CheckWaiting(ForecastView):
 
 
 class CheckedNode(ForecastView):
-    """How far a node is. `state`: waiting, running, over. `jobs`: what keeps it busy."""
+    """Progress of a node. `state`: waiting, running, over. `jobs`: what keeps it busy."""
 
     node: str
     state: str

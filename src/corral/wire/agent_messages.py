@@ -31,7 +31,8 @@ def exit_code_of(closed_with: int | None) -> int | None:
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
-    """Who dials. A head that does not speak the protocol closes with code 4400 and says so."""
+    """Greeting of a node that dials. A head that does not support the protocol closes with code
+    4400 and a reason."""
 
     protocol: int
     node: NodeId

@@ -131,7 +131,7 @@ def _rule(read_it: Any, field: str) -> BeforeValidator:
 
 
 class Rules(_Part):
-    """From when on each is told; off: never."""
+    """Thresholds of the alerts; off: never."""
 
     job_failed: Annotated[bool, _rule(_switch, "job_failed")] = True
     job_stuck: Annotated[float | None, _rule(_after, "job_stuck")] = 1800.0
@@ -163,7 +163,7 @@ class AlertFile(_Part):
 
 
 def read_alerts(document: Document) -> AlertFile:
-    """Whom to tell of what. Raises: SpecInvalid with file and line."""
+    """Read an alerts file. Raises: SpecInvalid with file and line."""
     try:
         found = AlertFile.model_validate(document.value)
     except ValidationError as error:
@@ -249,7 +249,7 @@ class Alerts(ForecastView):
 
 
 class AlertsSent(ForecastView):
-    """Whom a message for trying it out was handed to, and whom it did not reach."""
+    """Receivers that a test message was handed to, and those that it did not reach."""
 
     sent: list[str]
     failed: list[ReceiverRow] = []

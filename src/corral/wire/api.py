@@ -139,7 +139,8 @@ class JobSubmit(RequestBody):
 
 
 class JobChange(RequestBody):
-    """Of a waiting job; null leaves what is. `name` of a job of an array is without its index."""
+    """Change of a waiting job; null leaves a field unchanged. `name` of a job of an array is
+    without its index."""
 
     name: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
     queue: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
@@ -331,12 +332,12 @@ class LogLines(ForecastView):
 
 
 class PlannedJob(ForecastView):
-    """Where a job would start now, or why it would wait. `environment` is that of its first rank,
-    as far as it is known before the start; `forecast` that of the first job that would wait;
-    `stops` whom it would stop. `forms`: all that would do, in the order in which they are tried;
-    `shape` is the one that it would get, or the first. `kind` "ray": a program that runs once, with
-    a log of each node's `ranks`. `python`: that of a job without one of its own. `origin`: the save
-    of another job that it starts from, j35@400."""
+    """Plan of a job: where it would start now, or why it would wait. `environment`: that of its
+    first rank, as far as it is known before the start; `forecast`: that of the first job that would
+    wait; `stops`: the jobs it would preempt. `forms`: all that would do, in the order in which they
+    are tried; `shape`: the one that it would get, or the first. `kind` "ray": a program that runs
+    once, with a log of each node's `ranks`. `python`: that of a job without one of its own.
+    `origin`: the save of another job that it starts from, j35@400."""
 
     name: str
     starts_now: bool

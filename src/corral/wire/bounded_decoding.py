@@ -100,7 +100,7 @@ _Loss: Final = Annotated[float, msgspec.Meta(ge=-MOST_LOSS, le=MOST_LOSS)]
 
 
 class Dropped(NamedTuple):
-    """What was left out of a message: for example ("save", ("j3", 1), "step must be ...")."""
+    """Part of a message that was left out: for example ("save", ("j3", 1), "step must be ...")."""
 
     what: str
     key: AttemptKey | None

@@ -1,4 +1,4 @@
-"""What is answered of the cluster as a whole by the HTTP API."""
+"""Answers of the HTTP API about the whole cluster."""
 
 from typing import Self
 
@@ -41,7 +41,7 @@ class Gpus(ForecastView):
 
 
 class UserIsolationView(ForecastView):
-    """How users are kept apart on these nodes.
+    """Isolation of users on these nodes.
 
     `means`: own_accounts, pods, one_account or privileged_pods. `account`: the one account of all
     users' ranks; "" where each user has an account. `shared`: surfaces on which users can reach

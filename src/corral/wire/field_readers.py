@@ -50,7 +50,7 @@ class WrongValue(ValueError):
 
 
 def shown(value: object) -> str:
-    """What was asked, for a message: one line, printable, at most 60 characters."""
+    """Return a value for a message: one line, printable, at most 60 characters."""
     if isinstance(value, float):
         return f"{value:g}"
     try:

@@ -98,6 +98,6 @@ _MEANT: Final[Mapping[str, str]] = {
 
 
 def meant_by(word: str) -> str:
-    """What to write instead of another system's word; "" when it is none that is known."""
+    """Return what to write instead of another system's word; "" if it is unknown."""
     plain = word.lower().lstrip("-").replace("-", "_")
     return _MEANT.get(plain) or _MEANT.get(plain.replace("_", ""), "")

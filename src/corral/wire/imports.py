@@ -89,7 +89,7 @@ class ImportBody(BaseModel):
 
 
 class ImportDone(ForecastView):
-    """How many were new, or would be, and how many known already."""
+    """Result of an import: how many jobs were new, or would be, and how many were there already."""
 
     new: int
     known: int

@@ -1,4 +1,4 @@
-"""What a job's answer is made of: seats, shapes, progress, attempts, checkpoints, receipts."""
+"""Parts of a job's answer: seats, shapes, progress, attempts, checkpoints, receipts."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -85,8 +85,8 @@ class Form(ShapeView):
 
 
 class PlaceView(ForecastView):
-    """Which nodes will do, beside what they must give. `constraints` as zone=a or node!=n3,n4;
-    `topology` as prefer, spread or require:rack."""
+    """Choice of nodes beyond the resources. `constraints` as zone=a or node!=n3,n4; `topology` as
+    prefer, spread or require:rack."""
 
     constraints: list[str]
     topology: str
@@ -105,8 +105,8 @@ class PlaceView(ForecastView):
 
 
 class Warned(ForecastView):
-    """What a job is told before its limit ends it, where it says so itself: a signal by its name,
-    so many seconds before."""
+    """Warning of a job before its limit ends it, if it asks for one: a signal by its name, and the
+    seconds before."""
 
     signal: str | None
     before_seconds: float
@@ -142,7 +142,7 @@ class ProgressView(ForecastView):
 
 
 class BottleneckView(ForecastView):
-    """What bounds a running job. `bound`: data, saves, communication, straggler, small-batch,
+    """Bottleneck of a running job. `bound`: data, saves, communication, straggler, small-batch,
     compute or idle; `text` has the number that shows it, `advice` what to try."""
 
     bound: str
@@ -223,7 +223,7 @@ class CheckpointView(ForecastView):
 
 
 class ReceiptView(ForecastView):
-    """What an interruption cost. `others`: of a preemption, the jobs on the other side; `text`: all
+    """Cost of an interruption. `others`: of a preemption, the jobs on the other side; `text`: all
     of it on one line."""
 
     attempt: int
@@ -259,9 +259,9 @@ class TimeSpanView(ForecastView):
 
 
 class ExpectedEndView(ForecastView):
-    """When a running job ends: `ends` by its rate of steps (`step` of `until`), else as `kin` jobs
-    like it did, `percent` times of 100 (null: too few to say), and by its limit at `ends_by` (null:
-    it has none). `text` is "" where nothing tells."""
+    """Expected end of a running job: `ends` by its rate of steps (`step` of `until`), else as `kin`
+    similar jobs did, `percent` times of 100 (null: too few), and by its limit at `ends_by` (null:
+    it has none). `text` is "" if it is unknown."""
 
     ends: TimeSpanView | None
     percent: int | None
@@ -294,7 +294,8 @@ class ChangeSuggestionView(ForecastView):
 
 
 class StartForecastView(ForecastView):
-    """When a waiting job starts and ends, as an interval that is to hold `percent` times of 100.
+    """Predicted start and end of a waiting job, as an interval that is meant to hold `percent`
+    times of 100.
 
     `runs`: so often the present was played forward. `known_percent` of the jobs in it have kin that
     tell how long they run; the others go by their limits, or by a guess. `told` is how many
@@ -338,9 +339,9 @@ class StartForecastView(ForecastView):
 
 
 class Failed(ForecastView):
-    """What an attempt failed of: the class, who is to blame, what shows it, and what to do next.
-    `quote`: the line of its log, for those who may read the log; `failed_at`: file and line of the
-    program that raised the error, for them too."""
+    """Failure of an attempt: the class, the cause, the evidence, and what to do next. `quote`: the
+    line of its log, for users who may read the log; `failed_at`: file and line of the program that
+    raised the error, for them too."""
 
     attempt: int
     failure: str
@@ -371,13 +372,13 @@ class Failed(ForecastView):
 
 
 class Why(ForecastView):
-    """Why a job is where it is, and what would change it. `receipts` are those of its newest
-    preemptions, on either side; `forecast` is null for one that does not wait for a place, and
-    `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
-    its queue goes by that. `holders`: who holds the GPUs that it waits for, and who ends first.
-    `whose`: that it is another's, where a name was asked for. `failed`: what its newest attempt
-    failed of. `place`: how many are tried before it, and it, of `waiting` in all the queues; null
-    for one that is in no line. `slurm`: Slurm's word for why it waits, or ""."""
+    """Reason of a job's state, and what would change it. `receipts`: those of its newest
+    preemptions, on either side; `forecast` is null unless it waits for a place, and `ending` unless
+    it runs. `assumed`: its assumed run time and the basis, if its queue uses one. `holders`: the
+    jobs that hold the GPUs it waits for, and which ends first. `whose`: a note that it is another
+    user's, if it was asked for by name. `failed`: why its newest attempt failed. `place`: its
+    position among the `waiting` jobs of all queues; null for one that is not queued. `slurm`:
+    Slurm's word for why it waits, or ""."""
 
     id: str
     name: str

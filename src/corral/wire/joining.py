@@ -25,7 +25,7 @@ _ASKED = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class JoinTokenCreate(BaseModel):
-    """How many machines a join token lets in, and for how long."""
+    """Request for a join token: how many machines it lets in, and for how long."""
 
     model_config = _ASKED
 
@@ -46,14 +46,14 @@ class JoinTokenMade(ForecastView):
 
     @property
     def line(self) -> str:
-        """What is typed on the machine that is to join."""
+        """Return the line to type on the machine that joins."""
         pinned = f" --fingerprint {self.fingerprint}" if self.fingerprint else ""
         return f"corral join {self.url} --token {self.token}{pinned}"
 
 
 class JoinNeeds(ForecastView):
-    """What a machine needs to have, told before its token is spent. `ray` and `python`: the
-    versions that all nodes of a cluster on Ray have; empty on another engine."""
+    """Requirements of a joining machine, sent before its token is used. `ray` and `python`: the
+    versions on all nodes of a Ray cluster; empty on another engine."""
 
     engine: str = "local"
     ray: str = ""
@@ -61,8 +61,8 @@ class JoinNeeds(ForecastView):
 
 
 class RayInvitation(ForecastView):
-    """How a machine becomes a node of the Ray cluster at `address`, whose nodes all show `token`
-    ("" where it has none). `folder`: what the node's own will be, on that machine."""
+    """Invitation of a machine into the Ray cluster at `address`, whose nodes all show `token` (""
+    if it has none). `folder`: the future folder of the node on that machine."""
 
     address: str
     token: str

@@ -17,7 +17,7 @@ _values_of: Final = attrgetter(*_BEAT)
 
 
 class ShapeRow(msgspec.Struct):
-    """As `parts.Shape`."""
+    """Row with the fields of `parts.Shape`."""
 
     nodes: int
     gpus_per_node: float
@@ -27,7 +27,7 @@ class ShapeRow(msgspec.Struct):
 
 
 class JobRow(msgspec.Struct):
-    """As `api.Job`, field by field."""
+    """Row with the fields of `api.Job`."""
 
     id: str
     name: str
@@ -103,7 +103,7 @@ def job_row(
 
 
 class ChangedRow(msgspec.Struct):
-    """As `api.ChangedJob`."""
+    """Row with the fields of `api.ChangedJob`."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""What is answered of nodes by the HTTP API."""
+"""Answers of the HTTP API about nodes."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -38,10 +38,10 @@ class NodeGpus(ForecastView):
 
 
 class NodeAilment(ForecastView):
-    """What is wrong with a node. `remedy`: what mends it; `bar`: how far it keeps the node from
-    work. Moments are in seconds since 1970; `mended_at`: since when it is no more. `to_mend`:
-    the line that an operator types to mend it; "" where no command does. `uuid`: of the GPU, where
-    its index is not its own for good, as on a lent node."""
+    """Fault of a node. `remedy`: what repairs it; `bar`: how far it keeps the node from work. Times
+    are in seconds since 1970; `mended_at`: since when it is repaired. `to_mend`: the command that
+    repairs it; "" if there is none. `uuid`: of the GPU, where its index may change, as on a lent
+    node."""
 
     kind: str
     code: int | None

@@ -24,7 +24,7 @@ def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None]
 
 
 def read_labels(texts: Iterable[str]) -> dict[str, str | None]:
-    """Of zone=a, zone- (taken away) and gold (true). Raises: SpecInvalid."""
+    """Parse zone=a, zone- (a removal) and gold (true). Raises: SpecInvalid."""
     found: dict[str, str | None] = {}
     for text in texts:
         label, equals, value = text.partition("=")

@@ -13,8 +13,8 @@ class OutputFileView(ForecastView):
 
 
 class NodeOutputs(ForecastView):
-    """What one node has. `files`: at most 1,000; `count` and `bytes` are of all. `is_whole`: no
-    file was left uncounted. `is_kept` False: nothing was written, or it was removed since.
+    """Outputs on one node. `files`: at most 1,000; `count` and `bytes` are of all. `is_whole`:
+    every file was counted. `is_kept` False: nothing was written, or it was removed since.
     `trouble`: why nothing is known; "" otherwise."""
 
     node: str

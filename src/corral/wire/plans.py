@@ -37,7 +37,7 @@ def form_of(request: type) -> type[BaseModel]:
 
 
 def _described(docstring: str) -> dict[str, str]:
-    """What it says of each of its attributes."""
+    """Return the description of each attribute in a docstring."""
     _, _, attributes = docstring.partition("Attributes:")
     found = re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in found}
@@ -86,7 +86,7 @@ class PlanAnswer(ForecastView):
 
 
 class PlanReport(ForecastView):
-    """What a plan says; `data` has all that was computed."""
+    """Report of a plan; `data` has all that was computed."""
 
     title: str
     verdict: str

@@ -1,4 +1,4 @@
-"""What is answered of queues, and asked of one of them, by the HTTP API."""
+"""Requests and answers of the HTTP API about queues."""
 
 from typing import Any
 
@@ -44,8 +44,8 @@ class QueueRow(ForecastView):
 
 
 class UserRow(ForecastView):
-    """What one user holds in a queue, and has used of it and given back. `jobs`: the user's
-    unfinished jobs in all queues, and `max_jobs` the limit; null to who may not see the user."""
+    """Use of a queue by one user: what is held, used and given back. `jobs`: the user's unfinished
+    jobs in all queues, and `max_jobs` the limit; null for callers who may not see the user."""
 
     user: str
     used: float
@@ -70,7 +70,7 @@ class QueueDetail(QueueRow):
 
 
 class RelocationRow(ForecastView):
-    """What relocations may cost in any 24 hours, and have cost in the last; GPU-hours."""
+    """Budget of relocations in any 24 hours, and the cost of the last 24; GPU-hours."""
 
     gpu_hours: float
     spent_gpu_hours: float
@@ -92,7 +92,8 @@ class Queues(ForecastView):
 
 
 class QueueChanges(ForecastView):
-    """What has changed, or would: one line each. `warnings`: what it comes to as the cluster is."""
+    """Changes of queues, made or planned: one line each. `warnings`: their effect in the present
+    cluster."""
 
     changes: list[str]
     warnings: list[str] = []

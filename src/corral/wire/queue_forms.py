@@ -69,7 +69,7 @@ def _word(priority: int) -> str | int:
 
 
 def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
-    """What would be different, one line each; nothing: no line."""
+    """Return the differences, one line each; an empty list if there are none."""
     lines = []
     old_rules, new_rules = _rules(before), _rules(after)
     for word in old_rules:
@@ -93,7 +93,7 @@ def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
 
 
 def _rules(tree: domain.QueueTree) -> dict[str, Any]:
-    """What holds for all queues, as it would be written in a file."""
+    """Return the rules of all queues, in the form of a file."""
     return {
         "half_life": _written(tree.half_life_seconds),
         "guard": _written(tree.guard_seconds),
@@ -104,7 +104,7 @@ def _rules(tree: domain.QueueTree) -> dict[str, Any]:
 
 
 def relocation_form(tree: domain.QueueTree) -> dict[str, Any] | None:
-    """As it would be written in a file; None: jobs are not moved."""
+    """Return the relocation rule in the form of a file; None: jobs are not moved."""
     rule = tree.relocation
     if rule is None:
         return None
@@ -112,7 +112,7 @@ def relocation_form(tree: domain.QueueTree) -> dict[str, Any] | None:
 
 
 def patience_form(tree: domain.QueueTree) -> dict[str, Any] | None:
-    """As it would be written in a file; None: nobody waits for nearness."""
+    """Return the locality delay in the form of a file; None: no job waits for close nodes."""
     form = {"rack": tree.rack_patience_seconds, "pod": tree.pod_patience_seconds}
     return {level: _written(seconds) for level, seconds in form.items() if seconds} or None
 

@@ -78,7 +78,7 @@ def _rates(value: Any) -> domain.Rates:
 
 
 def _type(kind: object) -> str:
-    """Of GPUs, in lower case."""
+    """Return the type of GPU in lower case."""
     if not field_readers.is_gpu_type(str(kind)):
         hint = "write: h100, or any for the GPUs of whatever type"
         raise WrongValue(f"{shown(kind)} is no type of GPU", hint)
@@ -96,7 +96,7 @@ def _priorities(value: Any) -> tuple[int, int]:
 
 
 def _allow(value: Any) -> Allowed:
-    """Who may submit, in [alice, bob, "@operator"] and alice."""
+    """Read an access list such as [alice, bob, "@operator"] or alice."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise WrongValue(f"{shown(value)} is no list of users", "write: allow: [alice, bob]")
@@ -232,7 +232,8 @@ class RelocationBody(_Part):
 
 
 class LocalityDelayBody(_Part):
-    """How long a gang of several nodes waits for one rack, and for one pod, that holds it whole."""
+    """Locality delay: how long a gang of several nodes waits for one rack, and for one pod, that
+    holds it whole."""
 
     rack: Annotated[float, _seconds("rack", 0.0)] = 0.0
     pod: Annotated[float, _seconds("pod", 0.0)] = 0.0
@@ -253,7 +254,7 @@ class QueueFile(_Part):
 
 
 def is_queue_file(document: Document) -> bool:
-    """By its kind; one that says none is meant so by its queues."""
+    """Return whether a document is a queue file, by its kind or, without a kind, by its queues."""
     meant = KIND if "queues" in document.value else ""
     return bool(document.value.get("kind", meant) == KIND)
 
@@ -286,7 +287,7 @@ def read_queue(name: str, fields: Mapping[str, Any]) -> SetQueues:
 
 
 def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
-    """What the document wishes. Raises: SpecInvalid with file and line."""
+    """Read a queue file as a request. Raises: SpecInvalid with file and line."""
     try:
         found = QueueFile.model_validate(_without_nulls(document.value))
     except ValidationError as error:
@@ -326,7 +327,7 @@ def _relocation(found: RelocationBody | None) -> RelocationRule | None:
 
 
 def _without_nulls(value: Any) -> Any:
-    """What is left empty is not given."""
+    """Remove empty fields."""
     if isinstance(value, Mapping):
         return {key: _without_nulls(one) for key, one in value.items() if one is not None}
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
@@ -362,7 +363,7 @@ def _problem(error: dict[str, Any]) -> Problem:
 def _flat(
     queues: Sequence[QueueSpec], parent: str | None, way: Where
 ) -> Iterator[tuple[domain.Queue, Where]]:
-    """Those that are written below another have it as their parent."""
+    """Yield all queues; those that are written below another have it as their parent."""
     for place, one in enumerate(queues):
         yield _to_domain(one, parent or one.parent), (*way, place)
         yield from _flat(one.queues, one.name, (*way, place, "queues"))

@@ -13,7 +13,8 @@ from corral.wire.slurm.ids import number_of, raw_of
 
 
 def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
-    """What all ranks of a node share. Corral's own names win over what the job set itself."""
+    """Return the variables that all ranks of a node share. Corral's own names override those of the
+    job."""
     return {
         "PYTHONUNBUFFERED": "1",  # a pipe would hold lines back that `logs -f` should show
         **dict(launch.env),
@@ -28,7 +29,7 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
 def of_node(
     launch: Launch, *, shared: Sequence[str], gpu_type: str, pretend: bool
 ) -> dict[str, str]:
-    """What the node's own settings say to the attempt. `gpu_type`: of the GPUs of its seat."""
+    """Return the variables from the node's settings. `gpu_type`: of the GPUs of its seat."""
     return {
         "CORRAL_SHARED": shared[0] if shared else "",
         "CORRAL_GPUS": gpus_text(launch.seat.gpu_millis),
@@ -38,7 +39,7 @@ def of_node(
 
 
 def of_rank(launch: Launch, index: int) -> dict[str, str]:
-    """What only the `index`-th rank of the node is told."""
+    """Return the variables of the `index`-th rank of the node alone."""
     per_node = launch.per == Per.NODE
     rank = launch.node_rank if per_node else launch.first_rank + index
     return {

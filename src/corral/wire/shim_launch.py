@@ -1,4 +1,4 @@
-"""From what the head wants of a node to what a shim there is told, as far as any machine knows it.
+"""Translation of a node's desired state into the spec of a shim, as far as any machine can make it.
 
 An attempt that a batch system brings to its nodes has its shim's spec in its part's folder, so that
 its ranks begin at once and its agent comes up beside them (0039).
@@ -46,8 +46,8 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
 
 
 def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = False) -> Early | None:
-    """What a part begins its ranks with before its agent is there; None where that cannot be: what
-    has to be fetched or laid out first is an agent's work, and no secret lies in a file.
+    """Return the launch with which a pilot begins its ranks before its agent is there; None if that
+    is impossible: fetching and preparing is an agent's work, and no secret may lie in a file.
     `has_workdir`: its workdir lies beside the spec."""
     needs_workdir = launch.workdir is not None and not has_workdir
     fetched = launch.secrets or needs_workdir or launch.image is not None

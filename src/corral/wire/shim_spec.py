@@ -1,4 +1,5 @@
-"""What a shim is told when it is born, over its socket; and what a part begins with by itself.
+"""Spec of a shim, sent over its socket at its start; and the spec with which a pilot begins by
+itself.
 
 Read before a rank runs: only what every interpreter brings is imported here.
 """

@@ -8,7 +8,7 @@ NAMES: Final = tuple(one.name.removeprefix("SIG") for one in sorted(signal.Signa
 
 
 def number_of(text: str) -> int | None:
-    """Of USR1, SIGUSR1 and 10; None for what is no signal."""
+    """Return the number of USR1, SIGUSR1 or 10; None if it is not a signal."""
     word = text.strip().upper().removeprefix("SIG")
     if word.isascii() and word.isdecimal():
         number = int(word[:9])

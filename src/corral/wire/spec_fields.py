@@ -133,7 +133,7 @@ class _Section(BaseModel):
 
 
 class ResourcesSpec(_Section):
-    """What one node gives."""
+    """Resources of one node."""
 
     gpu: Gpu = Field(default=(None, 0), description="8, 0.5 (a share), or TYPE:N")
     cpu: Cpu = Field(default=0, description="cores")
@@ -148,7 +148,7 @@ class ShapeSpec(_Section):
 
 
 class CheckpointSpec(_Section):
-    """Where saves go, and the save of an ended job to start from."""
+    """Path of checkpoints, and the save of an ended job to start from."""
 
     path: Annotated[str | None, *_text("path", "path: ./ckpt")] = None
     source: Annotated[str | None, *_text("job", "from: j35, or from: j35@400")] = Field(
@@ -179,15 +179,15 @@ class ElasticSpec(_Section):
 
 
 class AfterSpec(_Section):
-    """What another job must have done. Of an array all jobs count; of those to fail one is enough,
-    once all have ended."""
+    """Condition on another job. Of an array all jobs count; of those to fail one is enough, once
+    all have ended."""
 
     job: Annotated[str, *_name("job", "name or id of a job")]
     on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
 
 
 class WarnSpec(_Section):
-    """What the job is told before its max_duration is over."""
+    """Warning of the job before its max_duration is over."""
 
     signal: Annotated[
         int | None,
@@ -200,7 +200,7 @@ class WarnSpec(_Section):
 
 
 class TopologySpec(_Section):
-    """How its nodes lie to each other. `within` without a mode is required."""
+    """Distance of its nodes. `within` without a mode is required."""
 
     mode: Annotated[str | None, *_word("mode", "prefer", "require", "spread")] = None
     within: Annotated[str | None, *_word("within", "nvlink", "rack", "pod")] = None

@@ -282,7 +282,7 @@ def _unknown(own: Where, written: Where) -> Problem:
 
 
 def _together(spec: Spec) -> list[Problem]:
-    """What each field alone cannot tell."""
+    """Return the problems that no single field shows."""
     problems = []
     if spec.elastic and not spec.elastic.min_nodes <= spec.nodes <= spec.elastic.max_nodes:
         low, high = spec.elastic.min_nodes, spec.elastic.max_nodes
@@ -342,7 +342,7 @@ def _of_checkpoint(spec: Spec) -> list[Problem]:
 
 
 def _of_ranks(spec: Spec) -> list[Problem]:
-    """What starts the ranks has to start some."""
+    """Return a problem if nothing starts any rank."""
     if spec.per != "gpu":
         return []
     if spec.kind == RAY:

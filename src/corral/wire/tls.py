@@ -1,4 +1,4 @@
-"""Whom those who call a head trust over TLS."""
+"""TLS trust of those who call a head."""
 
 import ssl
 from hashlib import sha256
@@ -19,5 +19,6 @@ def trusting(file: str | Path | None, *, system: bool = True) -> ssl.SSLContext:
 
 
 def fingerprint_of(certificate: bytes) -> str:
-    """Of a certificate in DER: sha256: and 64 hexadecimal digits, as openssl x509 -fingerprint."""
+    """Return the fingerprint of a certificate in DER: sha256: and 64 hexadecimal digits, as openssl
+    x509 -fingerprint."""
     return f"sha256:{sha256(certificate).hexdigest()}"

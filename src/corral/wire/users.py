@@ -50,8 +50,8 @@ class UserAdd(BaseModel):
 
 
 class UserSet(BaseModel):
-    """What is left out stays as it is. `limits`: quotas of their own by name, 500 or "10GB"; null
-    takes one away, and the limit of the cluster holds again."""
+    """Change of a user; what is left out stays. `limits`: own quotas by name, 500 or "10GB"; null
+    removes one, and the limit of the cluster holds again."""
 
     model_config = _ASKED
 
@@ -281,7 +281,7 @@ class LinkMade(ForecastView):
 
 
 class SignOnView(ForecastView):
-    """Who else than a token lets somebody in: a provider by its name, or nobody."""
+    """Identity provider of the cluster by name, or none."""
 
     provider: str | None
 

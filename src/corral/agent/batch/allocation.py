@@ -30,7 +30,7 @@ class _Step:
 
 
 class BatchAllocation:
-    """What the job holds, and who of it is here. Steps are numbered from 0."""
+    """The allocation of a batch job, and the helpers that have joined. Steps are numbered from 0."""
 
     def __init__(self, plan: BatchPlan, own: Mapping[str, str]) -> None:
         self._plan = plan
@@ -198,7 +198,7 @@ class BatchAllocation:
         return name in self._hosts
 
     def _tell(self, message: Message, data: bytes) -> None:
-        """What a task said, to its srun."""
+        """Send the output of a task to its srun."""
         step = self._steps.get(message["step"])
         if step is not None:
             with suppress(OSError):

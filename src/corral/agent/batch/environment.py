@@ -25,8 +25,8 @@ _MEGABYTE: Final = 1024**2
 def of_script(
     plan: BatchPlan, own: Mapping[str, str], bin_folder: str, began: float
 ) -> dict[str, str]:
-    """What the script on the first node is told; `own` is the environment of the rank. `began`: by
-    the node's wall clock."""
+    """Return the environment of the script on the first node. `own`: the environment of the rank.
+    `began`: the start, by the node's wall clock."""
     hidden = {*SET_BY_CORRAL, *(() if plan.tasks_given else _TASKS)}
     nodes = int(own["SLURM_NNODES"])
     given = {
@@ -118,7 +118,7 @@ def tasks_text(counts: Sequence[int]) -> str:
 def of_step(
     number: int, layout: TaskLayout, hosts: Sequence[str], cpus_per_task: int | None
 ) -> dict[str, str]:
-    """What all tasks of a step are told; `hosts` are those of its nodes, in their order."""
+    """Return the environment of all tasks of a step. `hosts`: those of its nodes, in their order."""
     nodes = compress(hosts)
     each = tasks_text(layout.tasks)
     cpus = {"SLURM_CPUS_PER_TASK": str(cpus_per_task)} if cpus_per_task else {}

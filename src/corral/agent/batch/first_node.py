@@ -89,7 +89,7 @@ def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
 
 
 def _known(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, str]:
-    """What the names of files are filled in with."""
+    """Return the values that placeholders in file names stand for."""
     number = env["SLURM_JOB_ID"]
     return {
         "j": number,
@@ -133,7 +133,7 @@ def _folder(plan: BatchPlan) -> str:
 
 
 def _tee(file: IO[bytes] | None) -> Callable[[bytes], None]:
-    """To the file, and to the log that the head keeps."""
+    """Return a writer to the file and to the log that the head keeps."""
 
     def write(data: bytes) -> None:
         for one in (1, *((file.fileno(),) if file is not None else ())):

@@ -161,5 +161,5 @@ def _proof(key: bytes, part: bytes, drawn: bytes) -> bytes:
 
 
 def key_of(token: str) -> bytes:
-    """What all nodes of an attempt, and nobody else, can make of its own token."""
+    """Derive the key that only the nodes of an attempt can make, from the attempt's token."""
     return hashlib.sha256(b"corral steps\x00" + token.encode()).digest()

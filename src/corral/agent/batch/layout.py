@@ -1,4 +1,4 @@
-"""Which tasks of a step run on which nodes of the job. Pure."""
+"""Layout of a step: which tasks run on which nodes of the job. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class CannotStep(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SrunOptions:
-    """What srun was told; None: nothing."""
+    """Options of srun. None: not given."""
 
     nodes: int | None = None
     tasks: int | None = None

@@ -17,7 +17,7 @@ Say = Callable[[Message, bytes], None]
 
 
 class Tasks:
-    """Those of one step. `say` takes {"type": "output"} and {"type": "end"} from any thread."""
+    """Tasks of one step. `say` takes {"type": "output"} and {"type": "end"} from any thread."""
 
     def __init__(self, step: Message, own: Mapping[str, str], say: Say) -> None:
         self._step = step

@@ -5,7 +5,7 @@ from corral.domain.active_checks import CheckKind
 
 
 def check_clock(offset_seconds: float | None) -> CheckFinding:
-    """What the quickest of its beats' round trips has shown."""
+    """Report the clock offset that the quickest heartbeat round trip has shown."""
     if offset_seconds is None:
         return CheckFinding(
             kind=CheckKind.CLOCK, text="the head's clock is not known yet", ran=False

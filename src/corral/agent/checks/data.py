@@ -45,7 +45,8 @@ class DataListing:
 
 
 def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
-    """What is there, then small files, then the largest. Nothing is written."""
+    """Measure the listing of a directory, then reads of small files, then of the largest. Nothing
+    is written."""
     began = time.monotonic()
     try:
         listing = listed(path)

@@ -73,7 +73,7 @@ def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
 
 
 def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
-    """What both can. Raises: OSError, ValueError."""
+    """Return the backend that both ends support. Raises: OSError, ValueError."""
     torch, nccl = has_torch(), bool(gpus) and has_gpu_build()
     mine = [by for by in BY if by == "stream" or (torch and (by == "gloo" or nccl))]
     talk.sendall(json.dumps(mine).encode() + b"\n")
@@ -88,7 +88,7 @@ def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
 
 
 def _why_not() -> str:
-    """Why this end has no NCCL for its GPUs; "" where it has."""
+    """Return why this end has no NCCL for its GPUs; "" if it has."""
     if not has_torch():
         return MISSING
     return "" if has_gpu_build() else NO_CUDA

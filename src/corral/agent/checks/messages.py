@@ -1,4 +1,4 @@
-"""What the agent and the process that checks say to each other: a JSON line each."""
+"""Messages between the agent and its check process: one JSON object a line."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What pretend GPUs and their links show when they are checked: a seeded model, and faults.
+"""Simulated check results of pretend GPUs and their links: a seeded model, with faults.
 
 `pretend.json` in the node's folder has it under "checks": {"matmul/2": "wrong"} for a wrong product
 on GPU 2; a number is what a value is multiplied by ({"memory/1": 0.4, "disk": 0.1}), of the clock
@@ -54,7 +54,7 @@ class Injected:
 
 
 def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
-    """What its GPUs show, and its link to another node."""
+    """Yield the simulated results of the node's GPUs and of its link to another node."""
     kinds = ask.checkup.kinds
     for gpu in ask.gpus:
         time.sleep(float(injected.faults.get("seconds", 0.0)))

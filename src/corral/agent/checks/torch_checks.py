@@ -57,7 +57,7 @@ def visible(gpus: Sequence[Gpu]) -> Mapping[str, str]:
 def proven(
     words: Sequence[str], seconds: float, env: Mapping[str, str] | None = None
 ) -> list[Mapping[str, Any]]:
-    """What it has said, a line each. Raises: NoProof."""
+    """Return the output of the check process, one message for each line. Raises: NoProof."""
     process = begun(words, env)
     return answers(process, seconds)
 

@@ -1,4 +1,4 @@
-"""Where an attempt's processes are kept together: cgroup, else pid namespace, else subreaper."""
+"""Containment of an attempt's processes: a cgroup, else a pid namespace, else a subreaper."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What every containment can do, and the limits it is asked to hold."""
+"""Interface of every containment, and the limits that it enforces."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class MemoryEvents(NamedTuple):
 
 
 class Containment(Protocol):
-    """Where all processes of an attempt on a node are, whatever they forked.
+    """Container of all processes of an attempt on a node, including those that they fork.
 
     `record` lets another process find it again: see `recorded`. `warnings` are limits that were
     asked for and cannot be held here.

@@ -47,7 +47,8 @@ def own_hierarchy() -> Hierarchy:
 
 
 def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
-    """Where this process may make groups. Raises: NoCgroups when it may not."""
+    """Return the cgroup hierarchy in which this process may create groups. Raises: NoCgroups if
+    there is none."""
     found = _own_folders(mountinfo, cgroups)
     if "freezer" in found:
         return _version_1(found)
@@ -239,8 +240,7 @@ def _memory_1(folder: Path) -> MemoryEvents:
 
 
 def around() -> MemoryEvents | None:
-    """What the group that this process is in has taken, and what is allowed to it; None where that
-    cannot be read."""
+    """Return memory use and limit of the cgroup of this process; None if they cannot be read."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text()
         own = _own_folders(mounts, Path("/proc/self/cgroup").read_text())

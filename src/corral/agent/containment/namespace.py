@@ -111,7 +111,7 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
 
 
 def try_out() -> str:
-    """Why no pid namespace is to be had here; "" when one is."""
+    """Return why a pid namespace cannot be created here; "" if it can."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -1,1 +1,1 @@
-"""What a node offers, found out by a helper process."""
+"""Discovery of what a node offers, in a helper process."""

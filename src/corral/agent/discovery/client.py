@@ -1,4 +1,4 @@
-"""What the node offers, asked in a helper process: a hanging driver must not hold the agent."""
+"""Client of the discovery helper: a driver that hangs must not block the agent."""
 
 import asyncio
 import contextlib

@@ -41,8 +41,8 @@ _SOCKETS, _OF_TWO_SOCKETS = 2, 8  # a pretend machine of eight GPUs and more has
 
 
 class Survey(msgspec.Struct, kw_only=True):
-    """What was found. `shared` maps a declared path to its mark; `troubles` are for the log.
-    `parts`: MIG devices by their names."""
+    """Result of a discovery. `shared` maps a declared path to its mark; `troubles` are for the log.
+    `parts`: MIG devices by name."""
 
     gpus: tuple[Gpu, ...] = ()
     parts: dict[str, MigPart] = {}
@@ -52,7 +52,7 @@ class Survey(msgspec.Struct, kw_only=True):
 
 
 def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
-    """As many as the settings say, of their type; eight and more are on two sockets."""
+    """Return the pretend GPUs of the settings. Eight and more are spread over two sockets."""
     memory_bytes = _PRETEND_GIB.get(settings.gpu_type, 16) * _GIB
     count = settings.pretend_gpus or 0
     return tuple(
@@ -145,7 +145,7 @@ def _nvidia(place: int, index: int) -> Gpu:
 
 
 def _bus_of(handle: Any) -> str:
-    """Where the GPU is on the PCI bus; "" where the driver does not say."""
+    """Return the PCI address of the GPU; "" if the driver does not report it."""
     import pynvml
 
     try:
@@ -186,7 +186,8 @@ def _slices(handle: Any) -> tuple[str, ...]:
 
 
 def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
-    """Where the MIG devices of the machine's NVIDIA GPUs are, as far as the driver says so.
+    """Return the position of each MIG device of the machine's NVIDIA GPUs, as far as the driver
+    reports it.
 
     Raises: RuntimeError when there is a driver and it fails.
     """

@@ -114,7 +114,7 @@ class Images:
     def _found(
         self, image: Image, folder: Path, account: ImageAccount | None
     ) -> tuple[PulledImage, Callable[[Path], None]]:
-        """What the image is, and how its files get into a folder. Raises: ImageTrouble."""
+        """Resolve an image, and return how its files get into a folder. Raises: ImageTrouble."""
         if image.kind == ImageKind.ARCHIVE:
             known = unpacking.described(image, account)
             return known, lambda into: unpacking.unpack_archive(image, into, account)

@@ -1,4 +1,4 @@
-"""What a rank needs to know of the image that it runs in. It travels in the shim's spec."""
+"""Description of an image for the ranks in it, sent with the shim's spec."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -141,8 +141,8 @@ def may_read(path: str, account: ImageAccount | None) -> bool:
 def apptainer_words(
     tool: str, file: str, *, seen: Sequence[str], work: str, gpu: bool
 ) -> list[str]:
-    """What comes before a rank's own words, to run them in an Apptainer file: it takes the rank's
-    environment along, keeps its process, and stays in its containment."""
+    """Return the command prefix that runs a rank in an Apptainer file. It keeps the environment of
+    the rank, its process and its containment."""
     binds = [word for path in seen for word in ("--bind", path)]
     return [tool, "exec", "--no-home", *["--nv"] * gpu, *binds, "--pwd", work, file]
 

@@ -20,8 +20,8 @@ STARTING: Final = b'"phase":"starting"'
 
 
 def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
-    """What the part may begin with; None: all is to be asked of the head. `host` is the step's
-    environment. Raises: OSError, ValueError for one that cannot be read."""
+    """Return the launch with which a pilot can start; None: ask the head for everything. `host`:
+    the environment of the step. Raises: OSError, ValueError if it cannot be read."""
     try:
         text = (source / EARLY_FILE).read_bytes()
     except FileNotFoundError:

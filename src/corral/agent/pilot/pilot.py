@@ -112,8 +112,8 @@ async def _run(agent: Agent, settings: NodeSettings) -> None:
 
 
 def inventory_of(settings: NodeSettings) -> Inventory | None:
-    """What the part has been granted, as far as its ranks are told of it; None where the machine
-    must be asked. To ask takes a process, and the head knows the node without it."""
+    """Return what the pilot was granted, as far as its ranks' environment says; None: ask the
+    machine. Asking takes a process, and the head knows the node without it."""
     if settings.pretend_gpus is not None:
         return Inventory(gpus=pretend_gpus(settings))
     if settings.real_gpus is None:

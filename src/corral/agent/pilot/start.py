@@ -1,4 +1,4 @@
-"""What a part does first: its folder, its ranks, its launcher; the agent is read after them.
+"""Start of a pilot: its folder, its ranks, its launcher. The agent is loaded after them.
 
 To start an interpreter and to read a program is most of what the start of an attempt takes here.
 So the launcher is a fork of the part and no program of its own, and where the shim's spec lies in

@@ -1,4 +1,5 @@
-"""How many nodes the attempt's Ray cluster has: a process of its own, for Ray's client stays."""
+"""Count of the nodes in the attempt's Ray cluster, in a process of its own because Ray's client
+stays."""
 
 import importlib
 import logging

@@ -42,7 +42,7 @@ def run_program(member: RayProgramMember) -> int:
 
 
 class JoinedNodes:
-    """Who of the other nodes is here."""
+    """Other nodes of the gang that have joined."""
 
     def __init__(self, member: RayProgramMember) -> None:
         self._member = member

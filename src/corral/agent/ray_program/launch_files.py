@@ -1,4 +1,4 @@
-"""What the agent lays beside a program of Ray, and the command that begins it. Here is Corral."""
+"""Files that the agent writes for a Ray program, and the command that starts it. Corral runs here."""
 
 import json
 import os
@@ -51,7 +51,8 @@ def lay_out(attempt: Path, launch: Launch) -> Path:
 
 
 def member_of(launch: Launch) -> dict[str, object]:
-    """Of a share of a core or a GPU Ray counts one: it knows whole ones of a node only."""
+    """Return the member file of a node. A share of a core or a GPU counts as one: Ray knows only
+    whole ones."""
     seat = launch.seat
     return {
         "run": launch.run,
@@ -62,6 +63,6 @@ def member_of(launch: Launch) -> dict[str, object]:
 
 
 def command() -> str:
-    """Of the rank, in its work, which lies beside the folder. No path is told from the root: those
-    above may be closed to the rank's user."""
+    """Return the rank's command, for the work folder beside the Ray folder. It uses no absolute
+    path: parent folders may be closed to the rank's user."""
     return _COMMAND.format(has_ray=_HAS_RAY, folder=FOLDER, starter=STARTER)

@@ -39,12 +39,12 @@ class RayProgramMember:
 
     @property
     def starter(self) -> Path:
-        """What this process runs, for another."""
+        """Return the path of the program that starts the other processes."""
         return self.folder.with_name("fd") / "4"
 
     @property
     def work(self) -> Path:
-        """Where the program runs."""
+        """Return the folder in which the program runs."""
         return self.folder.with_name("fd") / "3"
 
     @property
@@ -62,12 +62,13 @@ class RayProgramMember:
 
     @property
     def first(self) -> tuple[str, int]:
-        """Where the first node waits for the others."""
+        """Return host and port on which the first node waits for the others."""
         return self.own["MASTER_ADDR"], int(self.own[PORT_VARIABLE])
 
     @property
     def wait_seconds(self) -> float:
-        """How long the first node, once its Ray is up, waits for the others. Raises: CannotRun."""
+        """Return for how many seconds the first node waits for the others once its Ray is up.
+        Raises: CannotRun."""
         said = self.own.get(WAIT_VARIABLE) or str(_WAIT_SECONDS)
         with suppress(ValueError):
             if isfinite(seconds := float(said)) and seconds >= 0:
@@ -79,12 +80,12 @@ class RayProgramMember:
 
     @property
     def key(self) -> bytes:
-        """By which the nodes of the attempt know each other."""
+        """Return the key by which the nodes of the attempt recognise each other."""
         return hashlib.sha256(b"corral ray nodes\x00" + self._token).digest()
 
     @property
     def ray_token(self) -> str:
-        """What every process of the attempt's Ray shows, and nobody else can make."""
+        """Return the token of the attempt's Ray cluster, which nothing else can derive."""
         return hashlib.sha256(b"corral ray token\x00" + self._token).hexdigest()
 
     @property
@@ -93,7 +94,8 @@ class RayProgramMember:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of Ray and of the program: what the job was told, without what is for ranks alone."""
+        """Return the environment of Ray and of the program: that of the job, without variables for
+        ranks alone."""
         kept = {
             name: value
             for name, value in self.own.items()

@@ -63,7 +63,7 @@ class LocalRay:
 
     @property
     def address(self) -> str:
-        """Of its cluster, once that is up; "" before."""
+        """Return the address of the Ray cluster once it is up; "" before."""
         with suppress(OSError):
             return (self._member.folder / "session" / "ray_current_cluster").read_text().strip()
         return ""
@@ -79,7 +79,7 @@ class LocalRay:
         raise kind(f"Ray on node {self._member.node} has ended ({how_ended(code)}): {self}")
 
     def __str__(self) -> str:
-        """What it said last, on one line."""
+        """Return its last output, on one line."""
         with suppress(OSError):
             text = self._log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
             lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
@@ -88,7 +88,7 @@ class LocalRay:
 
 
 def how_ended(code: int) -> str:
-    """What its exit code tells; it is negative where a signal ended it."""
+    """Describe an exit code; a negative code is a signal."""
     if code == -signal.SIGKILL:
         return "signal 9, likely out of memory: ask for more, as resources: {memory: 32GB} does"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -130,7 +130,8 @@ def memory_words(memory_bytes: int) -> list[str]:
 
 
 def _client_port() -> list[str]:
-    """Where grpc is installed Ray serves its clients too, and all heads at one port."""
+    """Return the option for Ray's client port. Where grpc is installed, every head would use the
+    same port."""
     if importlib.util.find_spec("grpc") is None:
         return []
     with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Why a program of Ray does not run, told to people where they look for it: in the job's reason."""
+"""Reasons why a Ray program does not run, written into the job's reason."""
 
 import json
 import os

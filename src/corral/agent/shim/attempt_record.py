@@ -1,4 +1,4 @@
-"""What is durable of an attempt, and so may be told: every record first goes to the journal."""
+"""Durable record of an attempt: every entry goes to the journal before it is reported."""
 
 from collections.abc import Callable
 from itertools import groupby
@@ -70,7 +70,8 @@ class AttemptRecord:
         self.record(*records)
 
     def _write(self) -> None:
-        """What finds no room is tried again; saves leave room for what is more than they are."""
+        """Write pending entries. One that finds no room is tried again; checkpoints wait for
+        entries that matter more."""
         records, self._unwritten = self._unwritten, []
         for is_save, group in groupby(records, key=_is_save):
             together = list(group)

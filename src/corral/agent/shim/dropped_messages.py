@@ -11,7 +11,7 @@ WHY_LETTERS: Final = 200
 
 
 class Drops:
-    """Of one attempt. `say` is called with a sentence, at most once in a while."""
+    """Counter of dropped messages of one attempt. `say` receives a sentence, at a limited rate."""
 
     def __init__(self, loop: Loop, say: Callable[[str], None]) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""How ranks have ended, as it is written down: their codes, signals, and memory that ran out."""
+"""Record of how ranks ended: exit codes, signals, and lack of memory."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ ENDS_IN_ERROR: Final = (
 
 
 class Exits:
-    """Of one attempt. Each kill for memory explains the end of one rank."""
+    """Exits of one attempt. Each out-of-memory kill explains the end of one rank."""
 
     def __init__(self, group: Containment, logs: dict[int, RankLog], command: str) -> None:
         """`command`: what the ranks run."""

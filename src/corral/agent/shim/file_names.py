@@ -1,4 +1,4 @@
-"""What a shim leaves in its attempt's folder, so that others find it."""
+"""Names of the files that a shim leaves in the folder of its attempt."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What an attempt's processes on a node are inside of: an image, or the node as it is."""
+"""File system view of an attempt's processes on a node: an image, or the node's own files."""
 
 import os
 import signal

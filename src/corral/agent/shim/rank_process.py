@@ -27,7 +27,7 @@ LAST_BYTES: Final = 4 * 1024 * 1024  # read of what is left in the pipe after th
 
 
 def tell_end(connection: socket.socket, status: int) -> None:
-    """How a process has ended, as a shell would show it, to whoever still listens."""
+    """Send the end of a process, as a shell would report it, to a client that is still connected."""
     code = os.waitstatus_to_exitcode(status)
     with connection, suppress(OSError):
         connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())
@@ -163,7 +163,8 @@ class Rank:
         return self._output < 0
 
     def _tell(self, data: bytes) -> None:
-        """Who listens too slowly misses some, and who has gone is let go."""
+        """Send output to the clients. One that reads too slowly misses some, and one that has
+        closed is removed."""
         for listener in list(self.listeners):
             try:
                 listener.output.send(data)

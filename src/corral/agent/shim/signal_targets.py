@@ -1,4 +1,4 @@
-"""Whom of an attempt's processes a signal goes to that somebody asks for by name.
+"""Selection of the processes of an attempt that receive a user-requested signal.
 
 It goes also to those that have no handler: as with Slurm, who asks for it has meant it. Only the
 shell that a rank's command was given to is left alone while it waits for what it has started, as
@@ -31,7 +31,8 @@ def signal(
 def meant(
     pids: Iterable[int], shells: Collection[int], people: Collection[int], number: int, to: str
 ) -> list[int]:
-    """Those of `pids` that the signal is for; `shells` are what the ranks were started as."""
+    """Return the members of `pids` that get the signal; `shells`: the processes that the ranks were
+    started as."""
     sessions = {pid: session_of(pid) for pid in pids}
     theirs = [pid for pid, session in sessions.items() if session not in people]
     batches = {shell for shell in shells if _runs(shell, BATCH)}

@@ -26,7 +26,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """What to start. `stdio` are its descriptors 0, 1 and 2; `terminal`: 0 is a pty to control."""
+    """Parameters of a process to start. `stdio`: its descriptors 0, 1 and 2; `terminal`: 0 is a pty
+    to control."""
 
     words: list[str]
     env: Mapping[str, str]

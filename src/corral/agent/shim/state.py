@@ -1,4 +1,4 @@
-"""What a shim says of its attempt: whole each time. The same is read from its journal."""
+"""Full state of an attempt as a shim reports it. The same is read from its journal."""
 
 from collections.abc import Container, Iterable
 from math import isfinite

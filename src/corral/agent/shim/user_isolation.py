@@ -1,5 +1,5 @@
-"""What keeps an attempt's ranks apart from those of other users on a machine: a pid namespace with
-its own /proc, and own /tmp, /var/tmp and /dev/shm. Prepared once for each attempt, by root."""
+"""Isolation of an attempt's ranks from other users of a machine: a pid namespace with its own
+/proc, and private /tmp, /var/tmp and /dev/shm. Root prepares it once for each attempt."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _FLAGS: Final = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """How an attempt is kept apart. It travels in the shim's spec.
+    """Isolation of an attempt. It travels in the shim's spec.
 
     Args:
         shm: whether /dev/shm is the attempt's own.
@@ -70,7 +70,7 @@ def own_code() -> tuple[str, ...]:
 
 
 def _below_tmp(paths: Iterable[str]) -> list[str]:
-    """Those that a mount on a temporary folder would hide, parents first."""
+    """Return the paths that a mount on a temporary folder would hide, parents first."""
     whole = {os.path.realpath(path) for path in paths}
     hidden = (path for path in whole if path.startswith(tuple(f"{at}/" for at in _FOLDERS)))
     return sorted((path for path in hidden if os.path.isdir(path)), key=len)

@@ -24,8 +24,8 @@ class AttachRefused(Refusal):
 
 
 class Output(asyncio.StreamReader):
-    """What a shell's terminal shows, or what a rank prints. `exit_code` is known when it has come
-    to its end, and None when the shim says nothing: it is gone, or somebody left first."""
+    """Output of a terminal or of a rank. `exit_code` is set at the end; it is None if the shim is
+    gone or the client left first."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Output(asyncio.StreamReader):
 
 
 class Input(asyncio.StreamWriter):
-    """What is typed into a shell, or a rank's standard input."""
+    """Input for a terminal or for the standard input of a rank."""
 
     listens: socket.socket | None = None  # where a rank's output comes from; a shell has none
 

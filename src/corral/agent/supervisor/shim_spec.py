@@ -1,4 +1,4 @@
-"""From what the head wants to what a shim is told."""
+"""Translation of the desired state of the head into the spec of a shim."""
 
 import hashlib
 import os
@@ -89,7 +89,8 @@ def _environment(spec: ShimSpec, launch: Launch, image: ImageRoot | None) -> dic
 
 
 def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
-    """What its ranks change in it lies in the attempt's own folder, and goes with it."""
+    """Return the image part of the spec. Changes in the image lie in the attempt's own folder and
+    are removed with it."""
     if image is None:
         return None
     upper = str(folder / "image") if image.root else ""
@@ -103,7 +104,7 @@ def _apart(
     policy: NodePolicy,
     image: ImageRoot | None,
 ) -> dict[str, Any] | None:
-    """How ranks of an account of their own are kept apart; an image has a /tmp of its own."""
+    """Return the isolation of ranks with their own account. An image has a /tmp of its own."""
     if account is None:
         return None
     seen = (str(folder), account.home, *settings.shared, *own_code())

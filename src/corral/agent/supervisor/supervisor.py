@@ -1,4 +1,4 @@
-"""What the agent does with attempts: launch, stop, adopt, report. The shims do the rest.
+"""Supervisor of attempts: launch, stop, adopt, report. Shims do the rest.
 
 The agent may die at any moment: launcher, shims and ranks go on, and the next agent's supervisor
 finds them by their folders.
@@ -81,7 +81,7 @@ class Supervisor:
 
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]:
-        """What was asked for each attempt that is here, also by an earlier agent."""
+        """Return the launch of each attempt that is present, including those of an earlier agent."""
         return self._launches
 
     async def launch(

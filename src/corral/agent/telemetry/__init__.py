@@ -1,1 +1,1 @@
-"""What the sensors of a node say, read in a helper process, and what the node notices of itself."""
+"""Sensors of a node, read in a helper process, and the signals that follow from them."""

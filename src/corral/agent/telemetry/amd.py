@@ -42,7 +42,7 @@ def cards(root: Path) -> list[Card]:
 
 
 def read(root: Path, gpus: tuple[Gpu, ...], smi: AmdSmi) -> tuple[GpuSample, ...]:
-    """What each says now; one that the kernel does not know any more is lost."""
+    """Return a sample of each GPU. One that the kernel no longer lists is lost."""
     there = cards(root)
     return tuple(
         _sample(root, gpu, there[gpu.index], smi)
@@ -116,7 +116,7 @@ def _heat(sensors: Path) -> dict[str, float]:
 
 
 def _generation(file: Path) -> int | None:
-    """Of "32.0 GT/s PCIe"."""
+    """Parse the generation of "32.0 GT/s PCIe"."""
     with suppress(ValueError, IndexError):
         pace = float(text_in(file).split()[0])
         return next((generation for most, generation in _GENERATIONS if pace <= most), None)

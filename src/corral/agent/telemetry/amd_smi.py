@@ -1,4 +1,4 @@
-"""What only AMD's own library says of its GPUs, where that is installed: throttling and energy.
+"""Readings that only AMD's library has, if it is installed: throttling and energy.
 
 It is loaded in the reader, never in the agent: the reader may hang or crash.
 Source: AMD SMI Python API reference, amdsmi_get_violation_status, amdsmi_get_energy_count.
@@ -29,8 +29,8 @@ class AmdSmi:
     _handles: Mapping[str, Any] | None = field(default=None)
 
     def read(self, bus: str) -> tuple[tuple[str, ...], float | None]:
-        """Why the GPU at this place of the PCI bus is slowed down, and the joules that it has used;
-        nothing and None where nobody says."""
+        """Return the throttle reasons of the GPU at this PCI address and the joules that it has
+        used; nothing and None if unknown."""
         if self._handles is None:
             self._handles = self._open()
         handle = self._handles.get(bus.lower())

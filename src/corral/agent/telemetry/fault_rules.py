@@ -1,5 +1,4 @@
-"""What a node notices of itself: two samples of its sensors, and what its drivers told, make
-signals. Pure.
+"""Rules that make signals from two samples of a node's sensors and from driver messages. Pure.
 
 A counter that has risen is told at once. What holds (a link that is down) is told when it has
 lasted for as long as its limit says, and again each few minutes for as long as it holds.
@@ -23,10 +22,10 @@ MOST_WAITING: Final = 64  # lines of the kernel's log that wait for the driver; 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMemory:
-    """What must be known of the past. `since`: since when each thing holds; `told`: when it was
-    told last; `words`: when each word of a driver came last. By the node's wall clock.
-    `log_read_to`: how far the kernel's log has been read. `waiting`: signals of that log which the
-    GPUs' driver has not confirmed, by the keys of their words."""
+    """Memory of the rules. `since`: since when each condition holds; `told`: when it was last
+    reported; `words`: when each driver message last came. Times are by the node's wall clock.
+    `log_read_to`: how far the kernel log has been read. `waiting`: signals of that log which the
+    GPU driver has not confirmed, by their keys."""
 
     past: RulePast = field(default_factory=RulePast)
     since: Mapping[str, float] = field(default_factory=dict)
@@ -39,7 +38,7 @@ class RuleMemory:
 def notice(
     memory: RuleMemory, sample: NodeSample, limits: SensorThresholds = LIMITS
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
-    """What the newest sample says that is worth telling; their numbers are still 0."""
+    """Return the signals of the newest sample; their numbers are still 0."""
     found = list(_risen(memory.past, sample, limits))
     since: dict[str, float] = {}
     told: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What is noticed of one GPU. Pure."""
+"""Signal rules for one GPU. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -68,7 +68,7 @@ def _link_risen(
 def gpu_holding(
     past: RulePast, now: GpuSample, at: float, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
-    """What holds of it now."""
+    """Yield the conditions of a GPU that hold now."""
     gpu, name, key = now.index, f"GPU {now.index}", f"gpu/{now.uuid}"
     if now.silent:
         text = f"{name} ({now.uuid}): its driver does not answer"
@@ -111,7 +111,8 @@ def gpu_holding(
 
 
 def _links_down(past: RulePast, now: GpuSample, at: float) -> Iterator[StandingCondition]:
-    """Those that were up when they were seen first; others have nothing at their other end."""
+    """Yield links that were up when first seen and are down now; others have nothing at their other
+    end."""
     for link in now.nvlinks:
         if not link.up and f"{now.uuid}/{link.link}" in past.links:
             device = f"NVLink {link.link}"
@@ -128,7 +129,7 @@ def _degrees(now: GpuSample) -> str:
 
 
 def _narrow(now: GpuSample, limits: SensorThresholds) -> str:
-    """How its PCIe link is less than it could be, while it works; "" when it is not."""
+    """Return how a busy GPU's PCIe link is narrower than it could be; "" if it is not."""
     if now.utilisation is None or now.utilisation < limits.pcie_load:
         return ""
     width, most = now.pcie_width, now.pcie_width_most
@@ -141,5 +142,5 @@ def _narrow(now: GpuSample, limits: SensorThresholds) -> str:
 
 
 def rise(before: int | None, now: int | None) -> int:
-    """How far a counter has risen; 0 for one that has begun anew."""
+    """Return the rise of a counter; 0 if it has restarted."""
     return 0 if before is None or now is None else max(0, now - before)

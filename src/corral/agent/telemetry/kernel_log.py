@@ -101,7 +101,7 @@ def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> H
 
 
 def _of_gpu(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
-    """What is told of a GPU without a number."""
+    """Return the event for a GPU that the line names without a number."""
     if found := _LOST.match(text):
         kind, code, words = SignalKind.XID, FELL_OFF_THE_BUS, "has fallen off the bus"
     elif found := _AMD.match(text):
@@ -153,7 +153,7 @@ def record_of(line: str) -> str:
 
 
 def bus_of(text: str) -> Bus | None:
-    """Of 0000:3b:00 and 00000000:3B:00.0."""
+    """Parse PCI addresses such as 0000:3b:00 and 00000000:3B:00.0."""
     with suppress(ValueError, IndexError):
         words = text.partition(".")[0].split(":")
         return int(words[0], 16), int(words[1], 16), int(words[2], 16)
@@ -178,7 +178,7 @@ class KernelLog:
     _follows: bool = False
 
     def follow(self, after: int | None) -> None:
-        """From this place on; None: what is there already is not told. Once is enough."""
+        """Follow the log from this position; None: skip what is there already. Call it once."""
         if not self._follows:
             self._follows, self._after = True, after
             threading.Thread(target=self._run, daemon=True).start()
@@ -196,7 +196,7 @@ class KernelLog:
                     )
 
     def _records(self) -> Iterator[tuple[int, str]]:
-        """Of /dev/kmsg. Source: Linux, Documentation/ABI/testing/dev-kmsg."""
+        """Yield records of /dev/kmsg. Source: Linux, Documentation/ABI/testing/dev-kmsg."""
         descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if self._after is None:
             os.lseek(descriptor, 0, os.SEEK_END)
@@ -217,8 +217,8 @@ class KernelLog:
                 yield number, text.partition("\n")[0] if is_kernel else ""
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Of a file that grows. One that is not there yet is read from its beginning; so is one
-        that has become shorter."""
+        """Yield lines of a growing file. A file that appears later, or has become shorter, is read
+        from its beginning."""
         with suppress(OSError):
             self.place = self.file.stat().st_size if self._after is None else self._after
         at, rest = self.place or 0, b""

@@ -76,7 +76,7 @@ def disk(path: str) -> DiskSample:
 
 @dataclass(slots=True)
 class MachineSensors:
-    """What needs no driver and does not hang."""
+    """Sensors of the machine that need no driver and do not hang."""
 
     root: Path
     cpu: Cpu = field(init=False)
@@ -88,5 +88,5 @@ class MachineSensors:
         return memory_bytes(self.root / "proc/meminfo")
 
     def pressure(self, of: str) -> float | None:
-        """`of`: cpu, memory or io."""
+        """Return the pressure stall share. `of`: cpu, memory or io."""
         return pressure(self.root / "proc/pressure" / of)

@@ -1,4 +1,4 @@
-"""What is noticed of the machine: ports, disks, the clock, and what does not answer. Pure."""
+"""Signal rules for the machine: ports, disks, the clock, and sensors that do not respond. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -32,7 +32,7 @@ def port_risen(
 def machine_holding(
     past: RulePast, sample: NodeSample, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
-    """What holds of it now."""
+    """Yield the conditions of the machine that hold now."""
     for port in sample.ports:
         yield from _port(past, port, sample.at, limits)
     for disk in sample.disks:
@@ -100,7 +100,7 @@ def _disk(
 
 
 def silences(sample: NodeSample) -> Iterator[StandingCondition]:
-    """What does not answer at all; a GPU of which that is said itself has its own signal."""
+    """Yield sensors that do not respond. A GPU that reports itself has its own signal."""
     each = SENSORS not in sample.silent and any(gpu.silent for gpu in sample.gpus)
     for name in sample.silent:
         if each and name in NO_GPU:

@@ -1,4 +1,4 @@
-"""What the agent and its reader say to each other: one JSON object a line, over the helper's pipes.
+"""Messages between the agent and its sensor reader: one JSON object a line over pipes.
 
 The agent asks, the reader answers each question with one Reading; a Happening comes by itself.
 """

@@ -60,7 +60,7 @@ def _rdma(folder: Path) -> Iterator[PortSample]:
 
 
 def _rate(text: str) -> float | None:
-    """Of "400 Gb/sec (4X NDR)", in bit/s."""
+    """Parse a rate such as "400 Gb/sec (4X NDR)" into bit/s."""
     with suppress(ValueError, IndexError):
         return float(text.split()[0]) * 1e9
     return None

@@ -57,7 +57,7 @@ class Nvidia:
             part.begin()
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
-        """What each says, and whether the driver as a whole is silent."""
+        """Return a sample of each GPU, and whether the whole driver is silent."""
         if not self.devices and not self._opened(deadline):
             return (), True
         return tuple(self._sample(at, deadline) for at in range(len(self.devices))), False
@@ -134,7 +134,7 @@ class Nvidia:
             self._say(f"GPU {device.index} tells no events: {trouble}")
 
     def _xid(self, code: int, handle: Any) -> Happening:
-        """As the kernel's log tells it, too."""
+        """Return the XID event in the form of the kernel log."""
         address = ctypes.cast(handle, ctypes.c_void_p).value
         same = (one for one in self.devices if address == _address(one))
         device = next(same, None)
@@ -151,7 +151,7 @@ class Nvidia:
         )
 
     def _say(self, trouble: str) -> None:
-        """To the agent's log, once."""
+        """Write a problem to the agent's log, once."""
         if trouble != self._said:
             self._said = trouble
             print(trouble, file=sys.stderr, flush=True)

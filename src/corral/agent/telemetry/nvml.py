@@ -138,7 +138,8 @@ class NvmlDevice:
         return None if rates is None else float(rates.gpu / 100)
 
     def _memory(self) -> Any:
-        """What programs use: the older call adds what the driver reserves, 616 MiB on an H200."""
+        """Return the memory that programs use. The older call adds what the driver reserves: 616
+        MiB on an H200."""
         found = self.asked.ask("MemoryInfo", pynvml.nvmlMemory_v2)
         return self.asked.ask("MemoryInfo") if found is None else found
 
@@ -174,9 +175,8 @@ class NvmlDevice:
 def devices(
     chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None = None
 ) -> tuple[NvmlDevice, ...]:
-    """Those of the driver's GPUs with a `chosen` index that can be named, which one that is lost
-    cannot; by `numbers` where they are not called from 0 on, which are of whole GPUs alone: what a
-    driver says of one that is cut is not of the part of it that was granted.
+    """Return the driver's GPUs with a `chosen` index that can be named; one that is lost cannot.
+    `numbers` renames whole GPUs: readings of a partitioned GPU do not belong to the granted part.
 
     Raises: RuntimeError when there is a driver and it fails.
     """
@@ -193,8 +193,7 @@ def devices(
 def called(
     there: Sequence[int], chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None
 ) -> list[tuple[int, int]]:
-    """(what it is called, the driver's index) of each; none where it is not known which of those
-    that are there the numbers are of."""
+    """Return (name, driver index) of each GPU; nothing if the mapping is unknown."""
     own = there if chosen is None else chosen
     if numbers is None:
         return list(enumerate(index for index in own if index in there))
@@ -238,7 +237,7 @@ def _kibibytes(value: int | None) -> int | None:
 
 
 def _engine(found: Any) -> float | None:
-    """Of a video engine: percent, and what time they are of."""
+    """Convert the reading of a video engine: percent, and the period that it covers."""
     return None if found is None else float(found[0] / 100)
 
 

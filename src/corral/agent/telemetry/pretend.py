@@ -36,13 +36,12 @@ _MOST_MHZ, _LEAST_MHZ, _MEMORY_MHZ = 1980, 345, 2619
 
 
 def chance(*seed: object) -> float:
-    """From 0 to 1, the same for the same seed on every machine."""
+    """Return a value from 0 to 1 that is the same for the same seed on every machine."""
     return zlib.crc32("/".join(map(str, seed)).encode()) / 2**32
 
 
 class ProcessWork(NamedTuple):
-    """What the processes of an attempt on this node have used: CPU time since they began, and the
-    memory that they have now."""
+    """Work of an attempt's processes on this node: CPU time since their start and current memory."""
 
     cpu_seconds: float = 0.0
     memory_bytes: int = 0

@@ -120,7 +120,8 @@ class SensorReader:
     def _gpus(
         self, held: Sequence[HeldAttempt], deadline: float
     ) -> tuple[tuple[GpuSample, ...], list[str]]:
-        """What each says, with whose its processes are, and what is silent."""
+        """Return a sample of each GPU with the owners of its processes, and the sensors that do not
+        respond."""
         known, granted = shims(self.node_dir / "attempts"), key_of(self.settings.node)
         self.source.begin(held, known)
         found, silent = self.source.end(deadline)
@@ -136,7 +137,7 @@ def kernel_log(settings: NodeSettings, node_dir: Path) -> Path | None:
 
 
 def say(word: Said) -> None:
-    """From any thread."""
+    """Send a message. Callable from any thread."""
     line = msgspec.json.encode(word) + b"\n"
     with _saying:
         while line:

@@ -1,4 +1,4 @@
-"""What the rules of noticing speak of: what holds now, and what must be known of the past. Pure."""
+"""State of the signal rules: conditions that hold now, and what must be remembered. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -56,5 +56,5 @@ class RulePast:
 
 
 def _said(gpu: GpuSample, before: GpuSample | None) -> GpuSample:
-    """What it says, or the last that it did say."""
+    """Return the sample, completed by the last known values."""
     return before if (gpu.silent or gpu.lost) and before is not None else gpu

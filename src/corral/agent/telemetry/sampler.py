@@ -27,7 +27,7 @@ RUNNING: Final = (Phase.UP, Phase.STOPPING)
 
 
 class Attempts(Protocol):
-    """What runs on the node."""
+    """Attempts that run on the node."""
 
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]: ...
@@ -66,7 +66,7 @@ class Senses:
         return self._offset
 
     def tell(self, signals: tuple[Signal, ...]) -> None:
-        """What something else than a sensor has found."""
+        """Add signals that come from another source than a sensor."""
         self.notebook.take(self.notebook.memory, signals)
         self._wake()
 
@@ -168,7 +168,7 @@ class Senses:
         return replace(signal, attempts=tuple(running or there))
 
     def _gpus(self, launch: Launch) -> tuple[int, ...]:
-        """As the sensors call them."""
+        """Return the GPUs of the launch by the names that sensors use."""
         numbers, gpus = self.settings.gpu_numbers, launch.seat.gpus
         return gpus if numbers is None else tuple(numbers[at] for at in gpus if at < len(numbers))
 
@@ -198,7 +198,7 @@ def _named(signal: Signal, uuids: Mapping[int, str]) -> Signal:
 
 
 def _share(text: str | None) -> float | None:
-    """What a job says that its pretend GPUs shall show; None for nothing that is a share."""
+    """Parse the utilisation that a job sets for its pretend GPUs; None if it is not a share."""
     try:
         return None if text is None else min(1.0, max(0.0, float(text)))
     except ValueError:

@@ -1,4 +1,4 @@
-"""On the node's disk: signals that the head has not recorded yet, and what noticing remembers."""
+"""Journal on the node's disk of signals that the head has not recorded, and of the rules' memory."""
 
 import logging
 import os

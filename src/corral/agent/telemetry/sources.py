@@ -1,4 +1,4 @@
-"""Where samples of GPUs come from on a node: a model, AMD's kernel drivers, or NVIDIA's library."""
+"""Sources of GPU samples on a node: a model, AMD's kernel drivers, or NVIDIA's library."""
 
 import os
 import sys
@@ -69,7 +69,7 @@ def source_of(
 
 
 def _numbered(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, ...]:
-    """As the head calls them, and one by one name whichever part of the node has it."""
+    """Number the GPUs as the head does, under one name whichever part of the node has them."""
     if settings.gpu_numbers is None:
         return gpus
     node = node_of(settings.node)

@@ -1,4 +1,4 @@
-"""From what on a sensor's word is a signal. Every number says where it comes from."""
+"""Thresholds above which a sensor reading becomes a signal. Each number names its source."""
 
 from dataclasses import dataclass
 from typing import Final

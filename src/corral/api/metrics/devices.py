@@ -364,7 +364,7 @@ def _labels_of(who: list[tuple[str, str, str]]) -> str:
 
 
 def heard(world: World, samples: Mapping[NodeId, NodeSample]) -> dict[NodeId, NodeSample]:
-    """Those of living nodes: what a silent one said last is true no more."""
+    """Return the samples of living nodes: the last sample of a silent one is outdated."""
     alive = (id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE)
     return {id: samples[id] for id in sorted(alive) if id in samples}
 

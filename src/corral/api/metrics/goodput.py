@@ -47,8 +47,8 @@ def _rows(
 
 
 def goodput(report: UsageReport) -> Iterator[MetricFamily]:
-    """Of what was held today and yesterday (UTC), and is held now as if it ended well. A queue that
-    held nothing has none."""
+    """Yield metrics of what was allocated today and yesterday (UTC); current allocations count as
+    if they ended well. A queue without allocations has none."""
     rows = [((row.name,), share) for row in report.rows if (share := _share(row.amounts)) >= 0]
     whole = [((), share)] if (share := _share(report.total)) >= 0 else []
     about = "Share of the GPU-hours held since yesterday (UTC) that was useful"

@@ -23,9 +23,8 @@ QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
 
 
 class HeadSeries:
-    """What one head knows at the moment when it is asked. `disk`: (free, whole) of its
-    directory's, in bytes. `goodput`: a report of today and yesterday by queue; None: there is
-    none."""
+    """Values of one head at the moment of a scrape. `disk`: (free, total) bytes of its directory's
+    disk. `goodput`: a report of today and yesterday by queue, or None."""
 
     def __init__(
         self,

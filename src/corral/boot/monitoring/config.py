@@ -1,4 +1,4 @@
-"""What Prometheus is told: where the head is, by which token it lets in, and what to warn of."""
+"""Configuration of Prometheus: address of the head, token, and alert rules."""
 
 from pathlib import Path
 from typing import Final

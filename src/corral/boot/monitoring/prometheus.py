@@ -59,7 +59,7 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Where it answers: on loopback, at the same port each time."""
+        """Return the address of Prometheus: loopback, with the same port each time."""
         port = once(self.folder / "port", str(_free_port()).encode()).decode()
         return f"http://127.0.0.1:{port}"
 
@@ -129,7 +129,7 @@ class Prometheus:
 
 
 def prometheus_of(place: ClusterDir, settings: ClusterSettings) -> Prometheus | None:
-    """That of a cluster which was asked to have one."""
+    """Return the Prometheus of a cluster that has one."""
     if not settings.monitoring:
         return None
     given = settings.tls_certificate

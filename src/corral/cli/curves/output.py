@@ -21,7 +21,7 @@ BESIDE: Final = 44  # columns beside the names: four numbers and the gaps
 
 
 def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
-    """What is known of it; one GPU a line where they are few, or asked for."""
+    """Print the known series; one GPU a line if there are few, or on request."""
     span = duration_text(picture.grid.until - picture.grid.since)
     mark = " (its GPUs are pretend)" if picture.pretend else ""
     say(clean(f"{picture.what}{mark}, {span} up to {clock_text(picture.grid.until)}"))

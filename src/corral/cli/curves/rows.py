@@ -119,7 +119,7 @@ class Grid:
 
     @classmethod
     def over(cls, since: float, until: float) -> "Grid":
-        """As fine as what is kept, and no finer than it is drawn."""
+        """Return a grid as fine as the stored data, and no finer than what is drawn."""
         return cls(
             since=since,
             until=until,
@@ -132,7 +132,7 @@ class Grid:
 
     @property
     def times(self) -> list[float]:
-        """Where the cells begin."""
+        """Return where the cells begin."""
         return [self.since + self.step * at for at in range(self.cells)]
 
     def row(self, points: Points) -> tuple[Value, ...]:
@@ -181,7 +181,7 @@ class Picture:
 
 @dataclass(slots=True)
 class Gathered:
-    """What was answered, by field and by GPU."""
+    """Answers by field and by GPU."""
 
     own: dict[str, Points] = field(default_factory=dict)
     gpus: dict[str, dict[str, Points]] = field(default_factory=dict)  # "n1 GPU 0" -> field
@@ -265,7 +265,7 @@ def node_picture(node: str, grid: Grid, answers: Iterable["SeriesView"]) -> Pict
 def plain_picture(
     what: str, kinds: Sequence[CurveKind], grid: Grid, answers: Iterable["SeriesView"]
 ) -> Picture:
-    """Of a queue, or of the cluster."""
+    """Return the picture of a queue, or of the cluster."""
     gathered = _gathered(answers)
     rows = tuple(_rows(kinds, gathered.own, grid))
     return Picture(what=what, grid=grid, rows=rows, pretend=gathered.pretend)
@@ -279,7 +279,7 @@ def _gathered(answers: Iterable["SeriesView"]) -> Gathered:
 
 
 def _rows(kinds: Sequence[CurveKind], book: Mapping[str, Points], grid: Grid) -> Iterable[CurveRow]:
-    """Those of which anything is known."""
+    """Yield the rows that have any value."""
     for kind in kinds:
         points = book.get(kind.field, [])
         values = grid.row(rises(points) if kind.is_rate else points)
@@ -304,7 +304,7 @@ def _each_gpu(gathered: Gathered, grid: Grid) -> tuple[CurveRow, ...]:
 
 
 def rises(points: Points) -> Points:
-    """By how much what only rises has risen in each second; where it began anew, nothing."""
+    """Return the rate per second of a counter; nothing where it restarted."""
     line = sorted(points)
     return [
         (later, (more - less) / (later - at))

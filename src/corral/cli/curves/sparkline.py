@@ -46,7 +46,7 @@ def narrowed(values: Sequence[Value], width: int) -> list[Value]:
 
 
 def mean(values: Sequence[Value]) -> Value:
-    """Of those that are known; None where none is."""
+    """Return the mean of the known values; None if there is none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 

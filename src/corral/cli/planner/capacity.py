@@ -48,7 +48,7 @@ class ByHand:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """How a history is replayed.
+    """Settings of the replay of a history.
 
     Attributes:
         wait: No longer than this, for example 30m: how many GPUs it takes.
@@ -115,7 +115,7 @@ def capacity(
 
 
 def _said(options: ByHand | Replayed) -> list[str]:
-    """Those that are given, as they are typed."""
+    """Return the given options as they are typed."""
     from corral.plan.bounds import option
 
     given = (one for one in fields(options) if getattr(options, one.name) != one.default)

@@ -21,7 +21,7 @@ _HTML = Parameter(name="--html", negative="", help="Write a page with plots to t
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Out:
-    """How an answer is wanted. A file that cannot be written is refused before the work."""
+    """Requested output of an answer. A file that cannot be written is refused before the work."""
 
     json: Annotated[bool, _JSON] = False
     html: Annotated[Path | None, _HTML] = None
@@ -35,7 +35,7 @@ class Out:
         return self
 
     def show(self, report: "PlannerReport") -> None:
-        """On stdout: the verdict, the numbers with their bands, the tables."""
+        """Print to stdout: the verdict, the numbers with their bands, the tables."""
         from corral.plan.page import page
 
         if self.html is not None:
@@ -47,7 +47,7 @@ class Out:
 
 
 def show_report(report: "PlannerReport") -> None:
-    """On stdout; what to be wary of on stderr."""
+    """Print the report to stdout, and warnings to stderr."""
     from rich.text import Text
 
     say(Text(report.title, style="bold"))

@@ -91,8 +91,9 @@ class HeadClient:
         raise AssertionError("the last try answers or raises")
 
     def follow(self, path: str, query: Mapping[str, str | int]) -> Iterator[Any]:
-        """What a stream says, to its end. It goes on behind what was read when the head comes back,
-        or another takes over. Raises: a Refusal, or Unreachable when none has answered for long."""
+        """Yield the messages of a stream to its end. It continues where it stopped when the head
+        comes back or another takes over. Raises: a Refusal, or Unreachable if no head has answered
+        for long."""
         stream: Stream[Any] = Stream(
             path=path,
             query=dict(query),

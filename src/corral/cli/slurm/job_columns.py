@@ -1,4 +1,4 @@
-"""What squeue, sacct and scontrol show of a job: one column each. Pure but for `Lazy`."""
+"""Columns of squeue, sacct and scontrol for a job. Pure, except for `Lazy`."""
 
 import math
 import os
@@ -39,7 +39,8 @@ class SlurmJobRow:
 
     @cached_property
     def plan(self) -> BatchPlan | None:
-        """How its batch script runs. None: it is no batch script, or another user's."""
+        """Return how the batch script of the job runs. None: it has none, or belongs to another
+        user."""
         return plan_in(self.detail["run"] or "")
 
     @property

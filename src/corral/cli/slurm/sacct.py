@@ -30,7 +30,7 @@ def _state(job: SlurmJobRow) -> str:
 
 
 def _uid(name: str) -> str:
-    """As Slurm writes who; the name of one who has no account here."""
+    """Return the uid of a user as Slurm writes it; the name if there is no account here."""
     import pwd
 
     try:
@@ -182,7 +182,7 @@ def _chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobR
 
 
 def _named(head: HeadClient, text: str) -> list[dict[str, Any]]:
-    """Those that are known; an unknown one has no line, as in Slurm's own record."""
+    """Return the jobs that exist; an unknown one has no line, as in Slurm's own record."""
     rows: dict[str, dict[str, Any]] = {}
     for id in ids_of(text):
         try:

@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def here() -> Here:
-    """Where and when this runs, and its environment."""
+    """Return the directory, time and environment of this process."""
     now = datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
     directory = os.environ.get("PWD", "")
     if not directory or not os.path.isdir(directory) or not os.path.samefile(directory, "."):

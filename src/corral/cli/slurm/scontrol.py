@@ -263,7 +263,7 @@ def _release(words: Sequence[str]) -> int:
 
 
 def _update(words: Sequence[str]) -> int:
-    """Of waiting jobs. Raises: Wrong."""
+    """Update waiting jobs. Raises: Wrong."""
     said = dict(word.partition("=")[::2] for word in words)
     told = {name.lower(): value for name, value in said.items()}
     ids = told.pop("jobid", None) or told.pop("job", None)
@@ -279,7 +279,8 @@ def _update(words: Sequence[str]) -> int:
 
 
 def change_of(name: str, value: str) -> tuple[str, object]:
-    """What is changed of a job, and to what, by Slurm's word in small letters. Raises: Wrong."""
+    """Return the field and value of a job that a Slurm option in small letters changes. Raises:
+    Wrong."""
     if name in ("timelimit", "timemin"):
         seconds = value_forms.seconds(value, "TimeLimit")
         if seconds is None or value[:1] in "+-":

@@ -25,7 +25,7 @@ def names_script(path: Path) -> bool:
 
 
 def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
-    """What sbatch would submit, with these arguments; None for a file that is no batch script.
+    """Return what sbatch would submit with these arguments; None if the file is not a batch script.
 
     Raises: SpecInvalid for an option that cannot be meant, or not here.
     """

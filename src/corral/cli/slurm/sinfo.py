@@ -75,7 +75,7 @@ def is_used_by_others(node: Row) -> bool:
 
 
 def why_of(node: Row) -> str:
-    """Why it takes no new work, or is not there."""
+    """Return why the node takes no new work, or does not respond."""
     return str(node.get("closed") or node["why"])
 
 
@@ -221,7 +221,7 @@ def _is_meant(read: ParsedOptions, node: Row) -> bool:
 
 
 def _groups(read: ParsedOptions, name: str, limit: str, nodes: Sequence[Row]) -> list[NodeGroup]:
-    """By state; each node by itself where that was asked for."""
+    """Return the nodes grouped by state, or one by one on request."""
     title = f"{name}*" if name == "default" else name
     if read.has("summarize"):
         return [NodeGroup(partition=title, nodes=tuple(nodes), limit=limit)]

@@ -34,7 +34,7 @@ def state_of(job: Mapping[str, Any]) -> str:
 
 
 def reason_of(job: Mapping[str, Any]) -> str:
-    """Why it waits or has failed, in one of Slurm's words where there is one."""
+    """Return why the job waits or failed, as Slurm's reason if there is one."""
     return slurm_reason(job["state"], str(job["reason_code"]))
 
 

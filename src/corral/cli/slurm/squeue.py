@@ -145,7 +145,7 @@ def folded(jobs: Iterable[SlurmJobRow]) -> list[SlurmJobRow]:
 
 
 def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
-    """By partition, state and priority; or by the letters of -S, the last first."""
+    """Sort by partition, state and priority; or by the letters of -S, the last letter first."""
     found = sorted(jobs, key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0))
     if not sort:
         return sorted(
@@ -172,14 +172,14 @@ def _place(state: str) -> int:
 
 
 def _expected(head: HeadClient, job: SlurmJobRow, now: float) -> float | None:
-    """When it is likely to start: the later end of what is foretold."""
+    """Return the likely start: the later end of the predicted interval."""
     told = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
     seconds = told["starts"]["high_seconds"] or told["starts"]["low_seconds"] if told else None
     return None if seconds is None else now + seconds
 
 
 def document(jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    """What --json prints around the jobs."""
+    """Return the document that --json prints around the jobs."""
     meta = {
         "plugin": {"type": "openapi/v0.0.38", "name": "Corral"},
         "Slurm": {

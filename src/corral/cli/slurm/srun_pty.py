@@ -27,7 +27,8 @@ _OVER: Final = ("DONE", "FAILED", "CANCELLED")
 
 
 def command(words: Sequence[str]) -> str:
-    """What runs in the terminal, for /bin/sh, which outlives a Ctrl-C that is meant for it."""
+    """Return the shell command for the terminal. It survives a Ctrl-C that is meant for the
+    program."""
     wait = f"while [ ! -e {_KEPT} ]; do sleep 0.1; done"
     take_over = f'term=$TERM; . ./{_KEPT}; export TERM="$term"; cd "$PWD"'
     tell = f'code=$?; echo $code > "$1/{_ENDED}"; exit $code'

@@ -65,7 +65,7 @@ class SrunStep:
             threading.Thread(target=self._feed, daemon=True).start()
 
     def _feed(self) -> None:
-        """What standard input says, to whoever is to hear it."""
+        """Send standard input to the tasks that receive it."""
         said = self._read.get("input")
         is_file = said is not None and said not in ("all", "none") and not said.isdecimal()
         source = os.open(self._path(said or "", 0), os.O_RDONLY) if is_file else 0
@@ -176,7 +176,7 @@ def _killed(number: int) -> str:
 
 
 def _input(read: ParsedOptions) -> str | int:
-    """Which tasks hear standard input: all, none, or the number of one."""
+    """Return which tasks receive standard input: all, none, or the number of one."""
     said = read.get("input") or "all"
     if said == "none":
         return "none"
@@ -184,7 +184,7 @@ def _input(read: ParsedOptions) -> str | int:
 
 
 def _request(read: ParsedOptions) -> Message:
-    """What srun asks the first node for. Raises: Wrong."""
+    """Return the request of srun to the first node. Raises: Wrong."""
     asked = SrunOptions(
         nodes=value_forms.nodes(read.get("nodes") or "1")[1] if read.has("nodes") else None,
         tasks=_count(read, "ntasks"),

@@ -25,7 +25,7 @@ SAID_SECONDS: Final = 6.0  # that what a key came to is shown
 
 
 class Actor(FeedClient, JobSource, Protocol):
-    """What is needed of `corral.AsyncClient`."""
+    """Methods of `corral.AsyncClient` that are needed."""
 
     async def cancel(self, job: str) -> object: ...
 
@@ -131,7 +131,7 @@ class Top(App[None]):
         return [sized(key_bindings.footer(key_bindings.TABLES, self._about()), width)]
 
     def _about(self) -> str:
-        """Which table, how much of it, in which order."""
+        """Return the title: which table, how much of it, in which order."""
         table, count = self.table, len(self.table.rows)
         more = "+" if self.shown == "jobs" and self.feed.known.more else ""
         which = f"{self.feed.wanted.which} " if self.shown == "jobs" else ""

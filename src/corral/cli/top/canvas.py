@@ -35,7 +35,7 @@ class Canvas(Widget):
         self._drawn_for = (0, 0)
 
     def renew(self) -> None:
-        """What it shows has changed."""
+        """Mark the content as changed."""
         self._lines = None
         self.refresh()
 

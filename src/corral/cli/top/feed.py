@@ -1,4 +1,4 @@
-"""What is asked of the head, and when: as rarely as a live view bears.
+"""Requests of the live view to the head, as rare as it can bear.
 
 Each second one small question: the number of the newest event. Only when it has moved, or the
 sensors have had the time to speak anew, listings are asked for again, and none of them may take
@@ -29,7 +29,7 @@ MOST_JOBS: Final = 1_000  # in one table; further ones are found by the filter
 
 
 class FeedClient(Protocol):
-    """What is needed of `corral.AsyncClient`."""
+    """Methods of `corral.AsyncClient` that are needed."""
 
     async def status(self) -> "api.Status": ...
 
@@ -50,7 +50,7 @@ class FeedClient(Protocol):
 
 @dataclass(slots=True)
 class PollPace:
-    """When one kind of question is asked again. Seconds of a clock that only rises."""
+    """Schedule of one kind of request, in seconds of a monotonic clock."""
 
     least: float = BEAT_SECONDS
     most: float = SENSED_SECONDS
@@ -70,7 +70,7 @@ class PollPace:
 
 @dataclass(frozen=True, slots=True)
 class JobsQuery:
-    """Which jobs are listed: a name of WHICH, a part of their name, how many at most."""
+    """Selection of listed jobs: a name of WHICH, a part of their name, a limit."""
 
     which: str = "unfinished"
     text: str = ""
@@ -94,7 +94,7 @@ class Feed:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def want(self, wanted: JobsQuery) -> None:
-        """From now on these jobs; they are asked for at once."""
+        """Select these jobs from now on, and request them at once."""
         self.wanted = wanted
         self._woken.set()
 

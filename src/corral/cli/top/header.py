@@ -93,7 +93,7 @@ def _news(known: TopState, now: float, said: str) -> list[TextPart]:
 
 
 def away(link: HeadLink, at: float, now: float) -> list[TextPart]:
-    """What is shown is old, and how old; what could be done."""
+    """Return how old the data is, and what can be done."""
     since = age_text(now - link.since)
     shown = f"; shown is {clock_text(at)[11:]}" if at else ""
     hint = f"; {link.hint}" if link.hint else ""
@@ -101,7 +101,7 @@ def away(link: HeadLink, at: float, now: float) -> list[TextPart]:
 
 
 def busy_tone(share: float | None) -> str:
-    """Of a GPU that is held."""
+    """Return the colour of a GPU that is allocated."""
     if share is None:
         return "dim"
     return "bad" if share < 0.05 else "warn" if share < 0.5 else "good"

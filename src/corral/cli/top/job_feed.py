@@ -1,4 +1,4 @@
-"""What is asked of the head about the one job that is looked at."""
+"""Requests to the head about the job that is open."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ MOST_NODES: Final = 8  # whose curves are asked for: each is a question
 
 
 class JobSource(Protocol):
-    """What is needed of `corral.AsyncClient`."""
+    """Methods of `corral.AsyncClient` that are needed."""
 
     async def job(self, job: str) -> "api.JobDetail": ...
 

@@ -1,4 +1,4 @@
-"""Which key does what: the footer, the help and the bindings are made of this one table."""
+"""Key bindings: the footer, the help and the bindings come from this table."""
 
 from typing import Final, NamedTuple
 
@@ -46,7 +46,7 @@ JOB: Final = (
 
 
 def footer(keys: tuple[Key, ...], said: str) -> Line:
-    """What is chosen, then the keys."""
+    """Return the selection, then the keys."""
     parts = [TextPart(f"{said}  ", "dim")] if said else []
     for key in sorted(keys, key=lambda key: key.shown not in ("?", "q")):
         if key.brief:

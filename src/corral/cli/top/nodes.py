@@ -61,7 +61,7 @@ class TopNodeRow:
 
     @property
     def busy(self) -> float | None:
-        """Of its GPUs that are held."""
+        """Return how busy the allocated GPUs of the node are."""
         if self.gpus is None:
             return None
         pairs = zip(self.gpus.utilisation, self.gpus.holders, strict=True)
@@ -80,7 +80,7 @@ class TopNodeRow:
 
     @property
     def heat(self) -> float | None:
-        """Of its hottest GPU."""
+        """Return the temperature of its hottest GPU."""
         said = [] if self.gpus is None else self.gpus.temperature_celsius
         return max((one for one in said if one is not None), default=None)
 
@@ -90,7 +90,7 @@ class TopNodeRow:
 
     @property
     def note(self) -> str:
-        """What ails it, why it takes no work, else what it is."""
+        """Return its fault, why it takes no work, or what it is."""
         node = self.node
         suspect = "suspect: cordon it with: corral node cordon --suspects" if node.suspect else ""
         why = node.why if node.liveness != "alive" else ""
@@ -101,7 +101,7 @@ class TopNodeRow:
 
     @property
     def words(self) -> str:
-        """What a filter looks in."""
+        """Return the text that a filter searches."""
         return f"{self.node.id} {self.state} {self.note} {' '.join(self.node.gpus.types)}".lower()
 
 

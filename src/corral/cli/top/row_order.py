@@ -9,8 +9,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Order(Generic[R]):
-    """By what, under which column's title. `down`: the most first; rows of which it is not known
-    (None) are last either way."""
+    """Sort order of a table by one column. `down`: highest first; rows without a value are last
+    either way."""
 
     title: str
     key: Callable[[R], Any]

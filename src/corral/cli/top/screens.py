@@ -1,4 +1,4 @@
-"""What opens above the tables: one job, the help, a question."""
+"""Screens above the tables: one job, the help, a question."""
 
 from collections.abc import Callable
 from typing import ClassVar

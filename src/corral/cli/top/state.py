@@ -1,4 +1,4 @@
-"""What `corral top` knows at a moment, and whether the head still speaks. No I/O."""
+"""State of `corral top`, and whether the head responds. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class TopState:
 
     @cached_property
     def busy_of(self) -> Mapping[str, float]:
-        """How busy the GPUs of each job are on average, by its id."""
+        """Return how busy the GPUs of each job are on average, by its id."""
         seen: dict[str, list[float]] = {}
         for node in self.gpus.nodes if self.gpus is not None else ():
             for holders, busy in zip(node.holders, node.utilisation, strict=True):
@@ -54,7 +54,7 @@ class TopState:
 
     @cached_property
     def watts(self) -> float | None:
-        """Of all GPUs; None where none says."""
+        """Return the power of all GPUs; None if none reports it."""
         said = [
             watts
             for node in (self.gpus.nodes if self.gpus is not None else ())
@@ -65,7 +65,7 @@ class TopState:
 
     @cached_property
     def held_busy(self) -> float | None:
-        """How busy held GPUs are on average."""
+        """Return how busy allocated GPUs are on average."""
         said = [
             busy
             for node in (self.gpus.nodes if self.gpus is not None else ())

@@ -1,4 +1,4 @@
-"""What the batch system shows of one attempt that was handed over to it. Rules alone, no I/O."""
+"""State of one attempt in a batch system. Rules only, no I/O."""
 
 from dataclasses import dataclass
 from typing import Final

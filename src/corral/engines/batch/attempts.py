@@ -1,4 +1,4 @@
-"""Who wants what of lent nodes, what was handed over, and what is to be done next. No I/O."""
+"""Attempts on lent nodes: what is wanted, what was submitted, and what is to be done next. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ NEVER_CAME: Final = "nothing of it is on this node"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What is to be done now."""
+    """Actions that are due."""
 
     submit: tuple[tuple[Launch, ...], ...] = ()  # each by node rank
     withhold: tuple[AttemptKey, ...] = ()
@@ -139,7 +139,7 @@ class Desk:
         handed.handing, handed.refusal, handed.refusal_is_infra = False, why, infra
 
     def withheld(self, key: AttemptKey) -> None:
-        """What had not begun of it begins never."""
+        """Mark an attempt whose remaining ranks never start."""
         self._handed(key).withheld = True
 
     def forgotten(self, key: AttemptKey) -> None:
@@ -149,7 +149,8 @@ class Desk:
     # -- what follows ----------------------------------------------------------------------------
 
     def due(self, at: float) -> Due:
-        """What is to be done now. Nothing before the first look: what is there would be unknown."""
+        """Return the actions that are due. Nothing before the first poll: what exists would be
+        unknown."""
         if self.looked_at is None:
             return Due()
         cancel = [key for key, one in self.attempts.items() if self._must_be_ended(one, at)]
@@ -222,7 +223,7 @@ class Desk:
         return found
 
     def _signals(self, node: NodeId) -> tuple[Signal, ...]:
-        """Of all its parts; the head takes each once (0062)."""
+        """Return the signals of all pilots of the node; the head takes each once (0062)."""
         return tuple(one for it in self.attempts.values() for one in it.signals.get(node, ()))
 
     def proofs(self) -> Mapping[NodeId, str]:
@@ -232,11 +233,12 @@ class Desk:
         return {node.node: node.down for node in down if node.node not in reports}
 
     def gone(self) -> Set[NodeId]:
-        """Those of them that the batch system has no more."""
+        """Return the nodes that the batch system has removed."""
         return {node.node for node in self.nodes.values() if node.gone} & self.proofs().keys()
 
     def part_word(self, part: NodeId) -> DesiredState | None:
-        """What of its node's word is the part's; None before the node has any."""
+        """Return the part of the node's desired state that concerns the pilot; None before the node
+        has any."""
         key, word = key_of(part), self._wanted.get(node_of(part))
         if word is None or key is None:
             return None
@@ -259,7 +261,7 @@ class Desk:
         return [part_of(node, one.key) for one in here]
 
     def says(self, key: AttemptKey) -> str:
-        """Why the attempt waits in the batch system; "" when it does not."""
+        """Return why the attempt waits in the batch system; "" if it does not."""
         handed = self.attempts.get(key)
         if handed is None or handed.ticket is None:
             return ""
@@ -307,8 +309,8 @@ class Desk:
                 yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
 
     def _seen(self, handed: Handed, node: NodeId, *, by_part_alone: bool = False) -> Seen:
-        """What is to be said of the attempt on the node: its part's word goes before all else, but
-        for one that the batch system knows to be over.
+        """Return the report of the attempt on the node: that of its pilot comes first, unless the
+        batch system knows that it is over.
 
         Args:
             by_part_alone: leave out what the batch system says: it has no proof about a node that
@@ -355,8 +357,8 @@ class Desk:
         return max((stop.grace_seconds for stop in stops), default=0.0)
 
     def _offered(self, node: LentNode) -> Inventory:
-        """What it has, and what of it others hold. Where the batch system places, only which GPUs
-        are taken is told, for Corral to number its own; whether there is room is not its to say."""
+        """Return the node's capacity and what others hold. Where the batch system places, only the
+        taken GPUs count, for numbering Corral's own; the room is not Corral's to judge."""
         word, has = self._wanted.get(node.node), node.inventory
         gpus = _taken(node, [gpu for one in (word.run if word else ()) for gpu in one.seat.gpus])
         if self._places:

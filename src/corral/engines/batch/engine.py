@@ -60,7 +60,7 @@ class HeadLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """How long a call that has failed is let be."""
+    """Delay after a failed call."""
 
     until: float = 0.0
     seconds: float = 0.0
@@ -213,7 +213,7 @@ class LendingEngine:
                 await self._until_stirred()
 
     async def _until_stirred(self) -> None:
-        """By news; or until the next look is due."""
+        """Wait for news, or until the next poll is due."""
         wait_seconds = None if self._looks else max(self._next_look - _now(), 0.0)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
@@ -246,11 +246,11 @@ class LendingEngine:
         self.trouble = trouble
 
     def _say_late(self) -> None:
-        """What is known of its trouble already says more."""
+        """Report that it starts slowly, unless its error is known already."""
         self.trouble = self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
 
     def _take(self, look: BatchSnapshot) -> None:
-        """Where the batch system places, what waits there is no attempt yet."""
+        """Process a poll. Where the batch system places, waiting jobs have no attempt yet."""
         if self.placing_driver is not None:
             begun = self.desk.attempts.keys()
             self.asking.look(look, begun)
@@ -267,7 +267,7 @@ class LendingEngine:
             self.links.wake()
 
     async def _act(self, due: Due) -> None:
-        """What is due; each is tried again at the next turn until it has been done."""
+        """Carry out what is due; each action is tried again at the next turn until it succeeds."""
         for key in due.withhold:
             if await self._try(self.driver.withhold, "withhold", key):
                 self.desk.withheld(key)
@@ -284,7 +284,7 @@ class LendingEngine:
             await self._act_on_line(self.placing_driver)
 
     async def _act_on_line(self, driver: PlacingDriver) -> None:
-        """What is due of what waits in the batch system's own line."""
+        """Carry out what is due for jobs in the batch system's own queue."""
         due = self.asking.due(_now())
         await asyncio.gather(*(self._ask(driver, group) for group in due.ask))
         for key in due.cancel:

@@ -1,4 +1,4 @@
-"""What waits in the batch system's own line, where that places by itself. Rules alone, no I/O."""
+"""Jobs in the batch system's own queue, where it places by itself. Rules only, no I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class QueuedAttempt(BatchAttemptState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueAsking:
-    """What is to be done now. `ask`: each group is one array, or one job."""
+    """Actions that are due. `ask`: each group is one array, or one job."""
 
     ask: tuple[tuple[ExternalCandidate, ...], ...] = ()
     cancel: tuple[AttemptKey, ...] = ()
@@ -108,7 +108,7 @@ class Asking:
     # -- what follows ----------------------------------------------------------------------------
 
     def due(self, at: float) -> DueAsking:
-        """What is to be done now. Nothing before both sides have said what there is."""
+        """Return the actions that are due. Nothing before both sides have reported."""
         if self._offered is None or not self._has_looked:
             return DueAsking()
         all_asked = self.asked.items()
@@ -122,12 +122,12 @@ class Asking:
         )
 
     def chosen(self) -> Mapping[AttemptKey, tuple[NodeId, ...]]:
-        """Who has been given which nodes, and may begin there."""
+        """Return the nodes that were given to attempts, which may begin there."""
         found = {key: one.chosen for key, one in self.asked.items() if not one.is_withdrawn}
         return {key: nodes for key, nodes in found.items() if nodes}
 
     def says(self) -> Mapping[AttemptKey, str]:
-        """Why the others wait, as far as that is known."""
+        """Return why the others wait, as far as that is known."""
         said = {key: why for key, (_, why) in self._again.items()}
         for key, one in self.asked.items():
             if one.ticket is not None and one.ticket.reason:
@@ -195,7 +195,7 @@ def _likeness(one: ExternalCandidate) -> object:
 
 
 def _why_over(one: QueuedAttempt) -> str:
-    """Why the batch system has it no more, before it has begun; "": it never had it."""
+    """Return why the batch system no longer has a job that has not begun; "": it never had it."""
     if one.refusal:
         return one.refusal
     if one.ticket is None:

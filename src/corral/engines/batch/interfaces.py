@@ -1,4 +1,4 @@
-"""What a batch system is asked, and what it answers."""
+"""Interface of a batch system."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from corral.wire.node import NodeSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """What others than Corral hold on a node."""
+    """Resources that programs outside Corral hold on a node."""
 
     gpus: int = 0
     cpu_millis: int = 0
@@ -53,7 +53,7 @@ class TicketState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """What the batch system says of one attempt. `handle` is its own name for it.
+    """Report of the batch system about one attempt. `handle`: its own name for it.
 
     `reason`: why it waits, in the batch system's words. `blame`: why it ended, when it was not by
     itself: preempted, out of time, a node failed, somebody cancelled it. `blame_is_infra` False:
@@ -117,7 +117,7 @@ class BatchSystem(Protocol):
         ...
 
     async def withhold(self, key: AttemptKey) -> None:
-        """What of it has not begun by itself begins never. Raises: Trouble."""
+        """Prevent the ranks that have not begun from starting. Raises: Trouble."""
         ...
 
     async def cancel(self, key: AttemptKey) -> None:
@@ -152,7 +152,7 @@ class PlacingDriver(BatchSystem, Protocol):
         ...
 
     async def equip(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
-        """What its agents need, on the nodes that it was given: then it begins. Again is harmless.
+        """Put what its agents need on the nodes that it was given; then it begins. Idempotent.
 
         Raises: Trouble.
         """

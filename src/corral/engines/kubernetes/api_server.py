@@ -29,7 +29,8 @@ class NotTaken(Refusal):
 
 
 def client_of(settings: KubernetesSettings) -> AsyncClient:
-    """By the kubeconfig that was named, or as kubectl finds one, or a pod's own account.
+    """Return a client by the given kubeconfig, or by the one that kubectl finds, or by a pod's own
+    account.
 
     Raises: Conflict when there is none that can be used.
     """

@@ -1,4 +1,4 @@
-"""What Kubernetes' Jobs and pods say of each attempt."""
+"""State of each attempt in Kubernetes' Jobs and pods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -58,7 +58,7 @@ def ticket_of(
 
 
 def addresses_of(pods: Iterable[Pod]) -> dict[NodeId, str]:
-    """Where the ranks on each node are reached, as far as Kubernetes has said."""
+    """Return the addresses of the ranks on each node, as far as Kubernetes has reported them."""
     return {
         NodeId(node): pod.status.podIP
         for pod in pods

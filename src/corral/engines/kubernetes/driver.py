@@ -112,7 +112,7 @@ class KubernetesDriver:
         self._mirrors += self.spaces.watch(space).mirrors
 
     async def look(self) -> BatchSnapshot:
-        """What the watches have told, once the server has shown that it still answers.
+        """Return what the watches have received, once the server has shown that it still responds.
 
         Raises: Trouble.
         """
@@ -221,7 +221,7 @@ class KubernetesDriver:
         return [nodes.gone_node(NodeId(node), boot) for node, boot in gone.items()]
 
     async def _ask_events(self) -> None:
-        """Why there are no pods of a Job is told in its events alone. Raises: Trouble."""
+        """Read the events of a Job: only they say why there are no pods. Raises: Trouble."""
         now, asked = time.monotonic(), {}
         for space in self.spaces:
             pods = {key_of(pod) for pod in self.spaces.counted(space, space.pods)}
@@ -271,7 +271,7 @@ class KubernetesDriver:
         self.held.pop(key, None)
 
     async def _try_held(self) -> None:
-        """What was not taken, as over a quota, is handed over again."""
+        """Submit again what was refused, for example over a quota."""
         for key, one in list(self.held.items()):
             if time.monotonic() - one.tried_at > RETRY_SECONDS:
                 try:
@@ -309,7 +309,8 @@ class KubernetesDriver:
         return replace(launch, nodes=own, master_address=own[0])
 
     def _find_addresses(self, key: AttemptKey) -> tuple[str, ...] | None:
-        """Of the pods by node rank, once all have theirs: it never changes then."""
+        """Return the addresses of the pods by node rank, once all have theirs: they never change
+        then."""
         job = self.spaces.job(key)
         told = (job.metadata.annotations or {}) if job and job.metadata else {}
         gang = [NodeId(node) for node in json.loads(told.get(names.NODES, "[]"))]
@@ -349,7 +350,8 @@ class KubernetesDriver:
 
 
 def head_files(head_json: Path, certificate: str | None, url: str | None) -> Mapping[str, str]:
-    """What pods read to find the head and to trust it. Raises: Trouble when it is not known yet."""
+    """Return the files by which pods find and verify the head. Raises: Trouble if it is not known
+    yet."""
     try:
         where = url or str(json.loads(head_json.read_text())["url"])
         files = {manifests.HEAD_JSON: json.dumps({"url": where})}

@@ -19,7 +19,7 @@ USED_NAMESPACES: Final = "namespaces.json"  # namespace -> queues whose attempts
 
 @dataclass(slots=True, kw_only=True)
 class HeadMap:
-    """What the head remembers in Kubernetes beyond its own life.
+    """ConfigMap of what the head stores in Kubernetes beyond its own life.
 
     Attributes:
         boots: node -> boot id, of the nodes that were lent.

@@ -1,4 +1,4 @@
-"""What is sent to Kubernetes for an attempt: a Secret and an indexed Job. Pure.
+"""Manifests of an attempt in Kubernetes: a Secret and an indexed Job. Pure.
 
 Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/ (indexed completion mode).
 """
@@ -99,7 +99,7 @@ def secret_of(cluster: str, gang: Sequence[Launch], parts: Mapping[NodeId, PartF
 
 
 def head_map_of(cluster: str, files: Mapping[str, str]) -> ConfigMap:
-    """Where the head is, for all pods of a cluster; no secrets are in it."""
+    """Return the ConfigMap with the head's address for all pods of a cluster; it holds no secrets."""
     labels = {"app.kubernetes.io/managed-by": "corral", "corral.dev/cluster": cluster}
     return ConfigMap(metadata=ObjectMeta(name=head_name(cluster), labels=labels), data=dict(files))
 
@@ -167,7 +167,7 @@ def _pod(
 
 
 def _pod_security(settings: KubernetesSettings) -> PodSecurityContext | None:
-    """What the pod may be, by the Pod Security Standards.
+    """Return the security context of the pod, by the Pod Security Standards.
 
     Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
     """
@@ -291,7 +291,7 @@ def _resources(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> ResourceRequirements:
-    """What each pod asks for: the same on every node, for one template makes them all."""
+    """Return the resources of each pod: the same on every node, since one template makes them all."""
     asked = [_gpus_of(launch, gpu_resources) for launch in gang]
     if any(other != asked[0] for other in asked):
         raise Trouble(f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names")

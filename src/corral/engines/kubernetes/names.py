@@ -1,4 +1,4 @@
-"""How Corral's objects are named and labelled in Kubernetes, so that they are found again.
+"""Names and labels of Corral's objects in Kubernetes.
 
 Names are as https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ wants them.
 """
@@ -27,17 +27,18 @@ def short_cluster(cluster: ClusterId) -> str:
 
 
 def name_of(cluster: str, key: AttemptKey) -> str:
-    """Of the Job, the pods' prefix and the Secret of an attempt: corral-1a2b3c4d-j17-0-3-1."""
+    """Return the name of the Job, the pods' prefix and the Secret of an attempt:
+    corral-1a2b3c4d-j17-0-3-1."""
     return f"corral-{cluster}-{key[0].replace('_', '-')}-{key[1]}"
 
 
 def head_name(cluster: str) -> str:
-    """Of the ConfigMap that says where the head is."""
+    """Return the name of the ConfigMap with the head's address."""
     return f"corral-{cluster}-head"
 
 
 def labels_of(cluster: str, key: AttemptKey) -> dict[str, str]:
-    """By which the objects of an attempt are found."""
+    """Return the labels by which the objects of an attempt are found."""
     return {MANAGED: "corral", CLUSTER: cluster, JOB: key[0], ATTEMPT: str(key[1])}
 
 

@@ -102,7 +102,7 @@ class Namespace:
 
     @property
     def trouble(self) -> str:
-        """Why attempts cannot begin there, or cannot be seen; "" when they can."""
+        """Return why attempts cannot begin there, or cannot be observed; "" if they can."""
         told = (mirror.trouble for mirror in self.mirrors if mirror.trouble)
         late = "" if self.is_listed else NO_ANSWER
         return next(told, "") or self.refusal or late

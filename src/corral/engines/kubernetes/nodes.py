@@ -1,4 +1,4 @@
-"""What Kubernetes' nodes have for Corral, what others hold there, and which of them are gone."""
+"""Capacity of Kubernetes' nodes for Corral, what others hold there, and which nodes are gone."""
 
 import json
 import re
@@ -126,7 +126,7 @@ def is_lent(node: Node, settings: KubernetesSettings) -> bool:
 
 
 def closed(node: Node, settings: KubernetesSettings) -> str:
-    """Why it takes no new pods of Corral's; "" when it does."""
+    """Return why the node takes no new pods of Corral; "" if it does."""
     spec = node.spec or NodeSpec()
     if spec.unschedulable:
         return "it is cordoned in Kubernetes"
@@ -148,7 +148,7 @@ def gone_node(name: NodeId, boot: str) -> LentNode:
 
 
 def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
-    """What pods that are not Corral's hold, by node; those that are over hold nothing.
+    """Return what pods outside Corral hold, by node; ended ones hold nothing.
 
     A pod for which the scheduler makes room by preemption holds its node already.
     """
@@ -170,8 +170,8 @@ def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
 
 
 def asked_by(pod: Pod) -> dict[str, str]:
-    """What the scheduler counts for a pod: of its containers together, or of the greediest of those
-    that go before them.
+    """Return the resources that the scheduler counts for a pod: the sum of its containers, or the
+    largest init container.
 
     Source:
     https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
@@ -198,7 +198,7 @@ def known_nodes(text: str | None) -> dict[str, str]:
 
 
 def address_of(node: Node) -> str:
-    """Where the node is reached within the cluster."""
+    """Return the address of the node within the cluster."""
     status = node.status or NodeStatus()
     kinds = {one.type: one.address for one in reversed(status.addresses or [])}
     return kinds.get("InternalIP") or kinds.get("Hostname") or _name(node)

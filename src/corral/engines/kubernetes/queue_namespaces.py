@@ -143,7 +143,8 @@ class QueueNamespaces:
         ]
 
     def where(self, key: AttemptKey) -> list[Namespace]:
-        """Where the attempt is; where it was not seen, all namespaces in which it may be."""
+        """Return the namespace of the attempt; if it was not seen, all namespaces in which it may
+        be."""
         spaces = [one for one in self if self._may_be_in(one, key)]
         found = [one for one in spaces if one.name == self.placed_in.get(key) or one.holds(key)]
         return found or [self.own, *(one for one in spaces if not one.is_listed)]

@@ -45,7 +45,7 @@ _OVER_ITS_LIMIT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEnd:
-    """Why it ended, and whose doing it is."""
+    """Reason and cause of the end of a pod."""
 
     text: str
     infra: bool = True
@@ -101,7 +101,7 @@ def lacks_room(pods: Iterable[Pod]) -> str:
 
 
 def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
-    """Of the pod that ended first by another's doing; None where nothing is to be blamed."""
+    """Return the cause of the pod that was ended first from outside; None if there is none."""
     for pod in sorted(pods, key=_ended_at):
         if (blame := _why_pod_ended(pod)) is not None:
             return blame

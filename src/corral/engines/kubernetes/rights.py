@@ -1,4 +1,4 @@
-"""What the head's account may do in Kubernetes, asked before anything depends on it."""
+"""Check of the rights of the head's account in Kubernetes, before anything depends on them."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a cluster on Kubernetes was asked to be: `corral up --engine kubernetes --set image=...`."""
+"""Settings of a cluster on Kubernetes: `corral up --engine kubernetes --set image=...`."""
 
 import re
 from collections.abc import Mapping

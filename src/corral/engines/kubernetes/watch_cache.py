@@ -51,7 +51,7 @@ class Mirror(Generic[T]):
     lists: int = 0
 
     def put(self, object: T) -> None:
-        """What the server has just answered of an object counts at once."""
+        """Record an object as the server has just returned it."""
         if _version(object) > self.newest:  # else the watch has told what became of it
             self.objects[place_of(object)] = object
 
@@ -128,7 +128,7 @@ def _code(wrong: Exception) -> int:
 
 
 def told(wrong: Exception) -> str:
-    """What the server, or the way to it, says."""
+    """Return the error of the server, or of the connection to it."""
     if isinstance(wrong, ApiError):
         return wrong.status.message or wrong.status.reason or str(wrong)
     if isinstance(wrong, CONFIG_FAULTS) and not isinstance(wrong, msgspec.DecodeError):

@@ -125,7 +125,7 @@ class LocalEngine:
         return not any(node.shims() for node in self.nodes.values())
 
     def look_after(self) -> None:
-        """To be called each second: restart lone agents, reboot dead nodes."""
+        """Restart single agents and reboot dead nodes. Call it each second."""
         for node in self.nodes.values():
             node.look_after()
 

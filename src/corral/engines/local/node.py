@@ -118,7 +118,7 @@ class LocalNode:
         return bool(LocalProcess.recorded(self.dir / "agent.pid") or self.others())
 
     def others(self) -> list[LocalProcess]:
-        """What lives of the node beside its agent: the launcher and the shims."""
+        """Return the living processes of the node beside its agent: the launcher and the shims."""
         launcher = LocalProcess.recorded(self.dir / "launcher.pid")
         return [*([launcher] if launcher else []), *self.shims()]
 

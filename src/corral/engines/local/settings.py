@@ -1,4 +1,4 @@
-"""What a local cluster was asked to be."""
+"""Settings of a local cluster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -65,7 +65,7 @@ class AgentActor:
         return self._local is not None
 
     async def look(self) -> dict[str, Any]:
-        """What is there now."""
+        """Return the current state."""
         await self.resume()
         return self.seen()
 

@@ -1,4 +1,4 @@
-"""What Ray's autoscaler is asked for, and which idle nodes are left to it. Pure."""
+"""Requests to Ray's autoscaler, and the idle nodes that are left to it. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ MOST_BUNDLES: Final = 1_000  # Ray plans for all of them at each of its looks
 def bundles(
     busy: Iterable[RayNode], waiting: Sequence[Shape], types: Mapping[str, str] | None = None
 ) -> list[dict[str, float]]:
-    """What the nodes of a cluster must hold at once: what runs on busy nodes, whole as they are,
-    and every gang that waits, for Ray does not count what is in use already. `types`: what Ray
-    calls those types of GPUs that its autoscaler could bring."""
+    """Return what the nodes of a cluster must hold at once: busy nodes, whole as they are, and
+    every waiting gang, since Ray does not count what is already in use. `types`: Ray's names for
+    the types of GPUs that its autoscaler could add."""
     asked = [{"GPU": float(node.gpus)} for node in busy if node.gpus]
     for shape in waiting:
         asked += [bundle(shape, types or {})] * min(shape.nodes, MOST_BUNDLES)
@@ -55,8 +55,8 @@ class Sleepers:
         waits: bool,
         now: float,
     ) -> list[NodeId]:
-        """Those that go to sleep now. While anybody waits none does, and all are woken. The node of
-        Ray's own head never sleeps: no autoscaler takes it."""
+        """Return the nodes that go to sleep now. While a job waits none does, and all are woken.
+        The node of Ray's own head never sleeps: no autoscaler removes it."""
         if waits:
             self._asleep.clear()
             self._idle_since.clear()

@@ -1,4 +1,4 @@
-"""What Ray's autoscaler could bring, as the file says that it is told by. Pure.
+"""Node types that Ray's autoscaler could add, from its file. Pure.
 
 Source: https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html
 """
@@ -36,7 +36,7 @@ def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...
 
 
 def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
-    """What Ray calls the types of GPUs that the file tells of: h100 is accelerator_type:H100.
+    """Return Ray's resource names of the GPU types in the file: h100 is accelerator_type:H100.
 
     Raises: TypeError, AttributeError for what is no such file.
     """
@@ -49,8 +49,8 @@ def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def left_of(kinds: Iterable[NodeKind], nodes: Iterable[RayNode]) -> tuple[NodeKind, ...]:
-    """How many there could be more beside the workers that live. Those that do not say of which
-    kind they are, are told by their GPUs alone: too few are counted rather than too many."""
+    """Return how many nodes could still be added. Nodes that do not report their kind are matched
+    by their GPUs: the count is rather too low than too high."""
     there = [node for node in nodes if node.alive and not node.is_head]
     less = [
         replace(kind, most=kind.most - sum(_is_of(kind, one) for one in there)) for kind in kinds

@@ -198,7 +198,8 @@ def descendants(root: LocalProcess) -> list[LocalProcess]:
 
 
 def folder_of(process: LocalProcess) -> str:
-    """Where this process of a Ray that Corral has begun writes; "" for any other."""
+    """Return the folder into which this process of a Ray that Corral started writes; "" for any
+    other."""
     with suppress(OSError):
         found = _FOLDER.search(Path(f"/proc/{process.pid}/cmdline").read_bytes())
         return found[1].decode() if found else ""
@@ -252,7 +253,8 @@ def node_token(folder: Path) -> bytes:
 
 
 def _kept(file: Path, content: bytes) -> bytes:
-    """What the file holds; when there is none, it is made with this content, 0600, durably."""
+    """Return the content of a file. If it does not exist, create it with this content, mode 0600,
+    durably."""
     if not file.exists():
         fresh = file.with_name(f".{file.name}.new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

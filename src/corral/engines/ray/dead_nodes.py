@@ -1,4 +1,4 @@
-"""Which nodes of Ray are dead for certain, and which of them were taken away for good."""
+"""Dead nodes of Ray: which are certainly dead, and which were removed for good."""
 
 import logging
 from collections.abc import Awaitable, Callable

@@ -52,7 +52,7 @@ class RayDriver:
 
     @property
     def shown_by(self) -> str:
-        """What shows this Ray's nodes, on the head's machine."""
+        """Return the command that shows this Ray's nodes, on the head's machine."""
         file = quote(self.token_file)
         token = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={file} " if self.token_file else ""
         return f"{token}ray status --address {self.address}"

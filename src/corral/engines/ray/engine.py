@@ -113,7 +113,7 @@ class RayEngine:
         self._looking = asyncio.create_task(self._look_again_and_again())
 
     def invite(self, node: NodeId) -> RayInvitation:
-        """What a machine must know to be this node, which is none yet. Raises: RayTrouble."""
+        """Return what a machine must know to become this node. Raises: RayTrouble."""
         if self._driver is None:
             raise RayTrouble("Ray has not started yet", hint="try again in some seconds")
         self._token_file(node).unlink(missing_ok=True)  # of one that was removed
@@ -131,8 +131,8 @@ class RayEngine:
         return {} if self._deaths is None else dict(self._deaths.proofs)
 
     def gone(self) -> Set[NodeId]:
-        """What the autoscaler took away, but for what speaks all the same. Where no file tells what
-        it could bring, none: nodes that it once brought are all that is known of that."""
+        """Return the nodes that the autoscaler removed, except those that still report. Without a
+        file of what it could add there are none: only earlier nodes tell that."""
         taken = self._deaths.taken if self._deaths is not None and self._kinds else frozenset()
         return {node for node in taken if not self.links.hears(node)}
 
@@ -166,7 +166,7 @@ class RayEngine:
         return why_not_begun(node, row, trouble=trouble, heard=self.links.hears(node))
 
     def look_after(self) -> None:
-        """To be called each second: a Ray of the head's own that died is started again.
+        """Restart a Ray of the head's own that died. Call it each second.
 
         Raises: what the engine's own task has died of.
         """
@@ -208,7 +208,8 @@ class RayEngine:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _say_late(self) -> None:
-        """What is known of its trouble already says more; the first start of Ray takes long."""
+        """Report a slow start, unless its error is known already; the first start of Ray takes
+        long."""
         which = "that is started here" if self._here else f"at {self.settings.address}"
         self._say(self.trouble or f"the Ray {which} has not answered for {LATE_SECONDS:g} s")
 
@@ -300,7 +301,7 @@ class RayEngine:
         kept.fitted_at = asyncio.get_running_loop().time()
 
     async def _files(self, row: RayNode) -> dict[str, bytes]:
-        """What lies in the node's folder before its agent is started."""
+        """Return the files in the node's folder before its agent is started."""
         token = node_token(self._folder_here(row.id))
         await self.links.register(row.id, sha256(token.strip()).hexdigest())
         files = {
@@ -314,7 +315,7 @@ class RayEngine:
         return files
 
     def settings_of(self, row: RayNode) -> NodeSettings:
-        """What the node's agent is told."""
+        """Return the settings of the node's agent."""
         folder = self.folder_there(row.id)
         pretend = self.settings.pretend or row.pretend
         return NodeSettings(
@@ -338,7 +339,7 @@ class RayEngine:
         return f"{self.settings.node_dir}/{self.cluster}/{node}"
 
     def _folder_here(self, node: NodeId) -> Path:
-        """What the head itself keeps of the node."""
+        """Return the folder in which the head keeps the node's files."""
         return self.cluster_dir / "nodes" / node
 
     def _token_file(self, node: NodeId) -> Path:
@@ -381,8 +382,8 @@ class RayEngine:
 
 
 def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str, str]]:
-    """What the autoscaler's own file says that it could bring, and Ray's words for types of GPUs;
-    nothing where there is no file."""
+    """Return what the autoscaler's file says that it could add, and Ray's names for types of GPUs;
+    nothing without a file."""
     if not settings.autoscaling_config:
         return (), {}
     try:

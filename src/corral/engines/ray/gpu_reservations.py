@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Node:
-    """What is held on one node of Ray, which is another one each time its Ray starts anew."""
+    """Reservations on one node of Ray, which is another node each time its Ray restarts."""
 
     ray_node: str = ""
     held: dict[int, HeldGpu] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Holds:
             log.warning("GPUs of node %s in Ray's books: %s", row.id, trouble)
 
     async def _found(self, row: RayNode) -> dict[int, HeldGpu]:
-        """What an earlier head has held there."""
+        """Return what an earlier head has reserved there."""
         numbers = await self.driver.held(row.ray_node)
         return {
             await self.driver.hold(row.ray_node, number): HeldGpu(number=number)

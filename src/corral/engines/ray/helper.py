@@ -72,8 +72,8 @@ class RayCalls:
         return {"nodes": nodes, "used": used, "waiting": waiting, "own": own}
 
     def _unplaced(self, living: set[str]) -> int:
-        """How many GPUs are about to be held. What was held on a node of Ray that is dead would
-        wait for ever, as if somebody wanted it: it is let go."""
+        """Return how many GPUs are about to be reserved. Reservations on a dead node would wait
+        forever, so they are released."""
         names = [one["name"] for one in _groups() if one["state"] in ("PENDING", "RESCHEDULING")]
         own = [name for name in names if name.startswith(self._prefix)]
         dead = [name for name in own if start_options.held_on(name) not in living]

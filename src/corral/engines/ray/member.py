@@ -22,8 +22,8 @@ LOOK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayMember:
-    """What the machine is there. `host` "": its address on the way to `address`, that of the Ray
-    cluster. `num_gpus` None: as many as Ray finds."""
+    """Membership of a machine in a Ray cluster. `host` "": its address on the way to `address`,
+    that of the Ray cluster. `num_gpus` None: as many as Ray finds."""
 
     address: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -55,8 +55,8 @@ def keeper_of(folder: Path) -> LocalProcess | None:
 
 
 def versions() -> tuple[str, str]:
-    """Of Ray and of Python, which are the same on all nodes of a Ray cluster; Ray's is "" where it
-    is not installed."""
+    """Return the versions of Ray and Python, which are equal on all nodes of a Ray cluster; Ray's
+    is "" if it is not installed."""
     try:
         return version("ray"), python_version()
     except PackageNotFoundError:

@@ -1,4 +1,5 @@
-"""What Ray's answers mean: which nodes there are, what they have, who else uses them. Pure."""
+"""Interpretation of Ray's answers: which nodes there are, what they have, and who else uses them.
+Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,8 +61,8 @@ class RayNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySnapshot:
-    """What Ray said at one moment. `waiting_gpus`: how many each of Ray's tasks, actors and bundles
-    wants that wait for some."""
+    """State of Ray at one moment. `waiting_gpus`: GPUs for each of Ray's waiting tasks, actors and
+    bundles."""
 
     nodes: tuple[RayNode, ...]
     waiting_gpus: tuple[int, ...] = ()
@@ -114,7 +115,7 @@ def _turn(row: Mapping[str, Any], names: Mapping[str, NodeId]) -> tuple[bool, bo
 
 
 def _name_of(row: Mapping[str, Any]) -> NodeId:
-    """What its label says, else Ray's name for it, which is its address unless told otherwise."""
+    """Return the label of the node, else Ray's name for it, by default its address."""
     name = row.get("Labels", {}).get(NODE_LABEL) or row["NodeName"] or row["NodeManagerAddress"]
     return NodeId(str(name).replace(":", "-").replace("%", "-"))
 
@@ -152,7 +153,7 @@ def _gpus(resources: Mapping[str, float]) -> int:
 
 
 def gpu_type_of(resources: Iterable[str], labels: Mapping[str, str]) -> str:
-    """What jobs call the type that Ray has detected: h100; "" where it knows none."""
+    """Return the GPU type that Ray has detected in the words of jobs: h100; "" if it is unknown."""
     detected = (name for name in resources if name.startswith(TYPE_RESOURCE))
     found = (
         labels.get(PRETEND_LABEL)
@@ -178,8 +179,8 @@ def labels_of(labels: Mapping[str, str], resources: Iterable[str]) -> tuple[tupl
 
 
 def vendor_of(labels: Mapping[str, str], resources: Iterable[str]) -> str:
-    """Who made the GPUs that Ray has detected: it names the maker of each but NVIDIA's. "" where it
-    has found none, or an accelerator that is no GPU."""
+    """Return the vendor of the GPUs that Ray has detected: it names each but NVIDIA. "" if there
+    are none, or if the accelerator is not a GPU."""
     found = (name for name in resources if name.startswith(TYPE_RESOURCE))
     detected = labels.get(_TYPE_LABEL) or next(found, "").removeprefix(TYPE_RESOURCE)
     if not detected:

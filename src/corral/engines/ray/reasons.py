@@ -1,4 +1,4 @@
-"""Why an attempt that was placed on nodes of Ray has not begun, in our words. Pure.
+"""Reasons why an attempt that was placed on nodes of Ray has not begun. Pure.
 
 Source: https://docs.ray.io/en/latest/ray-core/api/exceptions.html
 """
@@ -37,7 +37,7 @@ def why_not_begun(node: NodeId, row: RayNode | None, *, trouble: str, heard: boo
 
 
 def in_our_words(trouble: str) -> str:
-    """What Ray raised, `NAME: TEXT`, with Ray's own name for it behind."""
+    """Translate an error of Ray, `NAME: TEXT`; Ray's own name stands behind."""
     name, _, text = trouble.partition(":")
     known = _TROUBLES.get(name)
     return f"{known} ({name})" if known else f"Ray says {text.strip() or name}"

@@ -1,4 +1,4 @@
-"""What a cluster on Ray was asked to be."""
+"""Settings of a cluster on Ray."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class RaySettings:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "RaySettings":
-        """What --set NAME=VALUE said, or what was kept of it. Raises: SpecInvalid."""
+        """Parse the settings of --set NAME=VALUE, or stored ones. Raises: SpecInvalid."""
         return read_settings(cls, raw)
 
 

@@ -25,8 +25,8 @@ class HeldGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanges:
-    """What to do next. `take`: so many more; `let_go`: these indices; `held` as it is then, but for
-    those that are taken."""
+    """Changes of the reserved GPUs. `take`: how many more; `let_go`: these indices; `held`: the
+    state then, without those that are taken."""
 
     held: Mapping[int, HeldGpu]
     take: int = 0
@@ -35,7 +35,7 @@ class HoldChanges:
 
 @dataclass(slots=True)
 class GpuUsers:
-    """Which GPUs of a node attempts use, as far as the head and the node know."""
+    """GPUs of a node that attempts use, as far as the head and the node know."""
 
     _seats: dict[AttemptKey, tuple[int, ...]] = field(default_factory=dict)
     _wanted: frozenset[AttemptKey] = frozenset()
@@ -54,7 +54,8 @@ class GpuUsers:
         self._forget()
 
     def busy(self, held: AbstractSet[int]) -> set[int]:
-        """Of these the ones in use; all, where an attempt is there whose GPUs are not known."""
+        """Return those of the reserved GPUs that are in use; all, if there is an attempt whose GPUs
+        are unknown."""
         there = self._wanted | self._seen
         if any(key not in self._seats for key in there):
             return set(held)
@@ -73,7 +74,8 @@ def moves(
     waiting: Sequence[int],
     now: float,
 ) -> HoldChanges:
-    """What to do on a node of which Corral holds `held`, by index, and Ray has `free` GPUs.
+    """Return the changes on a node where Corral has reserved `held`, by index, and Ray has `free`
+    GPUs.
 
     `waiting`: how many GPUs each waiting program of Ray wants. What is about to leave goes after
     LEAVE_SECONDS if it is idle still; it stays if nobody waits any more.
@@ -104,7 +106,7 @@ def _since(one: HeldGpu, now: float) -> float:
 
 
 def _served(waiting: Sequence[int], room: int) -> list[int]:
-    """Which of those who wait so many GPUs would serve, the first first."""
+    """Return which waiting requests these GPUs would serve, the first first."""
     served = []
     for gpus in waiting:
         if gpus <= room:

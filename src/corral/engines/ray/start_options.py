@@ -1,4 +1,4 @@
-"""What Ray is started with, and the names that Corral gives to its own things there. Pure text."""
+"""Options with which Ray is started, and the names of Corral's own objects in it. Pure text."""
 
 import sys
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def actor_name(cluster: str, ray_node: str) -> str:
 
 
 def hold_prefix(namespace: str) -> str:
-    """What the names of all holds of a cluster begin with."""
+    """Return the common prefix of the names of all reservations of a cluster."""
     return f"{namespace.replace('corral-', 'corral-gpu-', 1)}-"
 
 
@@ -48,13 +48,14 @@ def held_on(hold: str) -> str:
 
 
 def environment(token_file: str) -> dict[str, str]:
-    """Of every process of Ray, and of every program that speaks with it."""
+    """Return the environment of every process of Ray and of every program that connects to it."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file} if token_file else {}
     return {**HEALTH, **_QUIET, **_PROMPT, **token}
 
 
 def keeping(redis: str, cluster: str) -> dict[str, str]:
-    """Of Ray's head alone: where it keeps what it knows, so that its next start goes on with it."""
+    """Return the environment of Ray's head alone: where it keeps its state, so that its next start
+    continues with it."""
     return {"RAY_REDIS_ADDRESS": redis, _SESSIONS: namespace(cluster)} if redis else {}
 
 

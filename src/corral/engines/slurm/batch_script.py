@@ -23,8 +23,8 @@ AROUND_SECONDS: Final = 120.0  # an attempt's start, and its end: all ranks gone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPaths:
-    """Where an attempt's files lie, and what its agents are run with. `gpu_types`: of each node's
-    GPUs by their indices; "" where Slurm names no type. `memory_bytes`: all that each node has."""
+    """Paths of an attempt's files, and the command of its agents. `gpu_types`: of each node's GPUs
+    by index; "" where Slurm names no type. `memory_bytes`: all that each node has."""
 
     folder: str
     python: str
@@ -35,7 +35,7 @@ class AttemptPaths:
 def script_of(
     gang: Sequence[Launch], *, cluster: str, settings: SlurmSettings, place: AttemptPaths
 ) -> str:
-    """What sbatch gets on its standard input. `gang` is by node rank; no secret is in it."""
+    """Return the script for sbatch. `gang` is by node rank; it contains no secret."""
     first = gang[0]
     options = [
         *common(
@@ -57,7 +57,7 @@ def text_of(options: Iterable[str], body: Iterable[str]) -> str:
 
 
 def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[str]:
-    """What every batch job is given. `log`: the folder of its output, as sbatch takes it."""
+    """Return the options of every batch job. `log`: the folder of its output, as sbatch takes it."""
     chosen = ("partition", "account", "qos", "reservation")
     named = [(option, getattr(settings, option)) for option in chosen]
     return [
@@ -72,7 +72,7 @@ def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[
 
 
 def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
-    """What Slurm may count on, for its backfill: never less than Corral itself gives the attempt,
+    """Return the time limit for Slurm's backfill: never less than Corral itself gives the attempt,
     which ends it first. In whole minutes, as Slurm counts."""
     if limit_seconds is None:
         return []
@@ -80,7 +80,7 @@ def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
 
 
 def _shape(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
-    """Which nodes, and what of each. All seats of a gang are alike."""
+    """Return the options for the nodes and the resources on each. All seats of a gang are alike."""
     seat = gang[0].seat
     shape = [f"--nodelist={','.join(launch.seat.node for launch in gang)}"]
     most = min(place.memory_bytes.get(launch.seat.node, 0) for launch in gang)
@@ -103,8 +103,8 @@ def shape_of(
     exclusive: bool,
     gres: str,
 ) -> list[str]:
-    """How many nodes, and what of each; `most_memory_bytes`: what one can have at all; 0: nobody
-    knows."""
+    """Return the options for the number of nodes and the resources on each. `most_memory_bytes`:
+    the most that one can have; 0: unknown."""
     shape = [
         f"--nodes={nodes}",
         f"--ntasks={nodes}",

@@ -27,7 +27,7 @@ BOOK_SINCE: Final = "now-30days"
 
 
 def environment() -> dict[str, str]:
-    """What Slurm's commands, and so the batch jobs, see of the head's environment."""
+    """Return the part of the head's environment that Slurm's commands, and so batch jobs, see."""
     passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return passed_on | {"SLURM_TIME_FORMAT": "%s"}
 
@@ -70,7 +70,7 @@ class Commands:
         """There is nothing to close: each command is a process of its own."""
 
     async def text(self, *words: str) -> str:
-        """What the command prints. Raises: SlurmTrouble."""
+        """Return the output of the command. Raises: SlurmTrouble."""
         code, out, said = await self._run(words)
         if code != 0:
             raise SlurmTrouble(f"{words[0]} failed: {said}", hint=f"run: {words[0]}")

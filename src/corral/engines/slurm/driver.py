@@ -145,15 +145,15 @@ class SlurmDriver:
         await self.calls.close()
 
     def name_of(self, key: AttemptKey) -> str:
-        """What the attempt's batch job is called; for an index of an array, the array of Slurm's.
-        Raises: SlurmTrouble."""
+        """Return the name of the attempt's batch job; for an index of an array, that of Slurm's
+        array. Raises: SlurmTrouble."""
         try:
             return self.folders.name_of(key) or job_name(self.short, key)
         except OSError as error:
             raise SlurmTrouble(f"{self.folders.of(key)} cannot be read: {error}") from error
 
     async def queue(self, name: str) -> tuple[SlurmJob, ...]:
-        """What Slurm's queue shows of the batch jobs that are called so. Raises: SlurmTrouble."""
+        """Return what Slurm's queue shows of batch jobs with this name. Raises: SlurmTrouble."""
         try:
             return await self.calls.queue(name)
         except ValueError as wrong:
@@ -202,7 +202,7 @@ class SlurmDriver:
     async def _past(
         self, kept: Mapping[AttemptKey, str], queued: Iterable[SlurmJob]
     ) -> tuple[SlurmJob, ...]:
-        """What the book of accounts says of attempts that the queue shows no more."""
+        """Return what Slurm's accounting has about attempts that are no longer in the queue."""
         shown = {job.key(self.short) for job in queued}
         names = dict.fromkeys(name for key, name in kept.items() if key not in shown)
         found = await self.calls.past([*names][:MOST_NAMES]) if names else ()

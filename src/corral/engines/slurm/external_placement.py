@@ -43,8 +43,8 @@ class SlurmPlacingDriver(SlurmDriver):
             raise SlurmTrouble(f"{folder} cannot be written: {error}", hint="df -h") from error
 
     async def _not_there(self, group: Sequence[ExternalCandidate]) -> list[ExternalCandidate]:
-        """Those of which the queue knows nothing. A folder without a batch job is of a time when
-        this was asked before, and Slurm did not answer."""
+        """Return the candidates that are not in the queue. A folder without a batch job is from an
+        earlier submission to which Slurm did not respond."""
         found = []
         for one in group:
             known = self.folders.of(one.key).exists()

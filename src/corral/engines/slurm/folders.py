@@ -1,4 +1,4 @@
-"""What an attempt needs on its nodes, in a folder that all of them see: one for each attempt.
+"""Folders of attempts, one for each, which all their nodes see.
 
 FOLDER/head.json
 FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token, early.json, workdir.tar.gz}};
@@ -84,7 +84,7 @@ class Folders:
         _write_private(folder / GO, b"")
 
     def name_of(self, key: AttemptKey) -> str:
-        """What its batch job is called; "": as the attempt tells. Raises: OSError."""
+        """Return the name of the batch job; "": derived from the attempt. Raises: OSError."""
         if key not in self._names:
             file = self.of(key) / NAME
             self._names[key] = file.read_text() if file.exists() else ""

@@ -1,4 +1,4 @@
-"""What Slurm is asked, whichever way leads there: its commands, or slurmrestd."""
+"""Interface to Slurm, by its commands or by slurmrestd."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +48,8 @@ class Calls(Protocol):
         ...
 
     async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
-        """What the book of accounts says of batch jobs of these names; () where there is none."""
+        """Return what Slurm's accounting has about batch jobs with these names; () without
+        accounting."""
         ...
 
     async def submit(self, script: Path) -> str:

@@ -1,4 +1,4 @@
-"""What squeue and sacct say of Corral's own batch jobs, and what others hold beside them.
+"""Corral's own batch jobs in squeue and sacct, and what others hold beside them.
 
 Source: squeue(1) and sacct(1) of Slurm 22.05. Times are asked for in seconds since 1970.
 """
@@ -48,7 +48,7 @@ class SlurmJob:
 
     @property
     def handle(self) -> str:
-        """What scancel takes."""
+        """Return the id for scancel."""
         return str(self.id) if self.task is None else f"{self.id}_{self.task}"
 
     def key(self, cluster: str) -> AttemptKey | None:
@@ -121,7 +121,7 @@ def _queued(words: Sequence[str]) -> SlurmJob:
 
 
 def gpus_in(each: str) -> int:
-    """How many GPUs "gres:gpu:h100:2" asks for on each node."""
+    """Return how many GPUs "gres:gpu:h100:2" requests on each node."""
     return sum(int(found) for found in _GPUS.findall(each))
 
 
@@ -133,8 +133,8 @@ def memory_bytes_of(text: str) -> int:
 def tickets_of(
     jobs: Iterable[SlurmJob], cluster: str, *, slurm_places: bool = False
 ) -> tuple[Ticket, ...]:
-    """What Slurm says of each attempt of this cluster. Of several batch jobs with one name, which
-    only a lost answer can bring about, the one that has come furthest speaks."""
+    """Return Slurm's report about each attempt of this cluster. Of several batch jobs with one
+    name, which only a lost answer can cause, the most advanced one counts."""
     newest: dict[AttemptKey, SlurmJob] = {}
     for job in sorted(jobs, key=_far):
         if (key := job.key(cluster)) is not None:
@@ -182,7 +182,7 @@ def _ticket(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Ticket:
 
 
 def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Foreign:
-    """What others hold of the node.
+    """Return what others hold of the node.
 
     The nodes are asked before the jobs: one that began in between is taken for Corral's.
     """
@@ -200,7 +200,7 @@ def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Forei
 
 
 def merged(queued: Sequence[SlurmJob], past: Iterable[SlurmJob]) -> tuple[SlurmJob, ...]:
-    """What the queue still shows, and of what it shows no more, the book of accounts."""
+    """Return the queue's jobs, and those that only the accounting still has."""
     shown = {(job.name, job.task) for job in queued}
     return (*queued, *(job for job in past if (job.name, job.task) not in shown))
 

@@ -1,4 +1,4 @@
-"""What an attempt is called in Slurm: by its name it is found again, and never submitted twice."""
+"""Name of an attempt in Slurm, by which it is found again and never submitted twice."""
 
 import re
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""What `scontrol -d show nodes -o` says of nodes: what each has, what of it is taken, its health.
+"""Nodes in `scontrol -d show nodes -o`: their capacity, what is allocated, and their health.
 
 Source: scontrol(1) and sinfo(1) of Slurm 22.05, "NODE STATE CODES".
 """
@@ -48,7 +48,7 @@ class SlurmNode:
 
     @property
     def closed(self) -> str:
-        """Why it takes no new work; "" when it does."""
+        """Return why the node takes no new work; "" if it does."""
         return self._said if self.flags & (CLOSED | DOWN) else ""
 
     @property
@@ -57,7 +57,7 @@ class SlurmNode:
 
     @property
     def proof(self) -> str:
-        """Why nothing runs there any more; "" while something may."""
+        """Return why nothing can run there any more; "" while something may."""
         return self._said if self.is_down else ""
 
     @property

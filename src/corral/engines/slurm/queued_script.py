@@ -23,7 +23,7 @@ WAIT_SECONDS: Final = 600.0  # for a head that is away; then its nodes are bette
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """Where attempts' folders lie, what agents are run with, and what nodes there are.
+    """Folders of attempts, the command of their agents, and the nodes of the cluster.
 
     `nodes`: all that Slurm may choose from. `gpu_types`: as Slurm writes them.
     """
@@ -36,14 +36,14 @@ class Grounds:
 
 
 def batch_name(group: Sequence[ExternalCandidate], cluster: str, tag: str) -> str:
-    """What the batch job of the group is called: an array by its own id."""
+    """Return the name of the group's batch job: for an array by its own id."""
     return job_name(cluster, _key_of(group), tag)
 
 
 def asking_script_of(
     group: Sequence[ExternalCandidate], *, name: str, settings: SlurmSettings, grounds: Grounds
 ) -> str:
-    """What sbatch gets. The group is one job, or indices of one array that are alike."""
+    """Return the script for sbatch. The group is one job, or equal indices of one array."""
     first = group[0]
     log = f"{grounds.root}/{_key_of(group)[0]}".replace("%", "%%")
     log += f"{'_%a' if _is_array(group) else ''}.{first.key[1]}"

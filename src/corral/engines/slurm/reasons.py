@@ -78,7 +78,8 @@ def whose_doing(state: str, *, restarted: bool) -> str:
 
 
 def how_ended(state: str, *, restarted: bool) -> tuple[str, bool]:
-    """What Slurm blames, and whether the cluster is at fault; ("", True) for an end by itself."""
+    """Return the cause that Slurm gives, and whether the cluster is at fault; ("", True) for an end
+    by itself."""
     if restarted:
         return "Slurm has requeued it: an attempt is begun once, the next is another", True
     return _ENDS.get(state, ("", True))

@@ -1,4 +1,4 @@
-"""What a cluster on Slurm was asked to be: `corral up --engine slurm --set partition=gpu`."""
+"""Settings of a cluster on Slurm: `corral up --engine slurm --set partition=gpu`."""
 
 import re
 from collections.abc import Mapping
@@ -98,7 +98,8 @@ class SlurmSettings:
         return tuple(line.strip() for line in self.options.split(";") if line.strip())
 
     def ports_of(self, place: int) -> tuple[int, ...]:
-        """What the node at this place among all may give; far more nodes than ports share them."""
+        """Return the ports of the node at this place among all; far more nodes than ports share
+        them."""
         first, last = (int(word) for word in self.ports.split("-"))
         blocks = (last - first + 1) // PORTS_EACH
         begin = first + place % blocks * PORTS_EACH

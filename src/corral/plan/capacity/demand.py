@@ -1,4 +1,4 @@
-"""How many GPUs a log of jobs would have used at each time, had none of them waited."""
+"""GPU demand of a log over time, as if no job had waited."""
 
 from collections.abc import Sequence
 from dataclasses import fields

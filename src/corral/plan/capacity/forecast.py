@@ -1,4 +1,4 @@
-"""What a series of loads will come to, with intervals, and how good such forecasts of it were.
+"""Forecast of a series of loads with intervals, and the errors of such forecasts in its past.
 
 The level of the series goes back to its mean, from day to day by a constant share, and the week (or
 the day) adds its profile, as far as weeks are alike. The intervals are what such forecasts were off
@@ -47,7 +47,7 @@ class MethodBacktest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastErrors:
-    """Of one step ahead, or of all together."""
+    """Errors of one step ahead, or of all together."""
 
     value: float
     low: float
@@ -72,7 +72,7 @@ class DemandForecast:
 
 
 def seasonal_naive(past: Sequence[float], horizon: int, season: int) -> list[float]:
-    """As one season before."""
+    """Return the values of the season before."""
     return [past[len(past) - season + ahead % season] for ahead in range(horizon)]
 
 
@@ -97,7 +97,7 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
 
 
 def _profile(recent: Sequence[float], season: int) -> list[float]:
-    """How far each step of a season lies from the season's mean, the next one first."""
+    """Return the deviation of each step of a season from its mean, the next one first."""
     whole = len(recent) // season
     if whole < 2:
         return [0.0] * season
@@ -140,7 +140,7 @@ def forecast(
 
 
 def least_steps(season: int, horizon: int) -> int:
-    """Of history, for a forecast that can be tried on its past."""
+    """Return how much history a forecast needs that can be tried on its past."""
     return max((LEAST_PERIODS + 1) * season + 1, 2 * season + 2 * horizon)
 
 
@@ -190,8 +190,7 @@ class _Played:
         )
 
     def _told(self, ahead: int) -> dict[int, ForecastErrors]:
-        """What would have been told at each moment that had enough errors known by then, and what
-        is told now.
+        """Return the forecast at each moment that had enough known errors, and the present one.
 
         The miss that is aimed at follows the record (Gibbs and Candes 2021): after intervals that
         held too little came wider ones.
@@ -238,7 +237,8 @@ class _Played:
 
 
 def _interval(value: float, ranked: Sequence[float], miss: float = MISS) -> ForecastErrors:
-    """By ranked earlier errors: one more of their kind lies out on either side half of so often.
+    """Return the interval by ranked earlier errors: the next one lies outside on either side half
+    of `miss`.
 
     Source: split conformal prediction, each side for itself (Romano, Patterson and Candes 2019).
     """
@@ -248,5 +248,6 @@ def _interval(value: float, ranked: Sequence[float], miss: float = MISS) -> Fore
 
 
 def _pinball(actual: float, told: float, share: float) -> float:
-    """Of a quantile: it costs `share` of what lies above it, and the rest of what lies below."""
+    """Return the pinball loss of a quantile: `share` of what lies above it, and the rest of what
+    lies below."""
     return share * (actual - told) if actual >= told else (1 - share) * (told - actual)

@@ -1,4 +1,4 @@
-"""How many GPUs will be needed: by hand, by a forecast of the demand, and for short waits."""
+"""Capacity plan: from numbers given by hand, from a forecast of the demand, and for short waits."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -137,7 +137,7 @@ def capacity(request: CapacityRequest) -> Capacity:
 
 
 def _forecast(request: CapacityRequest, told: list[str]) -> tuple[DemandForecast | None, str]:
-    """By days where there are weeks of them, else by hours."""
+    """Forecast by days if there are weeks of them, else by hours."""
     asked = request.horizon_days
     for hours, season in STEPS:
         series = loads(request.work, hours * HOUR)

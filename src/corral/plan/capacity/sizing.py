@@ -1,4 +1,4 @@
-"""How many nodes keep waits short: a log of jobs through the scheduler, on more or fewer."""
+"""Number of nodes for short waits: replays of a log on more or fewer of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Play = Callable[[Workload, Sequence[int]], ReplayOutcome]  # the jobs, on nodes 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitTarget:
-    """That `share` of the jobs wait no longer than `seconds`."""
+    """Target that `share` of the jobs wait at most `seconds`."""
 
     seconds: float
     share: Annotated[float, SHARE] = 0.9
@@ -64,7 +64,8 @@ class Sized:
 def nodes_for_wait(
     work: Workload, target: WaitTarget, *, node_gpus: int, play: Play, most: int = MOST_NODES
 ) -> Sized:
-    """By doubling from the mean load until the target is met, and halving the gap from there.
+    """Return the nodes, by doubling from the mean load until the target is met and bisecting from
+    there.
 
     More nodes may make a wait longer now and then, as the jobs then meet others: what is found is
     the end of the gap that was halved, not proven to be the least of all.

@@ -1,4 +1,4 @@
-"""How many switches and cables join so many nodes: rail-optimised fat trees of one to three tiers.
+"""Switches and cables of a cluster: rail-optimised fat trees of one to three tiers.
 
 Each rail (the first adapter of every node, the second, ...) has its own leaf, so that GPUs of one
 place in their nodes are one hop apart. Source: NVIDIA DGX SuperPOD reference architectures for
@@ -50,7 +50,7 @@ class Fabric:
 
     @property
     def bisection_share(self) -> float:
-        """Of what the nodes could send to each other at once, half to half."""
+        """Return the bisection bandwidth as a share of what the nodes could send at once."""
         if self.tiers < 2:
             return 1.0
         return min(1.0, self.leaf_links / self.node_links)

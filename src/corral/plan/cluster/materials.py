@@ -11,7 +11,7 @@ from corral.plan.cluster.storage import Storage
 
 
 class FabricRequest(Protocol):
-    """What of a request speaks of networks and racks; the words are those of `ClusterRequest`."""
+    """Fields of a request about networks and racks; the names are those of `ClusterRequest`."""
 
     @property
     def oversubscription(self) -> float: ...
@@ -60,7 +60,7 @@ class Racks:
 
 
 def usual(said: float | None, value: float, told: list[str], words: str) -> float:
-    """What was said, or the usual value, which `words` tell."""
+    """Return the given value, or the usual one with a note in `words`."""
     if said is not None:
         return said
     told.append(words.format(value))
@@ -170,7 +170,7 @@ def _plain(what: str, count: int, watts: float, note: str) -> MaterialLine:
 
 
 def _shared(nodes: int, storage: Storage) -> list[MaterialLine]:
-    """What the nodes of a cluster share: storage, heads and places to log in."""
+    """Return what the nodes of a cluster share: storage, heads and log-in nodes."""
     heads = heads_of(nodes)
 
     def line(what: str, kind: str, count: int, note: str) -> MaterialLine:

@@ -1,4 +1,4 @@
-"""What a cluster of so many GPUs is built of, what it draws, weighs and emits."""
+"""Plan of a cluster: its parts, power, weight and emissions."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -41,8 +41,8 @@ LOAD: Final = "{:g} of the greatest power is drawn on the average: --load says a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRequest:
-    """What is asked. None, "" and 0 are not said: the catalog's usual value, which the answer
-    tells.
+    """Request for a cluster plan. None, "" and 0 are not given: the catalog's usual value, which
+    the answer states.
 
     Attributes:
         gpus: How many; whole servers are built.
@@ -123,7 +123,8 @@ class ClusterPlan:
 
     @property
     def bisection_bytes_per_s(self) -> float:
-        """From one half of the GPUs to the other, one way. Inside of one node: by its own links."""
+        """Return the bandwidth from one half of the GPUs to the other, one way. Inside a node: by
+        its own links."""
         if self.nodes == 1:
             return self.gpus / 2 * self.gpu.scale_up.bytes_per_s
         rate = self.nodes * self.rails * self.network.adapter_gbps * 1e9 / 8

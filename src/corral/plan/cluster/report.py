@@ -113,7 +113,7 @@ def _answers(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
 
 
 def _taken(**said: float | None) -> list[Assumption]:
-    """Those of the catalog's assumptions that nobody has said otherwise."""
+    """Return the assumptions of the catalog that the request did not replace."""
     return [assumptions()[name] for name, value in said.items() if value is None]
 
 
@@ -279,7 +279,7 @@ def _floor(plan: ClusterPlan) -> float:
 
 
 def _waiting(plan: ClusterPlan) -> Figure:
-    """How long GPUs wait for checkpoints, by what the storage writes."""
+    """Return how long GPUs wait for checkpoints, by the write speed of the storage."""
     kept = plan.storage
     middle = log10(kept.write)
     points = []

@@ -1,4 +1,4 @@
-"""How quick the storage of a cluster has to be, and how long GPUs wait for one that is not."""
+"""Speed that a cluster's storage needs, and how long GPUs wait for a slower one."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -12,7 +12,7 @@ TRAINED_BYTES = 18.0  # a parameter in memory, of mixed precision with Adam: arX
 
 
 class StorageRequest(Protocol):
-    """What of a request speaks of storage; the words are those of `ClusterRequest`."""
+    """Fields of a request about storage; the names are those of `ClusterRequest`."""
 
     @property
     def parameters(self) -> float | None: ...
@@ -60,7 +60,7 @@ class Storage:
 
     @property
     def load_seconds(self) -> float:
-        """To read a checkpoint back."""
+        """Return the time to read a checkpoint back."""
         return self.checkpoint_bytes / 1e9 / self.read
 
     @property
@@ -86,7 +86,7 @@ def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> 
 def plan_storage(
     asked: StorageRequest, gpu: Device, gpus: int, nodes: int, told: list[str]
 ) -> Storage:
-    """What was given, or as much as keeps GPUs waiting no longer than asked."""
+    """Return the given storage, or one that keeps GPUs waiting at most as long as requested."""
     parameters = asked.parameters
     if parameters is None:
         parameters = min(USUAL_PARAMETERS, gpus * gpu.memory_bytes / TRAINED_BYTES)

@@ -1,4 +1,4 @@
-"""What to do about costs, in plain sentences: buy, reserve or rent, by how much and from when."""
+"""Advice about costs in plain sentences: buy, reserve or rent, by how much and from when."""
 
 from typing import Final
 
@@ -19,9 +19,8 @@ SPOT: Final = "spot"
 
 
 def advice(found: Costs) -> str:
-    """What a budget and a demand come to, where these were asked for; then the way that is cheapest
-    among those that nobody takes away, what it spares between owning and renting, from when on and
-    how surely; and spot."""
+    """Return what a budget and a demand come to, if given; then the cheapest way that cannot be
+    withdrawn, its saving against the alternative, its break-even and its certainty; and spot."""
     is_sold = not rented_only(device(found.request.gpu))
     able = (found.way(name) for name in VERBS if is_sold or name != OWN)
     ways = sorted(able, key=lambda way: way.bill.usd)
@@ -78,7 +77,7 @@ def _from_which_bill(found: Costs) -> str:
 
 
 def _wins(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
-    """How often owning costs less than the other of the two; None where neither is owning."""
+    """Return how often owning costs less than the other of the two; None if neither is owning."""
     if OWN not in (best.name, next_best.name):
         return None
     return best.own_wins if next_best.name == OWN else next_best.own_wins
@@ -90,7 +89,7 @@ def _is_sure(best: OwnOrRent, next_best: OwnOrRent) -> bool:
 
 
 def _how_sure(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
-    """Where owning and renting are near to each other, what would decide."""
+    """Return what would decide where owning and renting cost about the same."""
     wins = _wins(best, next_best)
     if wins is None or _is_sure(best, next_best):
         return ""

@@ -1,4 +1,4 @@
-"""What GPUs cost over years: owned, or rented on demand, reserved and on spot; and where they meet.
+"""Cost of GPUs over years: owned, rented on demand, reserved and spot; and where they break even.
 
 All is the present value of the months' payments at the cost of capital, in USD.
 """
@@ -104,7 +104,7 @@ class Bill:
 
     @property
     def once(self) -> float:
-        """To be paid at the start."""
+        """Return the payment at the start."""
         return sum(line.once for line in self.lines)
 
 
@@ -121,22 +121,22 @@ class PriceAssumptions:
 
     @cached_property
     def worth(self) -> float:
-        """What one USD at the end of each month is worth now."""
+        """Return the present value of one USD at the end of each month."""
         return sum(self.discount(month) for month in range(1, self.months + 1))
 
     @cached_property
     def falling(self) -> float:
-        """What the same, of a rent that is one USD in the first month and then falls, is worth."""
+        """Return the present value of a rent of one USD in the first month that then falls."""
         left = 1 - self.of["price_fall"]
         months = range(1, self.months + 1)
         return sum(float(left ** ((month - 1) / 12)) * self.discount(month) for month in months)
 
     def discount(self, month: int) -> float:
-        """What a USD at the end of that month is worth now."""
+        """Return the present value of a USD at the end of that month."""
         return float((1 + self.of["capital"]) ** (-month / 12))
 
     def own(self, gpus: float, used: float) -> Bill:
-        """Of so many GPUs, each used for that share of the hours."""
+        """Return the bill of owned GPUs, each used for that share of the hours."""
         if gpus <= 0:
             return Bill(lines=())
         of = self.of
@@ -165,7 +165,8 @@ class PriceAssumptions:
         return Bill(lines=(*lines, back))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
-        """Of so many GPUs for that share of the hours; reserved ones are paid for in all."""
+        """Return the bill of rented GPUs for that share of the hours; reserved ones are paid in
+        full."""
         of, hours = self.of, gpus * MONTH_HOURS
         price = of["on_demand"]
         if kind == "reserved":
@@ -186,8 +187,8 @@ class PriceAssumptions:
         )
 
     def mix(self, owned: float, demand: Sequence[tuple[float, float]], kind: str) -> Bill:
-        """Of so many owned GPUs under a demand of (GPUs, share of the hours), rent for the rest.
-        Storage, egress and people follow what each side does."""
+        """Return the bill of owned GPUs under a demand of (GPUs, share of the hours), with rent for
+        the rest. Storage, egress and staff follow what each side does."""
         of = self.of
         work = sum(gpus * share for gpus, share in demand)
         own_work = sum(min(gpus, owned) * share for gpus, share in demand)

@@ -1,4 +1,4 @@
-"""What a budget comes to: GPUs that it buys, that it also runs, and that it rents."""
+"""Reach of a budget: GPUs that it buys, that it also runs, and that it rents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How many GPUs to own and how many to rent for the peaks of a demand."""
+"""Split of a demand: GPUs to own, and GPUs to rent for the peaks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,8 @@ class Hybrid:
 
 
 def duration_curve(loads: Sequence[float]) -> Demand:
-    """How long each load lasted, of a series of GPUs in use at equal steps; the highest first."""
+    """Return how long each load lasted, of a series of GPUs in use at equal steps; the highest
+    first."""
     return tuple(sorted(((load, float(n)) for load, n in Counter(loads).items()), reverse=True))
 
 

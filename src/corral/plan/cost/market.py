@@ -63,13 +63,13 @@ def untold(about: Device, market: PriceList) -> tuple[str, ...]:
 
 
 def rented_only(about: Device) -> str:
-    """What a cloud builds for itself and sells to nobody, in a word; "" for all others."""
+    """Return a note for a device that its cloud does not sell; "" for all others."""
     return CLOUDS.get(about.vendor.lower(), "")
 
 
 def electricity(region: str) -> Assumption:
-    """What a large customer pays there for a kWh; contracts differ. Raises: NotFound, SpecInvalid
-    for a region without a price."""
+    """Return the price of a kWh for a large customer there; contracts differ. Raises: NotFound,
+    SpecInvalid for a region without a price."""
     usd, source = electricity_usd_per_kwh(region)
     low, high = (1 - CONTRACTS) * usd, (1 + CONTRACTS) * usd
     return replace(assumptions()["kwh"], value=usd, low=low, high=high, source=source)
@@ -83,7 +83,7 @@ def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
 
 
 def _discounts(about: Device, market: PriceList, kind: str, cloud: str) -> list[float]:
-    """What each cloud takes off its price on demand; none that asks for more is counted."""
+    """Return the discount of each cloud against its price on demand; surcharges do not count."""
     full = {one.cloud: one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)}
     offers = market.current(about.name, kind, cloud)
     off = [1 - one.usd_per_gpu_hour / full[one.cloud] for one in offers if one.cloud in full]

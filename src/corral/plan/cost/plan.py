@@ -176,7 +176,7 @@ def _told(known: Mapping[str, Assumption]) -> list[str]:
 def _cautions(
     request: CostRequest, known: Mapping[str, Assumption], market: Market
 ) -> Iterator[str]:
-    """What of the answer is worth little, said before all else."""
+    """Yield cautions about weak parts of the answer, before all else."""
     about = device(request.gpu)
     if kind := rented_only(about):
         yield f"{kind} can be rented only: owning is shown as if they were sold."

@@ -64,7 +64,7 @@ class CloudKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YearLine:
-    """What owning costs in a year, usually, and with its assumptions at their low and high."""
+    """Cost of owning in one year: usual, and with its assumptions at their low and high."""
 
     name: str
     usual: float

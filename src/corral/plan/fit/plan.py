@@ -57,7 +57,7 @@ class FitUse:
 
     @property
     def usable_bytes(self) -> float:
-        """Of one GPU: what a plan may fill."""
+        """Return the memory of one GPU that a plan may fill."""
         return self.device.memory_bytes * (1 - overhead(self.device.architecture).kept_free)
 
 
@@ -81,8 +81,8 @@ class FitCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What was tried for a purpose, by rising GPUs; the last fits, or nothing does. `nearest`: what
-    would fit where nothing does."""
+    """Attempts to fit a model for a purpose, by rising GPUs; the last fits, or none does.
+    `nearest`: what would fit otherwise."""
 
     purpose: Purpose
     tried: tuple[FitCandidate, ...]
@@ -189,8 +189,8 @@ def _counts(ask: FitUse) -> list[int]:
 
 
 def _nearest(ask: FitUse, purpose: Purpose, last: FitCandidate) -> Iterator[str]:
-    """What would fit: more GPUs, fewer bytes a weight, a shorter context, a smaller batch; where
-    none of these does, the same of as many GPUs as are ever tried."""
+    """Yield what would fit: more GPUs, fewer bytes a weight, a shorter context, a smaller batch; if
+    none of these does, all of them on the most GPUs that are tried."""
     wider = _fit(replace(ask, gpus=None), purpose) if ask.gpus else None
     if wider and wider.gpus:
         yield f"{_gpus(wider.gpus)} ({wider.best.layout})"

@@ -82,7 +82,7 @@ def _verdict(found: Fitting) -> str:
 
 
 def _why_not_fewer(serving: Fit) -> str:
-    """Of the count of GPUs below the one that serves; "" where that is one."""
+    """Return why the next lower count of GPUs does not serve; "" for one GPU."""
     if len(serving.tried) < 2:
         return ""
     fewer = serving.tried[-2]
@@ -115,7 +115,7 @@ def _count(fit: Fit) -> str:
 
 
 def _shortage(tried: FitCandidate) -> str:
-    """Why it is too tight, with its largest parts."""
+    """Return why it does not fit, with its largest parts."""
     largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
     parts = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
     need, usable = tried.needed / GB, tried.usable / GB

@@ -41,9 +41,8 @@ ACROSS: Final = (
 
 
 def said_inside(text: str) -> LinkKind | None:
-    """What joins the GPUs of a node, at the rate that is said; None where no link is named. A rate
-    of about twice the link's own is that of both directions.
-    """
+    """Return the link between GPUs of a node at the stated rate; None if none is named. About twice
+    the link's own rate means both directions."""
     named = _named(text.lower(), INSIDE)
     rate = re.search(r"([\d.]+) ?GB/s", text)
     if named is None or rate is None:
@@ -59,9 +58,8 @@ def said_inside(text: str) -> LinkKind | None:
 
 
 def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
-    """What joins nodes, at its rate for one GPU; None where no network is named. A rate is that of
-    one adapter for each GPU, unless a number of adapters or a node is named beside it.
-    """
+    """Return the link between nodes at its rate for one GPU; None if none is named. A rate is that
+    of one adapter for each GPU, unless a number of adapters or a node is named beside it."""
     named = _named(text.lower(), ACROSS)
     rate = re.search(r"([\d.]+) ?(T|G)(b/s|bps|bit/s|B/s)", text)
     if named is None or rate is None:

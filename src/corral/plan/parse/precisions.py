@@ -1,4 +1,4 @@
-"""How weights and caches are kept, as people write it: "Q4_K_M", "nvfp4 weights, fp8 KV cache"."""
+"""Precisions of weights and caches in usual notation: "Q4_K_M", "nvfp4 weights, fp8 KV cache"."""
 
 import re
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class StoredPrecision:
 
 
 def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPrecision:
-    """What the text says of a server's numbers; where it names no precision, 16 bits.
+    """Return the precision in the text about a server; 16 bits if it names none.
 
     `narrow_cache`: the cache is kept in 8 bits where the weights are in 8 or fewer, and nothing
     else is said, as TensorRT-LLM does.
@@ -67,7 +67,8 @@ def _named(low: str) -> StoredPrecision:
 
 
 def _narrowest(device: Device) -> StoredPrecision:
-    """What submissions to MLPerf use: the narrowest floats of the device, and a cache in fp8."""
+    """Return the precision of MLPerf submissions: the narrowest floats of the device, and a cache
+    in fp8."""
     for precision in (Precision.FP4, Precision.FP8):
         if precision in device.flops:
             size = precision.bytes

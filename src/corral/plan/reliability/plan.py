@@ -1,4 +1,4 @@
-"""How often a long run fails, how often it should save, and what is left of its time."""
+"""Failure rate of a long run, its checkpoint interval, and the useful share of its time."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,7 +31,7 @@ MORE_SPARES: Final = 3  # rows of the table beyond those that suffice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalOutcome:
-    """What one interval between saves keeps of the time. `goodput` is the share of it."""
+    """Outcome of one checkpoint interval. `goodput`: the useful share of the time."""
 
     name: str
     interval_seconds: float
@@ -41,7 +41,7 @@ class IntervalOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faster:
-    """What a restart and a save of these shares of their time would come to."""
+    """Effect of a faster restart and a faster checkpoint, as shares of their time."""
 
     restart_share: float
     stall_share: float
@@ -90,7 +90,7 @@ class Reliability:
 
     @property
     def lost_gpu_hours(self) -> float:
-        """To saves, restarts and work done twice."""
+        """Return the GPU-hours lost to checkpoints, restarts and repeated work."""
         return (self.best.wall_days - self.run.days) * 24 * self.run.held_gpus
 
 
@@ -151,7 +151,7 @@ def _sized(run: ReliabilityRequest, told: list[str]) -> ReliabilityRequest:
 
 
 def part_shares(node_gpus: int) -> list[tuple[str, float]]:
-    """What part of all failures each thing makes on nodes of so many GPUs; they come to 1."""
+    """Return the share of each part in all failures on nodes with `node_gpus` GPUs; they sum to 1."""
     weights = [
         (part.title, part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0))
         for part in failing_parts()
@@ -161,8 +161,8 @@ def part_shares(node_gpus: int) -> list[tuple[str, float]]:
 
 
 def size_factor(node_gpus: int) -> float:
-    """How often a node of so many GPUs fails against one of 8: the parts that come with each GPU
-    count by their number, the others once."""
+    """Return the failure rate of a node with `node_gpus` GPUs against one with 8: parts that come
+    with each GPU scale, the others do not."""
     return sum(
         part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0)
         for part in failing_parts()
@@ -170,7 +170,8 @@ def size_factor(node_gpus: int) -> float:
 
 
 def mtbf_seconds(nodes: int, rate: float) -> float:
-    """Of a run on so many nodes, at failures per 1,000 node-days."""
+    """Return the mean time between failures of a run on `nodes` nodes, at a rate per 1,000
+    node-days."""
     return 1_000 * DAY / (rate * nodes)
 
 
@@ -196,7 +197,8 @@ def _rates(
 def _saving(
     run: ReliabilityRequest, rate: float, unsaved_seconds: float, told: list[str]
 ) -> Saving:
-    """What a save in the background has not written is lost too: that much more is done again."""
+    """Return the checkpoint costs. Steps after a checkpoint that was not fully written are lost
+    too, and repeated."""
     stall = run.stall_seconds
     if stall is None:
         stall = _write_seconds(run, told)
@@ -216,7 +218,7 @@ def _saving(
 
 
 def _write_seconds(run: ReliabilityRequest, told: list[str]) -> float:
-    """Of one whole save, by its size and the storage's speed."""
+    """Return the time to write one whole checkpoint, by its size and the storage's speed."""
     speed = run.write_gb_per_s
     if speed is None:
         speed = recovery("write") * run.held_gpus

@@ -69,7 +69,7 @@ class ReliabilityRequest:
 
     @property
     def nodes(self) -> int:
-        """That the run needs at once. Raises: NotFound for an unknown type of GPU."""
+        """Return how many nodes the run needs at once. Raises: NotFound for an unknown type of GPU."""
         return -(-self.gpus // self._node)
 
     @property
@@ -79,7 +79,7 @@ class ReliabilityRequest:
 
     @property
     def held_gpus(self) -> int:
-        """Those of all its nodes."""
+        """Return the GPUs of all its nodes."""
         return self.nodes * self.each
 
     @property

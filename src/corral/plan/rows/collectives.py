@@ -38,7 +38,7 @@ NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTopology:
-    """Where the GPUs of a row sit. `told`: what was taken where the row says nothing."""
+    """Placement of the GPUs of a row. `told`: assumptions for empty cells."""
 
     group: GpuGroup
     wires: Wires

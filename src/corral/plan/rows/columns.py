@@ -1,4 +1,4 @@
-"""Which columns make a table one of its kind, and whose table it is else."""
+"""Columns that identify the kind of a table, and which kind it is otherwise."""
 
 from collections.abc import Collection, Mapping
 from typing import Final

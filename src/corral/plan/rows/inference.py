@@ -124,8 +124,8 @@ def _full(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float
 
 
 def _limits(row: Row, server: BenchmarkServer, prompt: int, output: int) -> BatchLimits:
-    """As the row's notes tell them by the engine's own names, or the engine's defaults; never more
-    sequences than memory holds."""
+    """Return the limits in the row's notes by the engine's own names, or the engine's defaults;
+    never more sequences than fit into memory."""
     notes = row["notes"]
     own = BatchLimits()
     sequences = _after(r"max_num_seqs=(\d+)", notes) or own.sequences

@@ -1,4 +1,4 @@
-"""What is measured of each kind of row, and the parts of each table whose error is published."""
+"""Measured quantity of each kind of row, and the parts of each table whose error is published."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def number(row: Row, column: str) -> float | None:
 
 
 def step_seconds(row: Row) -> float | None:
-    """As measured, or by the rate of tokens where that is what was published."""
+    """Return the measured step time, or that from the published token rate."""
     if (told := number(row, "step_time_s")) is not None:
         return told
     cells = ("tokens_per_s_per_gpu", "n_gpus", "global_batch", "seq_len")
@@ -51,7 +51,7 @@ def step_seconds(row: Row) -> float | None:
 
 
 def peak_gb(row: Row) -> float | None:
-    """Of rows that tell what the allocator held at its peak; others count something else."""
+    """Return the allocator's peak, for rows that report it; others count something else."""
     told = row.get("memory_kind", "").startswith("torch ")
     return number(row, "memory_gb_per_gpu") if told else None
 

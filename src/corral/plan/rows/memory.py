@@ -92,7 +92,7 @@ def memory_of_training(
 
 
 def architecture(gpu: str) -> str:
-    """Of a GPU as tables name it; "" where the catalog does not know it."""
+    """Return the architecture of a GPU as tables name it; "" if the catalog does not have it."""
     try:
         return device(gpu).architecture
     except NotFound:
@@ -252,7 +252,7 @@ def _unsaid_gpus(row: Row) -> int:
 
 
 def _named_pieces(row: Row) -> int:
-    """Of a test whose flags for that are not in the row, but whose name says it."""
+    """Return the number of pieces of a test whose name states it instead of its flags."""
     said = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
     return int(said[1]) if said else 1
 

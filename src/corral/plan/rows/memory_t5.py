@@ -47,7 +47,7 @@ def t5_memory(
 def t5_steps(
     encoder_layers: int, decoder_layers: int, step: TrainStep
 ) -> tuple[TrainStep, TrainStep]:
-    """What an encoder computes, and a decoder: looking at what was encoded is half a layer more."""
+    """Return the work of an encoder and of a decoder: cross-attention is half a layer more."""
     model = step.model
     crossing = decoder_layers + -(-decoder_layers // 2)
     return (
@@ -57,8 +57,9 @@ def t5_steps(
 
 
 def _crossed(decoding: TrainStep, encoding: TrainStep, layout: TrainLayout) -> float:
-    """Of one layer: a norm in and out and a mask, queries and what attention gives, keys and values
-    of all that was encoded; without a flash kernel the scores of each pair, with their mask."""
+    """Return the activations of cross-attention in one layer: a norm in and out and a mask, queries
+    and the output, keys and values of the whole encoded input; without a flash kernel the scores of
+    each pair, with their mask."""
     model, size = decoding.model, element(decoding)
     here, there = micro_tokens(decoding, layout), micro_tokens(encoding, layout)
     whole = here * model.hidden * (2 * size + MASK_BYTES) / cut(layout)

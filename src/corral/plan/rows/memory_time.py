@@ -69,6 +69,7 @@ def library_of(row: Row) -> Software:
 
 
 def first_batch(row: Row, last: int) -> int:
-    """Of one that grows, as 0:384 200B:768 says: the tests end long before the second."""
+    """Return the first of growing batches, as in 0:384 200B:768: the tests end long before the
+    second."""
     word = row["global_batch"].split(" ")[0].removeprefix("0:")
     return int(word) if word.isdigit() and int(word) else last

@@ -26,8 +26,8 @@ def whole(row: Row, column: str) -> int | None:
 
 
 def model_of_row(row: Row, told: list[str]) -> Model:
-    """What the row says of its model. One with experts or with latent attention, which no column
-    tells of, and one without dimensions are the catalog's, with the row's layers.
+    """Return the model of the row. Models with experts or latent attention, which no column
+    describes, and models without dimensions are the catalog's, with the row's layers.
 
     Raises: RowRefused, where the row has no dimensions and the catalog not the name.
     """
@@ -65,8 +65,8 @@ def model_of_row(row: Row, told: list[str]) -> Model:
 
 
 def sequence_of(row: Row, told: list[str]) -> int:
-    """As the row says; or as long as most are trained with: what the catalog's model was made for,
-    but no more than Llama 3, MaxText's recipes and Megatron Bridge's take, or as GPT-3 was.
+    """Return the sequence length of the row; or the usual one: that of the catalog's model, at most
+    that of Llama 3, MaxText's recipes and Megatron Bridge's, or that of GPT-3.
 
     Raises: RowRefused, where nothing tells of the model.
     """
@@ -109,7 +109,8 @@ def _by_size(row: Row, vocab: int, told: list[str]) -> tuple[int, int, int]:
 
 
 def _heads(width: int, shared_by: int) -> int:
-    """As near to 128 wide as comes out even, over the GPUs that share them too."""
+    """Return a number of heads as close to 128 wide as divides evenly, also over the GPUs that
+    share them."""
     aim = max(round(width / _WIDTH / shared_by), 1)
     for away in range(min(aim, _TRIES)):
         for each in (aim + away, aim - away):
@@ -119,7 +120,8 @@ def _heads(width: int, shared_by: int) -> int:
 
 
 def _size_said(name: str) -> float:
-    """Of GPT 52B: 52e9. Other families may have experts, which their names do not always say."""
+    """Return the size in a name: GPT 52B is 52e9. Other families may have experts, which their
+    names do not always state."""
     size = re.search(r"(?<![\w.])([\d.]+) ?b\b", name, re.I) if _PLAIN.search(name) else None
     return float(size[1]) * 1e9 if size else 0.0
 

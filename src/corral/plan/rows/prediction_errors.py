@@ -1,4 +1,4 @@
-"""How far predictions are from what was measured: the errors of a table of rows."""
+"""Errors of predictions against measurements, for a table of rows."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

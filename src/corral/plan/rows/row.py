@@ -10,7 +10,7 @@ Row = Mapping[str, str]  # a cell that nobody filled is ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """What was predicted of a row, by column; `told`: what was assumed where a cell was empty."""
+    """Prediction of a row by column. `told`: assumptions for empty cells."""
 
     values: Mapping[str, float]
     told: tuple[str, ...] = ()

@@ -84,7 +84,8 @@ def _whole(row: Row, column: str, default: int, told: list[str]) -> int:
 
 
 def model_of(row: Row, told: list[str]) -> Model:
-    """By its name where the catalog has it with the row's dimensions, else by these.
+    """Return the catalog's model of that name if it has the row's dimensions, else one of these
+    dimensions.
 
     Raises: RowRefused where neither says what it is.
     """

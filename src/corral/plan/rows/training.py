@@ -84,7 +84,7 @@ def predict(row: Row) -> Predicted:
 
 
 def read(row: Row) -> TrainingRow:
-    """What a row says, with defaults where it says nothing. Raises: RowRefused."""
+    """Read a row, with defaults for empty cells. Raises: RowRefused."""
     told: list[str] = []
     if re.search(r"full offload", row.get("notes", ""), re.I):
         raise RowRefused("the run keeps its model in the memory of the host, and fetches it")
@@ -140,9 +140,9 @@ def _with_batch(row: Row, sequence: int, told: list[str]) -> Row:
 
 
 def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
-    """Where nobody says what is recomputed: nothing, if it fits, with gradients of 16 bits if need
-    be; or else each layer. If even that does not fit, then each layer where all is sharded, since
-    nothing else could make it fit, and else what the row says."""
+    """Return the row with its recomputation, where that is not stated: none if it fits, with
+    gradients of 16 bits if need be; else each layer. If even that does not fit: each layer if all
+    is sharded, since nothing else could make it fit, else as stated."""
     said = row.get("activation_checkpointing", "").lower()
     if said and not said.startswith(("not stated", "see ", "recipe default")):
         return run
@@ -226,7 +226,8 @@ def _micro_batch(row: Row, data: int, by: Software, told: list[str]) -> int:
 
 
 def _by_slices(row: Row, layout: TrainLayout, used: Device, told: list[str]) -> TrainLayout:
-    """Where nobody says how TPUs of several slices share out a model: each slice has all of it.
+    """Return the layout of TPUs in several slices, where that is not stated: each slice has the
+    whole model.
 
     Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism between them.
     """
@@ -279,9 +280,8 @@ def _recompute(said: str) -> Recompute:
 
 
 def _precision(row: Row, used: Device, told: list[str]) -> Precision:
-    """As it is said. What is handed in to MLPerf without a word of it is in fp8 where the GPU has
-    that: all who do tell are.
-    """
+    """Return the stated precision. MLPerf submissions without a statement count as fp8 if the GPU
+    has it: all that state one use it."""
     said = row.get("precision", "").lower()
     if "not stated" in said and "mlperf" in row.get("source", "").lower():
         narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16

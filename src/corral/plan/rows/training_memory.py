@@ -1,5 +1,4 @@
-"""What a row of the training table says of memory: which measure, on which rank, and what the
-library keeps."""
+"""Memory of a row of the training table: the measure, the rank, and what the library keeps."""
 
 import re
 from dataclasses import replace
@@ -79,7 +78,7 @@ def row_memory(
 
 
 def _kept(notes: str, step: TrainStep, library: str) -> TrainStep:
-    """What the library keeps, in which precision."""
+    """Return what the library keeps, and in which precision."""
     model = step.model
     if library.startswith("megatron"):
         if model.is_gated or not _MEGATRON_GPT.search(model.name):

@@ -1,4 +1,4 @@
-"""Which GPUs serve a model within limits of latency, how many, and what a token costs."""
+"""GPUs that serve a model within latency limits, their number, and the cost of a token."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -47,7 +47,7 @@ class TargetsMissed(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
-    """What is to be served. None and "" are not said.
+    """Request for a serving plan. None and "" are not given.
 
     Attributes:
         model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
@@ -107,7 +107,7 @@ class ReplicaSet:
 
     @property
     def usd_per_million(self) -> float | None:
-        """Of a million tokens of answers."""
+        """Return the cost of a million answer tokens."""
         if self.usd_per_hour is None:
             return None
         return self.usd_per_hour / (self.output_rate * HOUR) * MILLION

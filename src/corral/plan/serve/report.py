@@ -128,7 +128,8 @@ def _answers(best: ReplicaSet) -> Iterator[ReportFigure]:
 
 
 def batch_note(most: int, queue_seconds: float) -> str:
-    """What is to be said of the batch: how many it takes, and how long others wait for a place."""
+    """Return a note about the batch: how many requests it takes, and how long others wait for a
+    place."""
     waits = round(queue_seconds * 1e3)
     for_place = f"; a request waits {waits:,} ms for its place, on average" if waits else ""
     return f"on average; {most:,} at the most{for_place}"

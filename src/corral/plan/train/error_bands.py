@@ -1,4 +1,4 @@
-"""How far off runs of training like the asked one have been measured to be."""
+"""Measured errors of training runs like the requested one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ WIDE: Final = 0.20  # a mean error from which on one is told in words, too
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
-    """Of the step's time and of memory, as measured for runs like this; None where nobody has.
-    `like`: what kind of runs those are, with their GPU."""
+    """Error bands of the step time and of memory for runs like this; None without measurements.
+    `like`: the kind of runs, with their GPU."""
 
     like: str
     step: ErrorBand | None

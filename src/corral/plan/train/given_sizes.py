@@ -95,7 +95,7 @@ def least(ask: TrainAsk) -> Fitting | None:
 
 
 def refused(ask: TrainAsk, tally: RefusedLayouts) -> NoLayout:
-    """Why nothing fits, with the fewest GPUs on which something would."""
+    """Return why nothing fits, with the fewest GPUs on which something would."""
     on = f"{ask.gpus:,} x {ask.device.title}"
     why = (
         f"{ask.model.name} does not fit in {on}: {near}"

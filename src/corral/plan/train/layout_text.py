@@ -6,8 +6,8 @@ from corral.perf.layout import Recompute, Shard, TrainLayout
 
 
 def words(layout: TrainLayout) -> str:
-    """How the GPUs are shared out: TP 4 x PP 2 x DP 8. But for EP, which spreads experts over GPUs
-    that others have already, the sizes multiply to the number of GPUs."""
+    """Return the sizes of a layout: TP 4 x PP 2 x DP 8. Except for EP, which spreads experts over
+    GPUs that others already use, they multiply to the number of GPUs."""
     sizes: Mapping[str, int] = {
         "TP": layout.tensor,
         "PP": layout.pipeline,
@@ -20,7 +20,7 @@ def words(layout: TrainLayout) -> str:
 
 
 def settings(layout: TrainLayout) -> str:
-    """What belongs to a layout besides its sizes."""
+    """Return the settings of a layout besides its sizes."""
     told = [f"micro batch {layout.micro_batch}"]
     if layout.interleave > 1:
         told.append(f"{layout.interleave} pieces a stage")

@@ -1,4 +1,4 @@
-"""Which layouts of a training run are worth timing: those that come out even and fit."""
+"""Layouts of a training run that are worth timing: those that divide evenly and fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -120,7 +120,7 @@ def _amount(size_bytes: float) -> str:
 
 
 class RefusedLayouts:
-    """Why layouts were turned down."""
+    """Reasons why layouts were refused."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -139,14 +139,14 @@ class RefusedLayouts:
             self._over = (over, layout)
 
     def why(self) -> str:
-        """What the layout is off that comes nearest to the memory; "" where none got so far."""
+        """Return what the layout closest to the memory lacks; "" if none came so far."""
         if self._over is None:
             return ""
         over, layout = self._over
         return f"{words(layout)} is {_amount(over)} a GPU too large"
 
     def commonest(self) -> str:
-        """Why the most were turned down, but for the sizes that were asked for."""
+        """Return why most layouts were refused, except for the requested sizes."""
         own = {reason: count for reason, count in self._counts.items() if reason != UNASKED}
         return max(own, key=lambda reason: own[reason], default="comes out even")
 
@@ -182,7 +182,7 @@ def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
 
 
 def _refusal(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
-    """Why a way to share the GPUs out is not worth timing; None where it is."""
+    """Return why a division of the GPUs is not worth timing; None if it is."""
     model = ask.model
     asked = ((ask.tensor, grid.tensor), (ask.pipeline, grid.pipeline), (ask.context, grid.context))
     if any(wish and wish != has for wish, has in asked):
@@ -208,7 +208,7 @@ Fitting = tuple[TrainLayout, TrainMemory]
 
 
 def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[Fitting]:
-    """Those that fit; the others are counted with their reason."""
+    """Yield the layouts that fit; the others are counted with their reason."""
     for grid in grids(ask):
         if why := _refusal(ask, step, grid):
             tally.down(why)
@@ -221,7 +221,8 @@ def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[F
 def _sizes(
     ask: TrainAsk, step: TrainStep, base: TrainLayout, tally: RefusedLayouts
 ) -> Iterator[Fitting]:
-    """By size of the micro batch; layers are recomputed only where it does not fit without."""
+    """Yield layouts by the size of the micro batch; layers are recomputed only if it does not fit
+    otherwise."""
     for micro in MICRO_BATCHES:
         if step.global_batch % (base.data * micro):
             tally.down("leaves a part of a micro batch over")

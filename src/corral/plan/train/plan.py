@@ -30,7 +30,7 @@ class LayoutCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
-    """What the run would gain by a change: tokens a second over those of the best layout."""
+    """Gain of the run by a change: tokens a second over those of the best layout."""
 
     change: str
     gain: float
@@ -53,7 +53,7 @@ class Trained:
 
     @property
     def seconds(self) -> float:
-        """Of the whole run, without failures and saves."""
+        """Return the time of the whole run, without failures and checkpoints."""
         return self.chosen.time.seconds * self.ask.tokens / self.ask.step.tokens
 
     @property
@@ -70,7 +70,8 @@ class Trained:
 
 
 def model_flops(step: TrainStep) -> float:
-    """Of one step forward and backward. A token looks at half of its sequence on the average."""
+    """Return the FLOPs of one step forward and backward. A token attends to half of its sequence on
+    average."""
     model = step.model
     products = model.active_parameters - model.embedding_parameters
     products += model.embedding_parameters if model.is_tied else 0
@@ -114,7 +115,7 @@ def _timed(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
 
 
 def _simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
-    """Of those within `TIE` of the quickest, the one that cuts in the fewest ways."""
+    """Return the candidate within `TIE` of the fastest that divides in the fewest ways."""
     near = [one for one in found if one.time.seconds <= (1 + TIE) * found[0].time.seconds]
     return min(near, key=lambda one: (_ways(one.layout), one.time.seconds))
 

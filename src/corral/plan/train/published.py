@@ -1,4 +1,4 @@
-"""What others measured of a model on such GPUs, and what would be predicted of their layouts."""
+"""Published measurements of a model on such GPUs, and predictions for their layouts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class PublishedFit:
 
 
 def published(ask: TrainAsk) -> tuple[PublishedFit, ...]:
-    """Those of the same model on GPUs of the same architecture."""
+    """Return the measurements of the same model on GPUs of the same architecture."""
     return tuple(
         held(run)
         for run in runs()
@@ -111,7 +111,8 @@ def published_table(found: Trained, others: Sequence[PublishedFit]) -> Iterator[
 
 
 def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterator[str]:
-    """That nobody published so quick a run, with what theirs is predicted to take."""
+    """Yield a caution that no published run is as fast, with the predicted time of those that
+    exist."""
     alike = [one for one in others if one.run.precision.bytes == found.ask.precision.bytes]
     if not alike:
         return

@@ -119,7 +119,7 @@ def _span(seconds: float) -> str:
 
 
 def bottleneck(time: StepTime) -> str:
-    """What takes the longest, and what of the rest does."""
+    """Return the part that takes longest, and the largest of the rest."""
     parts = sorted(time.parts.items(), key=lambda part: -part[1])
     computing = ("matmul", "attention", "elementwise")
     share = sum(time.parts[name] for name in computing) / time.seconds

@@ -65,7 +65,7 @@ class TrainRequest:
 
 
 def answer(request: TrainRequest, *, listed: PriceList | None = None) -> PlannerReport:
-    """By the prices that are `listed`, else by the catalog's.
+    """Answer a request with the prices in `listed`, else with the catalog's.
 
     Raises: NotFound, ModelRefused, SpecInvalid, NoLayout.
     """
@@ -117,7 +117,7 @@ def _price(
 
 
 def _others(found: Trained) -> list[Lever]:
-    """Those that multiply such numbers."""
+    """Return the levers that multiply such numbers."""
     own, asked = found.ask.device, found.ask.precision
     others = [one for one in map(device, OTHERS) if one != own and asked in one.flops]
     levers = (with_device(found, one) for one in others)

@@ -18,8 +18,9 @@ _KINDS: Final = ("fsdp_zero_stage", "activation_checkpointing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Of one sweep: the same model on as many GPUs, in `layouts` layouts. Seconds of a step as
-    measured: of the layout that was predicted to be the quickest, of the best, and of the worst."""
+    """Layouts of one sweep: the same model on the same number of GPUs, in `layouts` layouts.
+    Measured step seconds of the layout with the fastest prediction, of the best, and of the worst.
+    """
 
     source: str
     what: str
@@ -35,8 +36,8 @@ class Choice:
 
 
 def choices(pairs: Sequence[Pair]) -> tuple[Choice, ...]:
-    """Of each sweep over several nodes. `pairs`: seconds of steps; several of one layout count as
-    one, by the mean."""
+    """Return the choices of each sweep over several nodes. `pairs`: step seconds; several of one
+    layout count as one, by the mean."""
     sweeps: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
     for pair in pairs:
         if pair.row.get("nodes", "") not in ("", "1"):
@@ -70,7 +71,7 @@ def _words(row: Row) -> str:
 
 
 def asked_for(found: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Those of vTrain, whose sweeps are the largest that anybody has published."""
+    """Return the choices of vTrain, whose sweeps are the largest published ones."""
     return tuple(one for one in found if one.source.startswith("vTrain"))
 
 

@@ -1,4 +1,4 @@
-"""What nodes hold, looked up by node."""
+"""Allocations by node."""
 
 from collections import defaultdict
 

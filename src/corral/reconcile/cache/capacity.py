@@ -1,5 +1,5 @@
-"""What is free on each node that takes work, kept from look to look: only nodes whose rows, seats
-or visitors have changed are looked at again."""
+"""Free capacity of each node that takes work, kept from pass to pass: only nodes whose rows, seats
+or other users have changed are computed again."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
@@ -21,8 +21,8 @@ Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
 
 
 def suspicion_of(node: Node, now: float) -> int:
-    """How often the node was to blame for the end of an attempt, of late, and whether something
-    ails it for which others come first."""
+    """Return how often the node recently caused the end of an attempt, and whether a fault makes
+    other nodes preferable."""
     blamed = sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
     return blamed + (node.suspect or node.bar != Bar.OPEN)
 

@@ -1,4 +1,4 @@
-"""What nodes have, kept from look to look: made anew when a node's row says another thing."""
+"""Offers of nodes, kept from pass to pass and renewed when a node's row changes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a head makes of its rows, kept from look to look: a look costs what has changed."""
+"""Cache of what a head derives from its rows: a pass costs what has changed."""
 
 from collections.abc import Collection
 
@@ -33,7 +33,7 @@ class Memo:
         self.floor, self.fleet = Floor(), NodeTypes([])
 
     def look(self, draft: Draft) -> None:
-        """From now on it is what the draft says."""
+        """Update the cache to the draft."""
         try:
             self.fleet = self._offers.of(draft).fleet
             left, come = self._seats.see(draft)

@@ -1,5 +1,4 @@
-"""Who might have to give way, as the scheduler asks for it: sorted from tick to tick, and looked at
-one by one."""
+"""Preemption candidates, kept sorted from pass to pass and examined one by one."""
 
 from bisect import bisect_left, insort
 from typing import NamedTuple
@@ -51,7 +50,7 @@ class LiveJobs:
         self.looked: dict[JobId, Looked] = {}
 
     def see(self, draft: Draft) -> None:
-        """From now on they are what the draft says."""
+        """Update the running jobs to the draft."""
         live = draft.by_id(*LIVE)
         for id in self._jobs.keys() - live.keys():
             self._drop(self._jobs.pop(id))
@@ -96,7 +95,7 @@ def lent_to(draft: Draft, live: LiveJobs) -> float:
 def roster_of(
     draft: Draft, live: LiveJobs, standing: Standing, over: frozenset[QueueName]
 ) -> Roster:
-    """Those that somebody might have a right to stop, and all that are coming to their end. `over`:
+    """Return the jobs that another may have a right to stop, and all that near their end. `over`:
     queues whose budget is spent."""
     live.see(draft)
     beyond = frozenset(
@@ -127,7 +126,7 @@ def roster_of(
 def _look_again(
     draft: Draft, live: LiveJobs, job: Job, attempt: Attempt, over: frozenset[QueueName]
 ) -> RunningGang:
-    """By what the last look has found, where that holds still."""
+    """Return the running gang, from the last pass if that is still valid."""
     known = live.looked.get(job.id)
     if known is not None and known.holds(draft, job, attempt, over):
         return gang_later(draft, job, attempt, known.running)
@@ -158,5 +157,5 @@ def _listed(job: Job) -> Listed:
 
 
 def order_of(job: Job) -> tuple[int, int]:
-    """Of submission."""
+    """Return the order of submission."""
     return (job.submitted, job.spec.array_index or 0)

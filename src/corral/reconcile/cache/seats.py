@@ -1,4 +1,4 @@
-"""What is held on which node, kept from look to look in step with the rows."""
+"""Seats on each node, kept from pass to pass in step with the rows."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -26,8 +26,8 @@ class Seats:
         return self._on.get(node, {}).values()
 
     def see(self, draft: Draft) -> tuple[list[Allocation], list[Allocation]]:
-        """From now on they are what the draft says. Those that were and are no more, and those that
-        are now: one that has changed is in both."""
+        """Update the seats to the draft. Returns: released seats and current ones; one that has
+        changed is in both."""
         rows = {**draft.world.allocations, **draft.allocations}
         known = self._rows
         left = [one for key, one in known.items() if rows.get(key) is not one]

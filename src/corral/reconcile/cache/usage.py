@@ -1,4 +1,4 @@
-"""What queues and users hold, kept from look to look: what is taken and given back is counted."""
+"""Current usage of queues and users, kept from pass to pass by counting changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -21,7 +21,7 @@ Make = Callable[[Job], Waiting | None]
 
 @dataclass(frozen=True, slots=True)
 class OfNodes:
-    """What of all nodes a waiting job is made of.
+    """State of all nodes that waiting jobs depend on.
 
     `shared`: paths that nodes declare as shared. `refused`: for each user whom nodes refuse an
     account, the constraint on the user's jobs.
@@ -92,7 +92,7 @@ class Queued:
         return self._nodes
 
     def _learn(self, jobs: Sequence[Job]) -> None:
-        """From those that are submitted since the last look, in their order."""
+        """Learn from jobs that were submitted since the last pass, in order."""
         came = [job for job in jobs if job.submitted > self._newest]
         for job in sorted(came, key=lambda job: (job.submitted, job.spec.array_index or 0)):
             self.shares.arrive(job.spec.shapes[0])

@@ -35,7 +35,7 @@ _STOPPED: Final = ("preemption", RELOCATION)  # receipts of those who were stopp
 
 
 def standing_reservations(draft: Draft) -> Iterator[Reservation]:
-    """Those that have not ended."""
+    """Yield the reservations that have not ended."""
     merged: Mapping[JobId, Reservation] = {**draft.world.reservations, **draft.reservations}
     return (one for one in merged.values() if not one.ended)
 
@@ -251,15 +251,16 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
 
 
 def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
-    """Those who have gone already for the seats that were kept for it until now."""
+    """Return the jobs that already left the seats that were kept for it until now."""
     known = draft.reservations.get(id) or draft.world.reservations.get(id)
     victims = known.victims if known is not None else ()
     return [one for one in victims if one.gone_at is not None and one.was_stopped]
 
 
 def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
-    """Those who have gone for it already, or were told to: its receipt names them, wherever and by
-    whatever promise it starts. Who was to be moved and has not gone yet is moved for nobody now."""
+    """Return the jobs that have left for it, or were stopped: its receipt names them, wherever and
+    by whatever promise it starts. A job that was to be moved and has not left is no longer moved.
+    """
     known = draft.reservations.get(id) or draft.world.reservations.get(id)
     told = (one for one in (known.victims if known is not None else ()) if one.gone_at is None)
     leaving = (one for one in told if not (is_untold(draft, one) or one.why == PreemptWhy.ROOM))
@@ -267,7 +268,8 @@ def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
 
 
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
-    """Those that stop for a job, or have just gone, since other seats were kept for it before."""
+    """Return the jobs that stop for a job, or have just left, since other seats were kept for it
+    before."""
     found: dict[JobId, list[Victim]] = {}
     gone = {one.job for one in draft.receipts if one.kind in _STOPPED}
     for job in draft.all_jobs():
@@ -286,7 +288,7 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
 
 
 def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
-    """By what right it was told, as its record says; else the one that there is between two such
+    """Return the right by which it was stopped, as its record says; else the one between two such
     jobs, as in schedule.victims."""
     known = draft.reservations.get(by) or draft.world.reservations.get(by)
     for one in known.victims if known is not None else ():

@@ -1,4 +1,4 @@
-"""Who stops for whom: how long a victim is still within its guard, and how all of it is said."""
+"""Texts of preemption: which job stops for which, and how long a victim is still within its guard."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ LIVE: Final = (JobState.STARTING, JobState.RUNNING)
 
 
 def guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """How long the job may still not be stopped for another: it counts from when it was up."""
+    """Return how long the job may still not be stopped for another, from when it was up."""
     if job.state == JobState.RUNNING:
         return draft.tree.guard_seconds - ran_seconds(draft, attempt)
     return draft.tree.guard_seconds - max(0.0, draft.now.wall - attempt.placed_at)
@@ -95,7 +95,7 @@ def _service_text(draft: Draft, by: Job, job: Job) -> str:
 
 
 def all_taken_text(draft: Draft, taken: Sequence[Victim], needed_millis: int) -> str:
-    """What came of each victim; where that is more than was needed, why."""
+    """Return what came of each victim; if that is more than was needed, why."""
     each = "; ".join(taken_text(draft, one) for one in taken)
     stopped_millis = sum(one.gpu_millis for one in taken if one.why != PreemptWhy.ROOM)
     if stopped_millis <= needed_millis:
@@ -165,7 +165,7 @@ def kept_text(draft: Draft, one: Reservation) -> str:
 
 
 def to_come(draft: Draft, one: Reserved) -> Reason:
-    """Why it would wait for these seats, before anybody is told to stop."""
+    """Return why it would wait for these seats, before any job is stopped."""
     millis = sum(seat.gpu_millis for seat in one.seats)
     verbs = ("are", "come") if millis > MILLIS_PER_GPU else ("is", "comes")
     who = ", ".join(name_of(draft, victim) for victim in one.victims) or "what is stopping there"

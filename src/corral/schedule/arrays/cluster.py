@@ -20,7 +20,7 @@ NOWHERE: Final = -1  # the bucket of nodes that take nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeColumns:
-    """What one node offers. Racks are numbered within their pod, NVLink domains within their rack.
+    """Offers of one node. Racks are numbered within their pod, NVLink domains within their rack.
 
     `nvlink`: None when its NVLink ends at the node. `slices`: into how many equal parts each GPU
     can be shared (MIG: 7; time or MPS: 1000; 1: only whole GPUs). `gpu_groups`: the NUMA node or
@@ -130,7 +130,8 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
 
 
 def _domains(rows: Sequence[NodeColumns]) -> list[int]:
-    """By level and row; a domain lies in one domain of the next level, whatever its number says."""
+    """Return the domains by level and row; a domain lies in one domain of the next level, whatever
+    its number is."""
     keys: list[list[tuple[object, ...]]] = [
         [
             (row.pod, row.rack, at if row.nvlink is None else (row.nvlink,))
@@ -258,7 +259,7 @@ def _change(cluster: ClusterArrays, node: int, mask: int, millis: int) -> None:
 
 @compiled
 def share_millis(asked: int, slices: int) -> int:
-    """What a share really takes of a GPU cut into equal slices, in thousandths; 0: no shares.
+    """Return what a share takes of a GPU cut into equal slices, in thousandths; 0: no shares.
 
     As many slices as hold it; half a thousandth of rounding by the asker is forgiven (3/7 as 429).
     """

@@ -37,8 +37,8 @@ def compiled(function: F) -> F:
 
 
 def _index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """What is kept; nothing where an older text kept it of classes that have gone or moved since:
-    numba reads those before it compares the texts."""
+    """Return the index of the cache; empty if an older version cached classes that have moved or
+    gone: numba reads those before it compares the versions."""
     try:
         return load()
     except (ImportError, AttributeError):

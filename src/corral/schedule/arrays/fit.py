@@ -13,7 +13,7 @@ ROUNDING: Final = 8  # millis that a share may be rounded to a slice by
 
 
 class ColumnRequest(NamedTuple):
-    """What a gang asks for: `nodes` times the rest; whole GPUs, or one share in thousandths.
+    """Request of a gang: `nodes` times the rest; whole GPUs, or one share in thousandths.
 
     `group`: its class in the cluster's masks. `alone`: on nodes with nobody else. `topology`:
     PREFER the smallest domain, REQUIRE one of `level` (NVLINK, RACK, POD), SPREAD over racks.
@@ -63,7 +63,8 @@ def _holds(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
 
 @compiled
 def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) -> int:
-    """Where the share wastes least, then the fullest, then the first GPU; -1: none holds it."""
+    """Return the GPU where the share wastes least, then the fullest, then the first; -1: none holds
+    it."""
     best, least, start = -1, 2.0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         free = cluster.free_gpu[start + index]

@@ -1,4 +1,4 @@
-"""What a placement would waste: free GPUs that nobody who usually comes can use afterwards.
+"""Fragmentation by a placement: free GPUs that none of the usual jobs can use afterwards.
 
 FGD (Weng et al., ATC'23) asks of each usual job whether ONE more of it fits. Here two prices are
 learned from the jobs that have arrived, and a placement costs the rise of their sum, in GPUs:
@@ -26,7 +26,7 @@ GPUS, CPU, MEMORY, ARRIVED, LEARN_AT, CPU_PER_GPU, MEMORY_PER_GPU = range(7)
 
 
 class Demand(NamedTuple):
-    """What has arrived so far, and the prices learned from it.
+    """Arrivals so far, and the prices learned from them.
 
     `sums`: by the names above, of jobs with GPUs (millis, millis, MiB, jobs). `shares`: arrivals
     by size in LEVELs; `price`: a share's dual price in GPUs. `part_waste`: GPUs wasted by a free

@@ -19,14 +19,15 @@ RECENT_JOBS: Final = 100.0  # the recent record forgets as if it held so many: b
 
 
 def edges() -> Iterator[float]:
-    """Where the levels begin, and where the last one ends."""
+    """Yield where the levels begin, and where the last one ends."""
     yield 0.0
     for level in range(LEVELS):
         yield FIRST_SECONDS * RATIO**level
 
 
 def overall_hazard(ended: float, reached: float, level: int) -> float:
-    """Of so many jobs of all classes that reached the level, so many ended in it."""
+    """Return the hazard over all classes: of jobs that reached the level, the share that ended in
+    it."""
     guess = GUESS if level < LEVELS - 1 else LAST_GUESS
     return (ended + GUESS_JOBS * guess) / (reached + GUESS_JOBS)
 

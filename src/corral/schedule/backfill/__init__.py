@@ -1,1 +1,1 @@
-"""When capacity becomes free, and which starts are promised meanwhile."""
+"""Future free capacity, and the starts that are promised meanwhile."""

@@ -1,4 +1,4 @@
-"""Of those who ask for the same, who was told first starts first: they exchange promises (0050).
+"""Exchange of promises between equal requests: the first that was told starts first (0050).
 
 What one of them has found is as good for any other of them, so nobody else sees a difference, and
 none of them starts later than it was told.
@@ -35,9 +35,10 @@ def told_before(
     latest: float,
     shunned: Set[str],
 ) -> list[tuple[Waiting, Promise]]:
-    """Those to whom it goes on when the gang has found something from `start` on: the first takes
-    it, each other what the one before it had, and the gang, which is told of a start since then,
-    and by `latest`, what the last of them had. Each of them would start later without."""
+    """Return the gangs to which a start moves on when the gang has found something from `start` on:
+    the first takes it, each other what the one before it had, and the gang, which has a promise
+    since then and by `latest`, what the last of them had. Each would start later without the
+    exchange."""
     found = []
     for other, theirs in sorted(promises, key=lambda one: one[1].since):
         is_first = theirs.since < since and other.order < gang.order

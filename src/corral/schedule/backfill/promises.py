@@ -1,4 +1,4 @@
-"""Who is promised a start, by the policies of queues; and what others may do beside promises."""
+"""Promised starts by the policies of queues, and what others may do beside promises."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -57,7 +57,7 @@ class Promising:
         self._never_free: set[NodeId] = set()
 
     def load(self, known: Sequence[Promise], waiting: Groups) -> None:
-        """What earlier passes have promised to those that still wait."""
+        """Load promises of earlier passes to jobs that still wait."""
         self._starts = sorted(one.start for one in known)
         for one in sorted(known, key=lambda one: (one.since, one.job)):
             gang = waiting.get(one.job)
@@ -67,7 +67,7 @@ class Promising:
 
     @property
     def told(self) -> frozenset[JobId]:
-        """Those who are told of a promise."""
+        """Return the jobs that have a promise."""
         return frozenset(self._told)
 
     def promises(self) -> tuple[Promise, ...]:
@@ -95,7 +95,7 @@ class Promising:
             self._opened.ahead.ends(ending)
 
     def keep(self, nodes: Iterable[NodeId]) -> None:
-        """What comes free of these nodes is somebody's already."""
+        """Reserve what comes free on these nodes."""
         self._never_free.update(nodes)
         if self._opened.ahead is not None:
             self._opened.ahead.never_free(self._never_free)
@@ -119,12 +119,12 @@ class Promising:
         return ahead is None or ahead.lets(gang, shape, self._now, self._stop(gang))
 
     def nodes(self) -> set[NodeId]:
-        """Where something is promised."""
+        """Return the nodes with a promise."""
         ahead = self._opened.ahead
         return set(ahead.nodes()) if ahead is not None else set()
 
     def of_array(self, gang: Waiting) -> int:
-        """How many others of its array are told of a start."""
+        """Return how many others of its array have a start."""
         ahead = self._opened.ahead
         promises = ahead.promises if ahead is not None else []
         return sum(
@@ -132,7 +132,7 @@ class Promising:
         )
 
     def idle(self) -> list[Idle]:
-        """What nobody uses now of what is promised."""
+        """Return promised capacity that is idle now."""
         ahead = self._opened.ahead
         found = []
         for gang, promise in ahead.promises if ahead is not None else ():
@@ -147,13 +147,13 @@ class Promising:
         return sum(free[index] for index in seat.gpus if index < len(free))
 
     def firm(self) -> Iterable[tuple[Waiting, Promise]]:
-        """What nobody has a right to take back."""
+        """Return promises that no job has a right to take back."""
         ahead = self._opened.ahead
         return ahead.firm() if ahead is not None else ()
 
     def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
-        """What a gang without room is promised by the policy of its queue. `before`: what it has
-        been told."""
+        """Return the promise for a gang without room, by the policy of its queue. `before`: its
+        earlier promise."""
         queue = self._queue(gang)
         most = _MOST.get(queue.policy, 0)
         if not most:
@@ -170,7 +170,7 @@ class Promising:
         return self._tell_in_order(gang, found, since, inf if before is None else before.start)
 
     def _tell_in_order(self, gang: Waiting, found: Promise, since: float, latest: float) -> Promise:
-        """Those who ask for the same and were told before it have what it has found, in order."""
+        """Pass what was found to the equal requests that have an earlier promise, in order."""
         for other, theirs in self._told_before(gang, since, found.start, latest):
             self._look().take_back(other.job)
             self._tell(other, replace(found, job=other.job), theirs.since)
@@ -179,8 +179,8 @@ class Promising:
         return found
 
     def pass_on(self, gang: Waiting, before: Promise | None, held: list[Unplaced]) -> Waiting:
-        """Who begins where the gang has found room: who asks for the same, was told of its start
-        before, and was held in this pass. What that one had been promised goes on in its turn."""
+        """Return the gang that begins where this one has found room: an equal request with an
+        earlier promise that was held in this pass. Its own promise moves on in turn."""
         likes = self._told_before(gang, before.since, self._now, before.start) if before else []
         first = next((one for one in held if likes and one.gangs[0].job == likes[0][0].job), None)
         if first is None or before is None:
@@ -192,7 +192,7 @@ class Promising:
         return other
 
     def has_passed_on(self, gang: Waiting) -> Reason | None:
-        """What a gang is told that has found room, if another begins there."""
+        """Return the reason of a gang that has found room, if another begins there."""
         return next((promised(one) for one in self.promises() if one.job == gang.job), None)
 
     def _told_before(
@@ -222,7 +222,8 @@ class Promising:
         return found
 
     def _tell_anew(self, gang: Waiting, before: Promise) -> None:
-        """Of one that stepped aside; who could start now does in the next pass."""
+        """Renew the promise of a gang that stepped aside; one that could start now does so in the
+        next pass."""
         found = self._look().again(gang, before)
         if found is not None:
             self._look().promise(gang, replace(found, since=before.since))
@@ -230,7 +231,8 @@ class Promising:
             self._told.discard(gang.job)
 
     def _next_moment(self) -> float:
-        """Those of one pass are told a microsecond apart, which tells their order for good."""
+        """Return the next time stamp. Promises of one pass are a microsecond apart, which records
+        their order."""
         self._moments += 1
         return self._now + 1e-6 * self._moments
 
@@ -286,12 +288,12 @@ class Promising:
 
 
 def _told(one: tuple[Waiting, Promise]) -> float:
-    """Who has been told first goes first."""
+    """Return the sort key: the earliest promise first."""
     return one[1].since
 
 
 def promised(promise: Promise) -> Reason:
-    """What the gang is told."""
+    """Return the reason with the promise."""
     gpus = sum(seat.gpu_millis for seat in promise.seats)
     who = ", ".join(promise.after)
     when = f", when {who} reach their limits" if who else ""

@@ -1,4 +1,4 @@
-"""What is free on one node while a pass is being decided."""
+"""Free capacity of one node during a pass."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Waste = Callable[[int, int], float]  # of taking so much of a GPU's free thousan
 
 
 class ReservedCapacity(NamedTuple):
-    """What of a node is kept for somebody who does not hold it yet. `gpus`: (index, thousandths).
-    `slices`: (index, name)."""
+    """Capacity of a node that is kept for a job that does not hold it yet. `gpus`: (index,
+    thousandths). `slices`: (index, name)."""
 
     gpus: tuple[tuple[int, int], ...]
     slices: tuple[tuple[int, str], ...]
@@ -228,7 +228,7 @@ class NodeRoom:
 
     @property
     def free_millis(self) -> int:
-        """Of all its GPUs together, in thousandths."""
+        """Return the free part of all its GPUs together, in thousandths."""
         return self.fullness[1]
 
     def _count(self) -> None:
@@ -291,8 +291,8 @@ class NodeRoom:
         return 0 < millis <= self.free_gpu_millis[index] and holds
 
     def _taken_by(self, asked_millis: int, index: int) -> tuple[int, int]:
-        """What a share takes of this GPU, in thousandths, and so many of its slices; 0: it cannot
-        be had here."""
+        """Return what a share takes of this GPU, in thousandths, and how many of its slices; 0: it
+        does not fit here."""
         cut = len(self.node.inventory.gpus[index].slices)
         if cut:
             count = slices_for(asked_millis, cut)
@@ -323,8 +323,8 @@ def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
 
 
 def slices_for(asked_millis: int, cut: int) -> int:
-    """How many of a GPU's `cut` equal slices hold a share. Half a thousandth of rounding by the
-    asker is forgiven: 3/7 is written as 0.429."""
+    """Return how many of a GPU's `cut` equal slices hold a share. Half a thousandth of rounding in
+    the request is forgiven: 3/7 is written as 0.429."""
     return max(1, (asked_millis * cut + _WHOLE - 1 - cut // 2) // _WHOLE)
 
 

@@ -60,7 +60,8 @@ def _step_from(promises: Promises, at: float) -> int:
 
 @compiled
 def earliest(promises: Promises, gpus: int, seconds: float) -> float:
-    """From when on so many GPUs are free for so long. All GPUs are free in the last step."""
+    """Return from when on this many GPUs are free for this long. All GPUs are free in the last
+    step."""
     start, step = 0, 0
     while step < promises.count[STEPS]:
         if step > start and promises.at[step] >= promises.at[start] + seconds:

@@ -1,4 +1,4 @@
-"""Which running gangs to relocate, within a budget, so that a waiting one fits that does not now.
+"""Running gangs to relocate within a budget, so that a waiting one fits that does not now.
 
 A relocation is a stop at a checkpoint and a start elsewhere, and costs the GPU-seconds that its
 caller measured: work since the checkpoint, and the restart. To free whole nodes or a rack, ask for
@@ -154,7 +154,8 @@ def _without_the_vain(
 def _settled(
     cluster: ClusterArrays, demand: Demand, wanted: ColumnRequest, leaving: Sequence[MovableGangs]
 ) -> tuple[RelocationColumns, ...] | None:
-    """Where those who leave go once `wanted` has its seats, the largest first; None: no room."""
+    """Return where relocated gangs go once `wanted` has its seats, the largest first; None: no
+    room."""
     for gang in leaving:
         _turn(cluster, gang, take_seats=False)
     put: list[tuple[ColumnRequest, Seats]] = []

@@ -74,7 +74,7 @@ def pool_of(sizes: Sequence[int], jobs: int) -> Pool:
 
 @compiled
 def parts_of(pool: Pool, gpus: int) -> int:
-    """On how many nodes a gang lies."""
+    """Return on how many nodes a gang lies."""
     return -(-gpus // pool.wide)
 
 

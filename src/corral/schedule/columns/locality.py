@@ -1,4 +1,4 @@
-"""How long a gang waits for nodes near to each other before it takes what there is.
+"""Locality delay: how long a gang waits for close nodes before it takes any.
 
 Delay scheduling (Zaharia et al., EuroSys 2010) by the levels of the network: at first only a rack
 that holds the gang will do, then a pod, then anything. A domain that could not hold it even when

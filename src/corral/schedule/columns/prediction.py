@@ -1,4 +1,4 @@
-"""How long a job will run, guessed from its kin: ended jobs of the same user, name and size.
+"""Predicted run time of a job from similar ended jobs of the same user, name and size.
 
 Each group of kin keeps a mean that forgets (`kin`). The nearest kin that has ended speaks for a
 job; nobody runs longer than the limit that the user gave.
@@ -40,7 +40,8 @@ def enter_kin(kin: KinMeans, groups: Sequence[Sequence[int]]) -> None:
 
 @compiled
 def predicted_seconds(kin: KinMeans, job: int, limit: float) -> float:
-    """What the nearest kin took, at most the limit; the limit (0 for none) when nobody ended."""
+    """Return the run time of the most similar jobs, at most the limit; the limit (0 for none) if
+    none has ended."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]
         if group >= 0 and kin.ended[group] > 0:

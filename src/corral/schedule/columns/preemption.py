@@ -1,4 +1,4 @@
-"""Who must give way: the cheapest running jobs of worse keys, if a place for the gang comes of it.
+"""Preemption: the cheapest running jobs of worse keys, if the gang then has a place.
 
 A preemptor buys its place. It must be better by the margin and by what the victim's restart costs
 (two jobs in either order: going first pays only then), and it must have waited as long as all the

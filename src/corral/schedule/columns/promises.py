@@ -1,4 +1,4 @@
-"""When GPUs will be free again, and for whom they are kept: columns kept in step with each change.
+"""Future free GPUs and their reservations: columns kept in step with each change.
 
 Two forms: the ends of running jobs in order, from which the place of one waiting job is found node
 by node (EASY); and the GPUs free from each moment on, for a place of every waiting job
@@ -17,7 +17,7 @@ ENDING, STEPS, RESERVED, HAS_SLACK = 0, 1, 2, 3  # in `count`
 
 
 class Shadow(NamedTuple):
-    """What is free of a pool at another moment; `find` reads it as it reads a pool."""
+    """Free part of a pool at another moment; `find` reads it like a pool."""
 
     nodes: int
     wide: int
@@ -121,7 +121,7 @@ def give_overtime(promises: Promises, jobs: JobColumns, now: float) -> bool:
 
 @compiled
 def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> float:
-    """When the job will have room at the latest; `later` and `both` keep it free."""
+    """Return when the job will have room at the latest; `later` and `both` keep it free."""
     later = promises.later
     _copy(pool, later)
     at = FOREVER

@@ -1,4 +1,5 @@
-"""What ended jobs teach about running ones: the chance to end soon, by class and attained service.
+"""Hazard of running jobs from ended ones: the probability to end soon, by class and attained
+service.
 
 A level is a range of attained service. Of the jobs that reached a level, some ended in it: that
 share is the hazard. A class with few jobs leans on the long record of its own, that one on the

@@ -18,7 +18,7 @@ HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the m
 
 
 class PassMoves(NamedTuple):
-    """What passes did, in order; the reader empties it by setting `count` to 0.
+    """Moves of the passes, in order; the reader empties it by setting `count` to 0.
 
     `seconds`: of a preempted job, the restoring that it was still to do; of a promise, when the job
     starts at the latest, if no running job outlasts its limit.

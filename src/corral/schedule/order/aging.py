@@ -17,5 +17,5 @@ ELDEST: Final = float("-inf")  # the key of an elder: better than any
 
 
 def lent_to(waited_seconds: float, gpus: float) -> float:
-    """How many of all the GPUs may be lent to age when the elder has waited for so long."""
+    """Return how many of all GPUs may be lent to the job that has waited longest."""
     return min(MOST, (waited_seconds / SCALE_SECONDS) ** 2) * gpus

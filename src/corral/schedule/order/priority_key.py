@@ -1,4 +1,4 @@
-"""By what gangs of one priority go in one line, by the policy of the queue whose line it is."""
+"""Sort key of gangs of one priority in one line, by the policy of its queue."""
 
 from typing import Final
 
@@ -38,7 +38,7 @@ class PriorityKeys:
         return self._tree.policy_of(queue)
 
     def of_waiting(self, gang: Waiting) -> float:
-        """Of one line: the same for all gangs of a group."""
+        """Return the key of a waiting gang in one line: the same for all gangs of a group."""
         if gang.job not in self._of_waiting:
             self._of_waiting[gang.job] = self._of(gang)
         return self._of_waiting[gang.job]

@@ -1,4 +1,4 @@
-"""Who is tried next: each queue and user has a line of its own, and the lines take turns."""
+"""Order of attempts in a pass: each queue and user has a line, and the lines take turns."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """What of a group this pass has not come to yet. `rank`: its key by the queue's policy.
+    """Part of a group that this pass has not reached yet. `rank`: its key by the queue's policy.
 
     `has_elder`: the first of it is the elder of the line.
     """
@@ -111,8 +111,8 @@ class QueueLine:
         return rest
 
     def shut(self, spared: Set[JobId]) -> Sequence[Waiting]:
-        """Those behind the last gang in its own line, none of which is next any more; but the
-        spared, each a group of its own, stay."""
+        """Return the gangs behind the last gang in its own line, none of which is next any more;
+        spared ones stay, each as a group of its own."""
         node, behind = self._way[-1], list[tuple[LineKey, Waiting]]()
         for key, run in node.runs:
             if run.at < len(run.gangs) and run.gangs[run.at].job not in spared:
@@ -153,8 +153,9 @@ class QueueLine:
             heapify(node.runs)
 
     def _find_elders(self, lines: Iterable[_Node], lent: Callable[[], float]) -> None:
-        """Of the first of each group of a line, the one that has waited longest, if that is long,
-        and as far as something is lent to it. Who has waited longest of all comes first to that."""
+        """Find the protected gang: of the first of each group of a line, the one that has waited
+        longest, if that is long, as far as something is lent to it. The one with the longest wait
+        of all comes first."""
         old = [
             (waited, node, run)
             for node in lines
@@ -171,7 +172,7 @@ class QueueLine:
                 node.runs = [(run.key(key[-1]), run) for key, run in node.runs]
 
     def _oldest(self, line: _Node) -> tuple[float, _Run]:
-        """How long it has waited, and the group that it is the first of."""
+        """Return how long the gang has waited, and its group."""
         ages = ((run.gangs[0].waited_by(self._now), run) for _, run in line.runs)
         return max(ages, key=lambda one: one[0])
 
@@ -209,7 +210,7 @@ class QueueLine:
         heapify(node.heap)
 
     def _key(self, node: _Node, number: int) -> Key:
-        """Where the node stands among its likes, by the best gang in it."""
+        """Return the position of the node among its siblings, by the best gang in it."""
         if node.heap:
             yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare

@@ -1,1 +1,1 @@
-"""Which nodes and GPUs a gang is given."""
+"""Choice of nodes and GPUs for a gang."""

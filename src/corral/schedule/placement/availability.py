@@ -1,4 +1,4 @@
-"""What will be free when: the rooms as they are, those who end at their limits, and promises.
+"""Future availability: present rooms, jobs that end at their limits, and promises.
 
 A promise is seats and the latest start of a waiting gang. All that is asked of the time before it
 is whether it is kept: a gang may use what is free for as long as it may run, promises counted in.
@@ -28,7 +28,7 @@ OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given so long, then tw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatEnd:
-    """Who holds seats, and until when at the latest (wall clock)."""
+    """Job with seats, and when it ends at the latest (wall clock)."""
 
     job: JobId
     seats: tuple[Seat, ...]
@@ -124,7 +124,7 @@ class Availability:
         return sorted({stay.promise.start for stay in self._stays.values()})
 
     def nodes(self, *, before: float = inf) -> Iterator[NodeId]:
-        """On which something is promised to begin by then."""
+        """Yield the nodes on which a promise begins by then."""
         for node, stays in self._promised.items():
             if node in self._rooms and any(stay.promise.start < before for stay, _ in stays):
                 yield node
@@ -156,7 +156,7 @@ class Availability:
     # -- what is free when -----------------------------------------------------------------------
 
     def least(self, node: NodeId, start: float, stop: float) -> NodeRoom:
-        """What of the node is free all the time between."""
+        """Return what of the node is free during the whole interval."""
         least = self._at(node, start)
         for at in sorted({stay.promise.start for stay, _ in self._promised.get(node, ())}):
             if start < at < stop:
@@ -233,7 +233,7 @@ class Availability:
     def _earliest(
         self, gang: Waiting, shape: Shape, on: Set[NodeId] | None = None
     ) -> Promise | None:
-        """`on`: nodes that will do; None: any."""
+        """Return the earliest promise. `on`: the permitted nodes; None: any."""
         changes = self._changes()
         able: dict[NodeId, NodeRoom] = {}
         steps = sorted(changes)
@@ -269,8 +269,8 @@ class Availability:
         return {seat.node for stay in stays for seat in stay.promise.seats}
 
     def _changes(self) -> dict[float, set[NodeId]]:
-        """When something comes free, and on which nodes; or of what queues may hold alone, since
-        who leaves nodes that are somebody's already gives back what its queue held."""
+        """Return when something comes free, and on which nodes; or a part of what queues may hold
+        alone, since a job that leaves reserved nodes returns what its queue held."""
         found: dict[float, set[NodeId]] = {self.now: set()}
         if self._standing.has_bounds:
             found |= {_latest(one.until, self.now): set() for one in self._endings}
@@ -297,7 +297,8 @@ class Availability:
             able.pop(node, None)
 
     def _idleness(self, room: NodeRoom) -> tuple[object, ...]:
-        """What is idle now is promised last: until then, and beside it, others may use it."""
+        """Return the sort key by which idle capacity is promised last: until then, and beside it,
+        others may use it."""
         return (self._rooms[room.id].whole, room.fullness)
 
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
@@ -319,7 +320,8 @@ def _end(start: float, seconds: float | None) -> float:
 
 
 def _latest(until: float, now: float) -> float:
-    """Who should have ended ends a little later than now."""
+    """Return when a job ends at the latest; one that should have ended ends a little later than
+    now."""
     more = 0.0
     while until + more <= now:
         more = max(OVERTIME_SECONDS, 2 * more)

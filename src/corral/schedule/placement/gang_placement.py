@@ -139,7 +139,8 @@ def nearest_to_free(
 
 
 def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
-    """Of equals the lowest id. Most are full, and seldom is anybody that far down asked for."""
+    """Yield rooms from the emptiest; of equals the lowest id. Most are full, and it rarely goes
+    far."""
     by_free: dict[int, list[NodeRoom]] = defaultdict(list)
     for room in rooms:
         by_free[room.free_millis].append(room)

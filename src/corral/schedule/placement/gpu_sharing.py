@@ -1,4 +1,4 @@
-"""Where GPUs are shared: a job goes to the node where it spoils least for those that usually come.
+"""Placement of shares of GPUs: on the node where it spoils least for the usual requests.
 
 The waste of a node is that of `seat.cost` over the columns: a part of a GPU that no usual share
 fits, and GPUs that the node's CPU and memory no longer carry. Where nobody asks for a share, nodes
@@ -23,7 +23,7 @@ MIB: Final = 1 << 20
 
 
 class Shares:
-    """What has been asked for, from the first share on."""
+    """Requests so far, from the first share on."""
 
     def __init__(self) -> None:
         self._demand: Demand = new_demand()

@@ -1,4 +1,4 @@
-"""How near to each other the nodes of a gang must be while it has patience.
+"""Distance that the nodes of a gang may have while it waits for close ones.
 
 The rule of `locality` for live gangs: at first only a rack that holds the gang will do, then a pod,
 then anything; a domain that could not hold it even when idle is not waited for.
@@ -28,7 +28,7 @@ def patience_seconds(tree: QueueTree, gang: Waiting) -> list[float]:
 
 @dataclass(slots=True)
 class Nearness:
-    """As things stand in one pass, at `now` (wall clock). `rooms`: nodes that take work."""
+    """Locality in one pass, at `now` (wall clock). `rooms`: nodes that take work."""
 
     rooms: Collection[NodeRoom]
     fleet: NodeTypes
@@ -37,7 +37,7 @@ class Nearness:
     _nearest: dict[tuple[object, ...], Level | None] = field(default_factory=dict)
 
     def levels(self, gang: Waiting, shapes: Sequence[Shape]) -> tuple[Level | None, ...]:
-        """Of each shape the domain that it may not leave now; None: any nodes will do."""
+        """Return for each shape the domain that it may not leave now; None: any nodes will do."""
         return tuple(self._level(gang, shape) for shape in shapes) if self._is_on() else ()
 
     def near(self, gang: Waiting, shape: Shape) -> Waiting:

@@ -50,7 +50,7 @@ class NodeTypes:
         return _kept(self._holds, (room.id, asked), lambda: room.seat(asked) is not None)
 
     def holding(self, asked: Resources) -> int:
-        """How many nodes could give these resources if nothing else ran."""
+        """Return how many nodes could give these resources if nothing else ran."""
 
         def find() -> int:
             return sum(count for room, count in self._kinds if room.seat(asked) is not None)
@@ -58,8 +58,8 @@ class NodeTypes:
         return _kept(self._holding, asked, find)
 
     def nearest(self, shape: Shape) -> Shape | None:
-        """What nodes could give in the place of a gang that none could: as much of it as those
-        with the most of it have. None where they have no GPU of those that it wants."""
+        """Return the closest shape that nodes could give: as much of it as the largest nodes have.
+        None if they have no GPU of the requested type."""
         like = [_at_most(room.node.inventory, shape.resources) for room, _ in self._kinds]
         asked = shape.resources.gpu_type
         able = [one for one in like if one is not None and self.holding(one)]
@@ -77,8 +77,8 @@ class NodeTypes:
         return Shape(nodes=min(shape.nodes, self.holding(most)), resources=most)
 
     def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
-        """How many nodes could give a part of the gang at once if nothing else ran; where it must
-        lie in one domain, that of the domain with the most of them."""
+        """Return how many nodes could give a part of the gang at once if nothing else ran; if it
+        must lie in one domain, in the domain with the most of them."""
         if rule.topology.mode != Mode.REQUIRE or shape.nodes == 1:
             return (
                 self.holding(shape.resources)
@@ -102,7 +102,7 @@ class NodeTypes:
         return _kept(self._told, (asked, rule), find)
 
     def values_of(self, label: str) -> list[str]:
-        """What nodes have under this label."""
+        """Return the values of this label on nodes."""
         return sorted({node.labels[label] for node in self._nodes if label in node.labels})
 
     @property
@@ -111,12 +111,12 @@ class NodeTypes:
 
     @cached_property
     def types(self) -> dict[NodeId, tuple[str, ...]]:
-        """Of each node's GPUs by index, also of one that takes no work now."""
+        """Return the types of each node's GPUs by index, also of one that takes no work now."""
         return {node.id: node.inventory.types for node in self._nodes}
 
     @property
     def capacity(self) -> ResourceAmounts:
-        """What all nodes together offer."""
+        """Return what all nodes together offer."""
         found = ResourceAmounts()
         for room, count in self._kinds:
             offer = room.node.inventory

@@ -32,7 +32,8 @@ class PassView:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Of what is open, shown and promised; what is free changes with what queues hold."""
+        """Return the version of what is open, visible and promised; free capacity changes with what
+        queues hold."""
         promised = self.ahead.version if self.ahead is not None else -1
         return (len(self.is_shut), promised, *self.view)
 
@@ -56,7 +57,7 @@ class PassView:
                 room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
 
     def see(self, stop: float) -> None:
-        """From now on it is about a gang that has gone by then."""
+        """Select the view of a gang that is gone by `stop`."""
         if self.ahead is None:
             return
         starts = self.ahead.starts()
@@ -91,7 +92,7 @@ class PassView:
         return found
 
     def _place_of(self, suspicion: int, gpu_millis: int, start: int) -> int:
-        """Where those begin that have so much free, or are more suspected."""
+        """Return where nodes with this much free capacity, or with more suspicion, begin."""
         lowest = (suspicion, gpu_millis, -1, NodeId(""))
         return bisect_left(self.rooms, lowest, lo=start, key=fullness)
 

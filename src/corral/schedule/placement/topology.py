@@ -19,7 +19,7 @@ Domain = tuple[str, ...]
 
 
 def domain_of(id: NodeId, labels: Labels, level: Level) -> Domain:
-    """Which domain of the level a node is in. One that does not say so is in none but its own.
+    """Return the domain of a node at this level. A node without the label is alone in its domain.
 
     A rack is one of its pod and an NVLink domain one of its rack: names may come again elsewhere.
     """

@@ -1,1 +1,1 @@
-"""How long jobs run, as ended jobs show."""
+"""Prediction of run times from ended jobs."""

@@ -1,5 +1,5 @@
-"""What ended jobs teach a live head: how soon a job ends by the service that it has had, and how
-long its kin ran.
+"""Statistics that a live head learns from ended jobs: the probability to end by the service so far,
+and the run times of similar jobs.
 
 The formulas are those of the traces' columns (`hazard`, `kin`). A table is made of a bounded record
 of ended jobs and never changes: a new head makes the same one of what it loads. Only what is asked
@@ -62,7 +62,7 @@ Live = Callable[[], Iterable[tuple[Class, float]]]
 
 
 class _Record(NamedTuple):
-    """By level, of the jobs of one class: see `hazard.class_hazard`."""
+    """Counts of the jobs of one class by level: see `hazard.class_hazard`."""
 
     ended: list[float]
     reached: list[float]
@@ -100,7 +100,8 @@ class Learned:
     def expected_seconds(
         self, user: UserName, stem: str, job_class: Class, limit_seconds: float | None
     ) -> float | None:
-        """What the nearest kin took, at most the limit; the limit when nobody has ended."""
+        """Return the run time of the most similar jobs, at most the limit; the limit if none has
+        ended."""
         nearest = self.nearest_kin(user, stem, job_class)
         if nearest is None or limit_seconds is None:
             return limit_seconds if nearest is None else nearest.mean_seconds
@@ -124,7 +125,7 @@ class Learned:
 
     @cached_property
     def _levels(self) -> dict[Class, list[int]]:
-        """Where the jobs of each class have ended, the oldest first."""
+        """Return at which levels the jobs of each class have ended, the oldest first."""
         found: dict[Class, list[int]] = defaultdict(list)
         for one in self._ended:
             found[one.job_class].append(level_of(one.seconds))
@@ -180,7 +181,7 @@ class Lessons:
 
     @property
     def due_at(self) -> float:
-        """When the table is made anew, should no more end; `inf`: not by those who have."""
+        """Return when the table is renewed if no more jobs end; `inf`: not by those that have."""
         has_more = self._new > RELEARN * len(self._ended)
         return self._made_at + RELEARN_SECONDS if has_more else float("inf")
 
@@ -216,7 +217,7 @@ def _sums_from(column: Sequence[float]) -> list[float]:
 
 
 def _circles(user: UserName, stem: str, job_class: Class) -> tuple[tuple[object, ...], ...]:
-    """From the nearest kin to everybody."""
+    """Return the groups of similar jobs, from the closest to all."""
     circles = (
         (user, stem, job_class.gpu_millis),
         (user, job_class.gpu_millis),

@@ -1,1 +1,1 @@
-"""Which running gangs stop or move for a waiting one, and by what right."""
+"""Preemption and relocation of running gangs for a waiting one, and the rights to them."""

@@ -1,5 +1,5 @@
-"""By attained service: a gang may buy the place of a running one of its queue and priority, or of
-one of another queue that borrows, or owes, where both go by service together.
+"""Preemption by attained service: a gang may take the place of a running one of its queue and
+priority, or of one of another queue that borrows or owes, if both go by service together.
 
 The rule of `preempt` for live gangs. It must be better by the margin and by what the victim's
 restart costs, and it must have waited as long as all the restarts take, shared out over its own
@@ -26,7 +26,7 @@ MARGIN: Final = 1.25  # a taker's key must be so many times better
 
 @dataclass(frozen=True, slots=True)
 class Buying:
-    """As things stand in one pass, at `now` (wall clock)."""
+    """State of preemption by service in one pass, at `now` (wall clock)."""
 
     standing: Standing
     keys: PriorityKeys
@@ -71,8 +71,8 @@ class Buying:
         return self.standing.tree.sharing_service(queue)
 
     def delay(self, victim: RunningGang) -> float:
-        """What stopping it costs where service orders: the more it is about to get done with each
-        of its GPU-seconds, the more."""
+        """Return the cost of stopping a gang where service orders: the more, the more likely each
+        of its GPU-seconds ends it."""
         gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
         return gpus / max(1.0, self.worth(victim))
 
@@ -127,5 +127,5 @@ class Buying:
 
 
 def price_of(victims: Iterable[RunningGang]) -> float:
-    """What all of them need to get back to where they are, in GPU-seconds."""
+    """Return what all of them need to return to their present state, in GPU-seconds."""
     return sum(one.price_gpu_seconds for one in victims)

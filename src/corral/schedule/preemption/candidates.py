@@ -1,5 +1,5 @@
-"""Those who run, by what decides who has a right to stop them: each is looked at only when its turn
-comes, since most passes stop nobody."""
+"""Preemption candidates by the right to stop them: each is examined only in its turn, since most
+passes stop none."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Roster:
 
     @classmethod
     def of(cls, running: Iterable[RunningGang]) -> "Roster":
-        """Of those whom somebody has looked at already, in their order."""
+        """Return the candidates of gangs that were examined already, in their order."""
         by_job = {one.job: one for one in running}
         groups: dict[Alike, list[Listed]] = defaultdict(list)
         for place, one in enumerate(by_job.values()):
@@ -54,7 +54,7 @@ class Roster:
         return self._looked[job]
 
     def some(self, jobs: Iterable[JobId]) -> list[RunningGang]:
-        """Those of the jobs that it knows."""
+        """Return those of the jobs that are candidates."""
         return [one for job in jobs if (one := self.get(job)) is not None]
 
     def first(self, group: Sequence[Listed]) -> RunningGang:

@@ -1,4 +1,4 @@
-"""By what right a gang takes from one that runs: its own back, a lower priority, a preemptible."""
+"""Right by which a gang takes from a running one: its own back, a lower priority, a preemptible."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Gpus = tuple[tuple[str, int], ...]
 
 
 class PreemptionRights:
-    """Of one pass, as things stand when they are asked for."""
+    """Rights in one pass, in its present state."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -21,8 +21,8 @@ class PreemptionRights:
         self._known: dict[tuple[object, ...], bool] = {}
 
     def right(self, gang: Waiting, asked: Gpus, victim: RunningGang) -> PreemptWhy | None:
-        """By what right the gang may take from this one, and from all of its queue, priority and
-        kind; None: by none."""
+        """Return the right by which the gang may take from this one, and from all of its queue,
+        priority and kind; None: none."""
         if victim.preemptible:
             return PreemptWhy.PREEMPTIBLE
         if victim.queue == gang.queue:
@@ -38,11 +38,11 @@ class PreemptionRights:
         return victim.queue != gang.queue or self.right(gang, (), victim) is not None
 
     def _reclaims(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """As `_borrows`, found once for as long as nothing is taken or given."""
+        """Return the result of `_borrows`, cached for as long as nothing is taken or given."""
         return self._once("borrows", gang, asked, queue, self._borrows)
 
     def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
-        """As the standing tells, in the same way."""
+        """Return whether the level is within its own, cached in the same way."""
         return self._once("within", gang, asked, level, self._tells)
 
     def _tells(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:

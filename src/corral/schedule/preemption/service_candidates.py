@@ -24,7 +24,7 @@ class _Lot(NamedTuple):
 
 
 class _Shelf(NamedTuple):
-    """What one buyer may buy as things stand, if only its key is better. `least`: the price of the
+    """Offers to one buyer in the present state, if its key is better. `least`: the price of the
     cheapest up to each lot, in GPU-seconds."""
 
     minus_worths: Sequence[float]
@@ -41,7 +41,7 @@ class ServiceOffer(NamedTuple):
 
 
 class Sales:
-    """Those of one line and priority lie together, so that a gang looks only at what it may buy."""
+    """Offers by line and priority, so that a gang examines only those that it may take."""
 
     def __init__(self, buying: Buying, running: Sequence[RunningGang]) -> None:
         self._buying = buying
@@ -58,8 +58,8 @@ class Sales:
     def to(
         self, gang: Waiting, version: tuple[int, ...], stays: Callable[[RunningGang], bool]
     ) -> ServiceOffer:
-        """What the gang may buy, of those that stay. `version`: as long as it is the same, so is
-        all that is held, and who stays."""
+        """Return what the gang may take of those that stay. `version`: as long as it is the same,
+        so are all holdings and those that stay."""
         if self._version != version:
             self._version, self._shelves = version, {}
         buyer = (gang.queue, gang.user, gang.priority)

@@ -19,9 +19,9 @@ from corral.schedule.waiting import Waiting
 
 
 class Cost(NamedTuple):
-    """What it costs to stop a gang; the least goes first. `usual`: 1 for one that is not
-    preemptible; `work`: GPU-seconds. Then the priority, how far its queue is beyond its own (less
-    is dearer), and when it began (earlier is dearer)."""
+    """Cost of stopping a gang; the least goes first. `usual`: 1 for one that is not preemptible;
+    `work`: GPU-seconds. Then the priority, how far its queue is beyond its own (less costs more),
+    and its start (earlier costs more)."""
 
     usual: int
     work: float
@@ -52,7 +52,7 @@ class VictimCandidate:
 
 
 def on_nodes(some: Iterable[VictimCandidate]) -> Mapping[NodeId, Sequence[VictimCandidate]]:
-    """Those that hold a seat of each node, the cheapest first."""
+    """Return the candidates with a seat on each node, the cheapest first."""
     found: dict[NodeId, list[VictimCandidate]] = defaultdict(list)
     for one in sorted(some, key=lambda one: one.cost):
         for seat in one.running.seats:
@@ -61,7 +61,7 @@ def on_nodes(some: Iterable[VictimCandidate]) -> Mapping[NodeId, Sequence[Victim
 
 
 def cost_of(some: Iterable[VictimCandidate]) -> Cost:
-    """Of all of them together."""
+    """Return the cost of all of them together."""
     total = NOTHING
     for one in some:
         cost = one.cost
@@ -166,8 +166,8 @@ class Search:
         return [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
 
     def _needed(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """Who has to give way on this node for a seat, besides those chosen; None: all would be too
-        few."""
+        """Return which further candidates have to leave this node for a seat; None: all would be
+        too few."""
         if not self._could(room):
             return None
         pretended = self._pretend(room)

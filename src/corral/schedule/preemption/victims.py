@@ -1,4 +1,4 @@
-"""Who is stopped so that a waiting gang can start: only if it then starts, and least lost first.
+"""Victims of a preemption: only if the waiting gang then starts, and the least loss first.
 
 A gang takes from those who borrow while it is within its own, from those who may be preempted by
 anybody, and, where its queue lets it, from those of its queue with a lower priority; after all
@@ -32,9 +32,9 @@ Right = Callable[[Waiting, Gpus, RunningGang], PreemptWhy | None]
 
 
 class Ground(NamedTuple):
-    """Where a gang is let in. `rooms`: with what is kept for others taken, and what others still
-    hold of it not given back; they are not changed. `version`: as long as it is the same, so is all
-    that is held and kept."""
+    """Place in which a gang is admitted. `rooms`: with what is kept for others taken, and what
+    others still hold not returned; they are not changed. `version`: as long as it is the same, so
+    is all that is held and kept."""
 
     version: tuple[int, ...]
     rooms: Rooms
@@ -92,7 +92,7 @@ class Victims:
         self._left = self._leaving_nodes = self._without = None
 
     def choose(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Admission | None:
-        """Who gives way to the gang so that it has one of these shapes; None: nobody is enough."""
+        """Return the victims that give the gang one of these shapes; None: there are not enough."""
         if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
             return None
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
@@ -226,7 +226,7 @@ class Victims:
         return self._told
 
     def _leaving(self) -> list[VictimCandidate]:
-        """Those that give way already, or come to their end."""
+        """Return the gangs that are stopping already, or near their end."""
         if self._left is None:
             roster = self._all().roster
             jobs = dict.fromkeys((*roster.leaving, *sorted(self._doomed)))
@@ -260,7 +260,7 @@ class Victims:
                     self._standing.take(one.holding)
 
     def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[VictimCandidate]:
-        """Those that at least one of the shapes may take from as things are, of all that stay."""
+        """Return the gangs from which at least one of the shapes may take now, of all that stay."""
         asks = [self._standing.asked_by(gang, shape, self._kinds) for shape in shapes]
         roster, right = self._all().roster, self._rights.right
         groups = [

@@ -1,1 +1,1 @@
-"""What each queue and user may hold."""
+"""Quotas of queues and users."""

@@ -1,4 +1,4 @@
-"""Where each queue and user stands while a pass is being decided: it can take, and it can tell."""
+"""Balance of each queue and user during a pass: it is updated and queried."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -33,7 +33,7 @@ Leaf = tuple[QueueName, UserName]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaHolding:
-    """What a job of a user in a queue holds: thousandths of GPUs by type, and amounts of all."""
+    """Holding of a user's job in a queue: thousandths of GPUs by type, and amounts of all."""
 
     queue: QueueName
     user: UserName
@@ -44,7 +44,7 @@ class QuotaHolding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRefusal:
-    """Who lets a job have no more: a queue, the cluster (no queue), or a bound on its user."""
+    """Limit that refuses more to a job: of a queue, of the cluster (no queue), or of its user."""
 
     queue: QueueName | None
     user: UserName | None = None
@@ -168,7 +168,7 @@ class Standing:
 
     @property
     def past(self) -> dict[Leaf, ResourceAmounts]:
-        """What each user of a queue has had by now, as one would be made from."""
+        """Return what each user of a queue has had by now, as input for another balance."""
         return {leaf: past for leaf, past in self._past.items() if isinstance(leaf, tuple)}
 
     def row(self, queue: QueueName) -> int:
@@ -183,11 +183,11 @@ class Standing:
         return sum(self.columns.held[first : first + self.columns.kinds])
 
     def own_millis(self, queue: QueueName) -> int:
-        """What is its own; nothing where its budget is spent."""
+        """Return what the queue owns; nothing if its budget is spent."""
         return self.columns.total[self.row(queue)]
 
     def borrowed_millis(self, queue: QueueName) -> int:
-        """What the queue holds beyond its own."""
+        """Return what the queue holds beyond its own."""
         return self.over_millis(queue) + self._lent[queue]
 
     def over_millis(self, queue: QueueName) -> int:
@@ -216,7 +216,7 @@ class Standing:
         *,
         preemptible: bool = False,
     ) -> LimitRefusal | None:
-        """Who lets the user have no more in this queue; None: nobody refuses."""
+        """Return the limit that refuses more to the user in this queue; None: there is none."""
         asked = self._column(gpu_millis)
         millis = sum(asked)
         if not millis:
@@ -316,7 +316,7 @@ class Standing:
         return queue in self.owing or self.columns.inner[row] >= self.columns.total[row]
 
     def _column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
-        """By kind; a type that is not known here counts as the first."""
+        """Return the column by type; an unknown type counts as the first."""
         asked = [0] * self.columns.kinds
         for kind, millis in gpu_millis:
             if asked:

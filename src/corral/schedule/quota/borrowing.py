@@ -1,4 +1,4 @@
-"""What is borrowed is paid back, by queues that share one line by service (decision 0047).
+"""Repayment of borrowed GPU time by queues that share one line by service (decision 0047).
 
 A queue is due what it holds and asks for, at most its own. While it has held more than that, as the
 half-life weighs, it owes: it is due all of its own, and what it leaves of that pays back.
@@ -22,8 +22,8 @@ LEAST: Final = 0.01  # GPUs that count as owed: sums are rounded
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a queue owns, holds, and waits for, with all below it, in thousandths of GPUs. What is
-    preemptible is nobody's own, and not in it."""
+    """Claim of a queue: what it owns, holds, and waits for, with all below it, in thousandths of
+    GPUs. Preemptible jobs are left out."""
 
     own: int
     held: int = 0
@@ -50,14 +50,14 @@ def owing(debts: Mapping[QueueName, Debt], tree: QueueTree, at: float) -> frozen
 
 
 def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
-    """When after that moment it is seen that others owe (wall clock, in whole seconds, as a head
-    looks), if all goes on as it does; inf: never."""
+    """Return when, after that moment, another queue starts to owe (wall clock, in whole seconds, as
+    a head polls), if nothing changes; inf: never."""
     below = (debt for debt in debts if debt.queue in tree.below_service)
     return min((then for debt in below if (then := _changes_at(debt, tree)) > at), default=inf)
 
 
 def claims_of(standing: Standing, waiting: Groups) -> dict[QueueName, Claim]:
-    """Of the queues that may owe."""
+    """Return the claims of the queues that may owe."""
     tree = standing.tree
     claims = {
         name: Claim(standing.own_millis(name), standing.lasting_millis(name))
@@ -95,7 +95,8 @@ def counted(
 
 
 def _rate(claim: Claim, *, owes: bool) -> float:
-    """Who has nothing of its own has nothing to pay back with: what it holds is its due."""
+    """Return the rate of borrowing. A queue without GPUs of its own cannot repay: its due is what
+    it holds."""
     if not claim.own:
         return 0.0
     due = claim.own if owes else min(claim.own, claim.held + claim.asked)

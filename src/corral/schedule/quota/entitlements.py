@@ -1,4 +1,4 @@
-"""What each queue may hold: its own, what it borrows, and what it keeps from others.
+"""Entitlement of each queue: its own, what it borrows, and what it keeps from others.
 
 Columns over queue rows; row 0 is the cluster, a parent has a lower row than its children. Amounts
 are thousandths of a GPU. A queue borrows what it holds beyond its own, type by type; its own of any
@@ -33,7 +33,7 @@ class QueueColumns(NamedTuple):
 
 
 def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
-    """What the row would borrow if it also held `asked`, and `more` were counted at it."""
+    """Return what the row would borrow if it also held `asked`, with `more` counted at it."""
     over = -queues.own_any[row]
     for kind in range(queues.kinds):
         at = row * queues.kinds + kind
@@ -90,7 +90,7 @@ def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
 
 
 def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
-    """How much of a change at a row its parent sees: what is kept counts there already."""
+    """Return how much of a change at a row its parent sees: what is kept counts there already."""
     inner, kept = queues.inner[row], queues.kept[row]
     return max(inner + more, kept) - max(inner, kept)
 

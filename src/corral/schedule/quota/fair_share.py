@@ -34,12 +34,12 @@ class ResourceAmounts(NamedTuple):
 
 
 def constant_seconds(half_life_seconds: float) -> float:
-    """What a steady use of 1 comes to in the long run."""
+    """Return the long-run value of a steady use of 1."""
     return half_life_seconds / log(2.0)
 
 
 def decayed(amount: float, seconds: float, half_life_seconds: float) -> float:
-    """What is left of an amount of use after so long. No time is less than none."""
+    """Return what is left of an amount of use after this time. A negative time counts as zero."""
     return amount * exp(-max(0.0, seconds) / constant_seconds(half_life_seconds))
 
 

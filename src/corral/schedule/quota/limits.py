@@ -1,4 +1,4 @@
-"""Which forms of a gang its queue may hold now; and why it may hold none, with the numbers."""
+"""Forms of a gang that its queue may hold now; and why it may hold none, with the numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,12 +36,12 @@ class QueueLimits:
         return found
 
     def given_back(self) -> None:
-        """Who was refused may be let now."""
+        """Clear refusals after something was returned."""
         self._allowed.clear()
         self._reasons.clear()
 
     def reason(self, gang: Waiting) -> Reason:
-        """Why its queue may hold none of its forms."""
+        """Return why its queue may hold none of its forms."""
         alike = _alike(gang)
         if alike not in self._reasons:
             self._reasons[alike] = self._reason(gang)
@@ -114,7 +114,7 @@ def holding_of(
     *,
     preemptible: bool = False,
 ) -> QuotaHolding:
-    """What the seats hold; of a node that is exclusively theirs all GPUs, used or not.
+    """Return what the seats hold; of an exclusive node all GPUs, used or not.
 
     `types`: of each node's GPUs by index; unknown ones have no type.
     """

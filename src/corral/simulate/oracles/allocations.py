@@ -80,7 +80,7 @@ class Seating:
 
 
 def _bound_seconds(spec: JobSpec) -> float:
-    """How long a node must be silent before it may be given up."""
+    """Return how long a node must be silent before its work may be replaced."""
     if spec.when_silent == Disconnect.REPLACE:
         return BOUND_SECONDS
     return float("inf") if spec.self_stop_seconds is None else spec.self_stop_seconds

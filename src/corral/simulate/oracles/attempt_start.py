@@ -1,4 +1,4 @@
-"""How an attempt begins: whole, from the newest save, and after all that came before it."""
+"""Start of an attempt: whole, from the newest save, and after all that came before it."""
 
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.desired_state import Launch

@@ -1,4 +1,4 @@
-"""Who is charged for an end, held against what truly befell the attempt."""
+"""Oracle of charged causes: compared with what truly befell the attempt."""
 
 from corral.domain.attempt import Cause
 from corral.domain.job import Job
@@ -94,7 +94,7 @@ class FailureBlameOracle:
         return f"its ranks ended {own}" if own else self._infra(key)
 
     def _infra(self, key: AttemptKey) -> str:
-        """What the cluster did to the attempt; "" when it did nothing."""
+        """Return what the cluster did to the attempt; "" if nothing."""
         evidence, books = self._books.evidence, self._books
         if evidence.hurt[key]:
             return evidence.hurt[key][0]

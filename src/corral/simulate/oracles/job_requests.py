@@ -1,4 +1,4 @@
-"""What jobs wished about time and place, held against where they went and when."""
+"""Oracle of placement constraints: compared with where and when the jobs ran."""
 
 from collections import defaultdict
 
@@ -94,7 +94,7 @@ class JobRequestsOracle:
             self._books.breach("warn", f"{job.id} ends by its time and was never warned")
 
     def _too_late(self, job: Job, before: Job | None, changes: Changes) -> None:
-        """Who ends by its start_by had one, never ran, and leaves a receipt."""
+        """Check that a job which ends by its start_by had one, never ran, and leaves a receipt."""
         if job.reason_code != "Deadline" or (before is not None and before == job):
             return
         receipt = any((one.job, one.kind) == (job.id, "deadline") for one in changes.receipts)

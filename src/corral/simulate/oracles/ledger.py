@@ -1,4 +1,4 @@
-"""What was held must be in the ledger once: the auditor's own sum, held against each commit."""
+"""Oracle of the ledger: the auditor's own sum, compared with each commit."""
 
 from collections import defaultdict
 
@@ -12,8 +12,8 @@ NEAR_SECONDS = 1e-3  # GPU-seconds that are none: sums of floats
 
 
 class LedgerCheck:
-    """Of each allocation: the GPU-seconds from its placing until it is let go or out of reach, by
-    the moments in its rows."""
+    """GPU-seconds of each allocation from its placement until it is released or out of reach, by
+    the times in its rows."""
 
     def __init__(self, books: Books) -> None:
         self._books = books

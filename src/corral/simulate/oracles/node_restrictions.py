@@ -1,4 +1,4 @@
-"""What health does by itself, held against its bound and against what truly ails the nodes."""
+"""Oracle of automatic health actions: compared with their bound and with the true faults."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ class Barring:
         self._barred: list[float] = []
 
     def before(self, changes: Changes) -> None:
-        """How the nodes stood before the commit."""
+        """Record the state of the nodes before the commit."""
         self._were = {node.id: self._books.nodes.get(node.id) for node in changes.nodes}
 
     def check(self, changes: Changes, wall: float) -> None:

@@ -1,4 +1,4 @@
-"""What a placing keeps to: the order of the queue, limits, cordons, ports, what is waited for."""
+"""Oracle of placement: order of the queue, limits, cordons, ports, dependencies."""
 
 from corral.domain.attempt import Allocation, Attempt, SeatState
 from corral.domain.ids import JobId, NodeId

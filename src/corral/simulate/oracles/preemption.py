@@ -1,4 +1,4 @@
-"""Who gives way to whom, held against books of its own: what queues hold, what is kept for whom."""
+"""Oracle of preemption, with books of its own: holdings of queues, and reservations."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -88,8 +88,8 @@ class Giving:
     def _millis(
         self, jobs: dict[JobId, Job], *, staying: bool = False, by: JobId | None = None
     ) -> Counter[QueueName]:
-        """What each queue holds for jobs that are not preemptible; `staying`: and do not leave, or
-        only might for `by`, for which other seats are kept now."""
+        """Return what each queue holds for jobs that are not preemptible; `staying`: without those
+        that leave, or only might for `by`, for which other seats are kept now."""
         found: Counter[QueueName] = Counter()
         kept = (one for one in self._kept.values() if one.job != by)
         doomed = {victim.job for one in kept for victim in one.victims}
@@ -101,7 +101,7 @@ class Giving:
         return found
 
     def _charged(self, seats: Iterable[Seat]) -> int:
-        """What its queue holds with these: of a node that nobody else may have, all of it."""
+        """Return what its queue holds with these: of an exclusive node, all of it."""
         nodes = self._books.machines
         return sum(
             len(nodes[seat.node].inventory.gpus) * MILLIS_PER_GPU
@@ -122,7 +122,8 @@ class Giving:
     def _placed(
         self, allocations: tuple[Allocation, ...], new: list[Attempt], jobs: dict[JobId, Job]
     ) -> None:
-        """What is placed beyond a queue's own is recorded as borrowed, and within its limit."""
+        """Check that placements beyond a queue's own are recorded as borrowed, and within its
+        limit."""
         before = self._millis(jobs)
         for one in allocations:
             if one.state == SeatState.HELD:
@@ -191,7 +192,7 @@ class Giving:
         return attempt is not None and attempt.gave_way_to == one.job
 
     def _kept_millis(self, by: Job, jobs: dict[JobId, Job]) -> int:
-        """What is kept for others of the same queue."""
+        """Return what is kept for others of the same queue."""
         return sum(
             one.shape.gpu_millis
             for one in self._kept.values()

@@ -39,7 +39,8 @@ class _Told:
 
 
 class Promised:
-    """Who runs beyond a promised start has none of its seats; none is put off but for a cause."""
+    """Oracle of promised starts: no job that runs beyond one has its seats; none is delayed without
+    a cause."""
 
     def __init__(self, books: Books, giving: Giving) -> None:
         self.books = books
@@ -128,7 +129,7 @@ class Promised:
         return truly if known and self.books.all_heard(attempt.nodes) else None
 
     def _has_gone_by_then(self, attempt: Attempt, job: Job) -> None:
-        """Who is placed on what is promised to another ends before it starts, or is stopped."""
+        """Check that a job placed on promised seats ends before the promised start, or is stopped."""
         limit = job.spec.max_duration_seconds
         for known in self.told.values():
             if known.row.job == job.id or not _meet(attempt.seats, known.row.seats):
@@ -143,7 +144,8 @@ class Promised:
                 self.books.breach("promise", text)
 
     def _in_order(self, jobs: dict[JobId, Job]) -> None:
-        """Of two who ask for the same, who is first in line and was told first starts first."""
+        """Check that of two equal requests the one that is first in line and was told first starts
+        first."""
         told = sorted(self.told.values(), key=lambda one: one.row.since)
         for place, later in enumerate(told):
             job = jobs[later.row.job]
@@ -155,7 +157,8 @@ class Promised:
                     self.books.breach("promise", text)
 
     def _begins_in_order(self, begun: _Told, before: dict[JobId, _Told], late: _Late) -> None:
-        """What it begins on was as good for one that is first in line and was told first (0050)."""
+        """Check that the seats were as good for one that is first in line and was told first
+        (0050)."""
         job, wall = late.jobs[begun.row.job], late.wall
         for sooner in before.values():
             other = late.jobs[sooner.row.job]
@@ -181,7 +184,7 @@ class Promised:
 
 
 class _Late:
-    """What one commit says of promises that are not kept."""
+    """Promises that one commit does not keep."""
 
     def __init__(
         self,
@@ -242,14 +245,14 @@ class _Late:
                 yield not self.is_same_world(other) or any(self._causes(other))
 
     def _may_have_less(self, known: _Told) -> bool:
-        """What it would have borrowed may have been taken by those whose own it is."""
+        """Return whether owners may have taken what it would have borrowed."""
         job = self.jobs[known.row.job]
         before, now = Counter(known.given), Counter(self.given)
         before[job.spec.queue] = now[job.spec.queue] = 0
         return now != before and self._promised.giving.would_borrow(job, self.jobs)
 
     def _has_moved(self, known: _Told) -> bool:
-        """To other nodes, or to a later start."""
+        """Return whether it moved to other nodes, or to a later start."""
         now = self._promised.told.get(known.row.job)
         if now is None:
             return True
@@ -257,7 +260,7 @@ class _Late:
         return elsewhere or now.latest > known.latest + SLACK_SECONDS
 
     def holding(self, nodes: set[NodeId], after: Iterable[JobId]) -> Iterator[Attempt]:
-        """Who was there before this commit, and is still."""
+        """Yield the attempts that were there before this commit, and still are."""
         released = {one.key for one in self._changes.allocations if one.state == SeatState.RELEASED}
         keys = {
             (job, number)
@@ -270,7 +273,7 @@ class _Late:
             yield newest.get(key) or self._books.attempts[key]
 
     def _until(self, attempt: Attempt) -> float | None:
-        """When it should have gone (wall clock); None: nobody ever knew."""
+        """Return when the attempt should have ended (wall clock); None: unknown."""
         job = self.jobs[attempt.job]
         limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds + GONE_SECONDS
         if job.state in (JobState.STOPPING, JobState.RECOVERING):

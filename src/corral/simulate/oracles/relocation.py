@@ -1,4 +1,4 @@
-"""Who is moved to make room, held against books of its own: the rule, its budget, its pause."""
+"""Oracle of relocation, with books of its own: the rule, its budget, its pause."""
 
 from corral.domain.attempt import Attempt, Receipt
 from corral.domain.ids import JobId
@@ -22,7 +22,7 @@ class Moving:
         self.moves = 0
 
     def moved(self) -> set[JobId]:
-        """Who has ever been."""
+        """Return the jobs that have ever been relocated."""
         return {one.job for one in self._receipts}
 
     def check(self, changes: Changes, tree: QueueTree) -> None:
@@ -57,7 +57,7 @@ class Moving:
                 self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
 
     def _on_the_way(self, changes: Changes) -> list[JobId]:
-        """Who was told before this commit, and is not gone by it."""
+        """Return the jobs that were told to move before this commit, and are not gone by it."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         leaving = (JobState.STOPPING, JobState.RECOVERING)
         return [

@@ -1,4 +1,4 @@
-"""What may be forgotten: the auditor's own rule, held against each commit that forgets."""
+"""Oracle of retention: the auditor's own rule, compared with each commit that deletes."""
 
 from corral.domain.attempt import SeatState
 from corral.domain.ids import JobId
@@ -9,7 +9,7 @@ from corral.simulate.world import ALWAYS_SECONDS
 
 
 class Forgetting:
-    """Of jobs that are over: which are gone, and whether each might go."""
+    """Ended jobs: which were deleted, and whether each might be."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -32,7 +32,7 @@ class Forgetting:
             self.gone.add(id)
 
     def _were_too_many(self, changes: Changes) -> None:
-        """Where nothing grows too old, no more may go than are too many."""
+        """Check that no more are deleted than are too many, if none is too old."""
         keep = self._books.stage.retention
         over = sum(job.state in FINAL for job in self._books.jobs.values()) - len(self.gone)
         too_many = max(0, over - keep.jobs)
@@ -52,8 +52,8 @@ class Forgetting:
             self._breach(f"{id} is forgotten while its ranks live")
 
     def unfinished(self, ended: int) -> str:
-        """What will still be forgotten, when so many have ended and none is open; "" when nothing
-        will."""
+        """Return what will still be deleted, with this many ended jobs and none open; "" if
+        nothing."""
         return f"{ended} ended jobs are kept" if ended > self._books.stage.retention.jobs else ""
 
     def _breach(self, text: str) -> None:

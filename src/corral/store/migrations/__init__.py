@@ -1,4 +1,4 @@
-"""From an older schema to this one: the scripts, and how they are run.
+"""Migrations from an older schema to this one: the scripts, and how they are run.
 
 Each script of `versions` names its `revision` and the one before it, `down_revision`, and changes
 the store in `upgrade`. The store keeps its revision in a table that has the name and form of

@@ -1,4 +1,4 @@
-"""What migrations change the store with: the connection of the upgrade that runs them."""
+"""Operations of migrations: the connection of the upgrade that runs them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

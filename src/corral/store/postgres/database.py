@@ -42,8 +42,8 @@ class PostgresDatabase:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """Of a URL or a connection string of libpq. What it leaves out comes from PGHOST,
-        PGPASSFILE and their like, as with psql.
+        """Return the database of a URL or a connection string of libpq. What it leaves out comes
+        from PGHOST, PGPASSFILE and the like, as with psql.
 
         Raises: SpecInvalid.
         """

@@ -1,4 +1,4 @@
-"""From a database that answers to a store of this version that may be written."""
+"""Opening of a PostgreSQL database as a store of this version."""
 
 import contextlib
 from collections.abc import Callable

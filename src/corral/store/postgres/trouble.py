@@ -1,4 +1,4 @@
-"""What the server says, in Corral's words."""
+"""Errors of the server in Corral's words."""
 
 from typing import Final
 

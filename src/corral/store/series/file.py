@@ -144,8 +144,7 @@ class SeriesFile:
             db.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", rows)
 
     def _thin(self, now: float) -> None:
-        """Of spans that are over and old enough, the means; they take the place of what they are
-        made of in one transaction."""
+        """Replace the points of old spans by their means, in one transaction."""
         last = (now - FULL_SECONDS) // THIN_SPAN_SECONDS * THIN_SPAN_SECONDS
         db = self._opened()
         old = db.execute(
@@ -184,7 +183,7 @@ class SeriesFile:
 
 
 def _whole(key: str, rows: Iterable[tuple[bytes]]) -> Iterator[Curve]:
-    """Those of the blocks that can be read."""
+    """Yield the blocks that can be read."""
     for (data,) in rows:
         try:
             yield unpacked(data)

@@ -1,4 +1,4 @@
-"""From a path to a store of this version that may be written: looked at first, then touched."""
+"""Opening of a file as a store of this version: it is examined first, then changed."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What the database says, in Corral's words."""
+"""Errors of the database in Corral's words."""
 
 import sqlite3
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From an older schema to this one, in one transaction, with a copy of the file kept."""
+"""Upgrade from an older schema to this one, in one transaction, with a copy of the file kept."""
 
 import contextlib
 import sqlite3

@@ -1,1 +1,1 @@
-"""What Slurm's users write: options, #SBATCH lines, lists of hosts, times, names of files. Pure."""
+"""Syntax of Slurm: options, #SBATCH lines, host lists, times, file names. Pure."""

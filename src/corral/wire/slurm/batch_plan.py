@@ -1,4 +1,4 @@
-"""What a batch script's node is told beside the script: it travels in the job's command. Pure."""
+"""Plan of a batch script for its nodes: it travels in the job's command. Pure."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ _RUN: Final = f'exec "$CORRAL_PYTHON" -P -m {MODULE} '
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """How a batch script runs on the first node, and how its steps are laid out.
+    """Execution of a batch script on the first node, and the layout of its steps.
 
     `output`, `error` and `input` are patterns of files, relative to `chdir`; None: with the output,
     and nothing to read. `tasks` is of all nodes, `tasks_given` whether anybody asked for a number;
@@ -44,7 +44,7 @@ class BatchPlan:
     script: str = ""  # its whole path where it was submitted; "" for one that was no file
 
     def encode(self) -> str:
-        """On one line, without what is as it would be anyway."""
+        """Encode the plan on one line, without default values."""
         given = {
             one.name: getattr(self, one.name)
             for one in fields(self)

@@ -57,7 +57,7 @@ def _group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
 
 
 def _follows(last: str, number: str) -> bool:
-    """As the next one of a span: 09 after 08, 10 after 9, but not 10 after 009."""
+    """Return whether a number continues a span: 09 after 08, 10 after 9, but not 10 after 009."""
     return int(number) == int(last) + 1 and (
         len(number) == len(last) or not (last.startswith("0") or number.startswith("0"))
     )

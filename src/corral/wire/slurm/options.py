@@ -1,4 +1,4 @@
-"""How options of Slurm's commands are written and read. The tables are data. Pure."""
+"""Options of Slurm's commands and their parser. The tables are data. Pure."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from corral.wire.slurm.slurm_errors import USAGE, SlurmRefusal
 
 
 class OptionUse(StrEnum):
-    """What comes of an option."""
+    """Effect of an option."""
 
     HONOURED = "honoured"
     NOTED = "ignored"
@@ -55,7 +55,7 @@ class ParsedOptions:
 
     @property
     def noted(self) -> list[str]:
-        """Those that change nothing here."""
+        """Return the options that change nothing here."""
         return [one for one in self.options if self.table.by_name[one].use == OptionUse.NOTED]
 
 
@@ -69,7 +69,7 @@ class OptionTable:
         self._by_letter = {one.short: one for one in self.options if one.short}
 
     def read(self, words: Sequence[str], *, mixed: bool = False) -> ParsedOptions:
-        """What a command line says. `mixed`: options may come after other words, too.
+        """Parse a command line. `mixed`: options may come after other words, too.
 
         Raises: Wrong.
         """
@@ -101,7 +101,7 @@ class OptionTable:
         return ParsedOptions(options=dict(found), rest=tuple(rest), table=self)
 
     def usage(self) -> str:
-        """What --help says."""
+        """Return the text of --help."""
         lines = [f"Usage: {self.command} [OPTIONS...]", ""]
         for one in self.options:
             written = f"-{one.short}, --{one.name}" if one.short else f"    --{one.name}"
@@ -111,7 +111,7 @@ class OptionTable:
         return "\n".join(lines)
 
     def of_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """What variables such as SBATCH_PARTITION say."""
+        """Return the options of variables such as SBATCH_PARTITION."""
         return {
             one.name: "" if one.takes == Takes.NOTHING else environment[one.variable]
             for one in self.options

@@ -1,4 +1,4 @@
-"""Why a job waits or has failed, in Slurm's words. Pure."""
+"""Reasons in Slurm's words: why a job waits or has failed. Pure."""
 
 from typing import Final
 

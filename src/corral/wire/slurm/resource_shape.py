@@ -1,4 +1,4 @@
-"""How many nodes, tasks, cores, GPUs and bytes a job's options ask for. Pure."""
+"""Resources in a job's options: nodes, tasks, cores, GPUs and bytes. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmShape:
-    """What each of `nodes` gives; `fewest` < `nodes` where fewer will do. `task_gpus` 0: no number
-    of GPUs was asked for each task."""
+    """Resources of each of `nodes`; `fewest` < `nodes` if fewer will do. `task_gpus` 0: no number
+    of GPUs was requested for each task."""
 
     nodes: int
     fewest: int

@@ -34,7 +34,7 @@ _SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """Where and when somebody submits."""
+    """Directory, time and environment of a submission."""
 
     directory: str
     host: str
@@ -44,8 +44,8 @@ class Here:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSubmission:
-    """What was asked. `notes` are told on standard error; `singleton`: it waits for all of its name
-    and owner, which only the head can name."""
+    """Submission of a batch script. `notes` go to standard error; `singleton`: it waits for all
+    jobs of its name and owner, which only the head can name."""
 
     spec: dict[str, Any]
     read: ParsedOptions
@@ -142,7 +142,7 @@ def _batch(
 def job_fields(
     read: ParsedOptions, shape: SlurmShape, here: Here, notes: list[str]
 ) -> dict[str, Any]:
-    """What sbatch and srun ask for alike, as fields of a spec. Raises: Wrong."""
+    """Return the common options of sbatch and srun as fields of a spec. Raises: Wrong."""
     gpu: Any = f"{shape.gpu_type}:{shape.gpus_per_node}" if shape.gpu_type else shape.gpus_per_node
     memory = f"{shape.memory_bytes}B" if shape.memory_bytes else None
     resources = {"cpu": shape.cpus_per_node, "gpu": gpu or None, "memory": memory}
@@ -185,7 +185,7 @@ def queue_of(read: ParsedOptions, notes: list[str]) -> str | None:
 
 
 def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
-    """From --priority, else --qos, less --nice."""
+    """Return the priority from --priority, else --qos, less --nice."""
     qos = read.get("qos")
     if qos is not None and qos not in PRIORITIES:
         notes.append(f"note: --qos={qos} is none of {', '.join(PRIORITIES)}: it is ignored")
@@ -254,7 +254,7 @@ def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
 
 
 def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
-    """(what the job waits for, whether for all of its name). Raises: Wrong."""
+    """Return (what the job waits for, whether it waits for all of its name). Raises: Wrong."""
     found: list[dict[str, str]] = []
     singleton = False
     for part in filter(None, (text or "").split(",")):

@@ -1,4 +1,4 @@
-"""How a file that `corral slurm-shims` has made is told from Slurm's own command."""
+"""Recognition of a file that `corral slurm-shims` has made, against Slurm's own command."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""What cannot be meant, in Slurm's words."""
+"""Errors in Slurm's words."""
 
 USAGE = 255  # how Slurm ends on an option that it cannot read
 

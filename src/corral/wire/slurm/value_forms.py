@@ -27,7 +27,7 @@ SIGNAL_SECONDS: Final = 60  # before the end, where --signal does not say when
 
 
 def seconds(text: str, option: str = "--time") -> int | None:
-    """Of 90 (minutes), 90:30, 1:30:00, 2-12, 2-12:30 and 2-12:30:00; None for no limit."""
+    """Parse 90 (minutes), 90:30, 1:30:00, 2-12, 2-12:30 and 2-12:30:00; None for no limit."""
     if text.upper() in ENDLESS:
         return None
     if match := _DAYS.fullmatch(text):
@@ -43,7 +43,7 @@ def seconds(text: str, option: str = "--time") -> int | None:
 
 
 def size_bytes(text: str, option: str = "--mem") -> int:
-    """Of 4000 (MB), 512K, 64G, 64GB and 1T: powers of 1024, as Slurm counts."""
+    """Parse 4000 (MB), 512K, 64G, 64GB and 1T: powers of 1024, as Slurm counts."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise SlurmRefusal(f"Invalid {option} specification", code=USAGE)
@@ -87,7 +87,7 @@ def warning(text: str) -> tuple[int, int]:
 
 
 def signal_number(text: str) -> int:
-    """Of 10, USR1 and SIGUSR1."""
+    """Parse 10, USR1 and SIGUSR1."""
     number = signals.number_of(text)
     if number is None:
         raise SlurmRefusal(f"Unknown job signal: {text}")
@@ -152,7 +152,7 @@ def _date(text: str, now: datetime) -> datetime | None:
 
 
 def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
-    """As squeue writes it: 5:09, 1:05:09, 2-01:05:09."""
+    """Format a duration as squeue does: 5:09, 1:05:09, 2-01:05:09."""
     if seconds is None:
         return endless
     whole = max(0, int(seconds))
@@ -164,7 +164,7 @@ def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
 
 
 def elapsed_text(seconds: float) -> str:
-    """As sacct writes it: 00:05:09, 2-01:05:09."""
+    """Format a duration as sacct does: 00:05:09, 2-01:05:09."""
     whole = max(0, int(seconds))
     days, rest = divmod(whole, 86_400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"

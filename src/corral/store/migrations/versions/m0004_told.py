@@ -1,4 +1,4 @@
-"""What waiting jobs were told of their start, and what it came to."""
+"""Predictions of starts, and their outcomes."""
 
 from corral.store.migrations.operations import op
 

@@ -1,4 +1,4 @@
-"""Which of several heads leads."""
+"""Leader among several heads."""
 
 from corral.store.migrations.operations import op
 

@@ -1,4 +1,4 @@
-"""Which heads there are, and what all of them hold to."""
+"""Registered heads, and values that all of them agree on."""
 
 from corral.store.migrations.operations import op
 

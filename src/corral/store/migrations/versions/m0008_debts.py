@@ -1,4 +1,4 @@
-"""What queues that share one line by service have held beyond what they were due."""
+"""Borrowed use of queues that share one line by service."""
 
 from corral.store.migrations.operations import op
 

@@ -1,4 +1,4 @@
-"""What GPUs were held for, by job and day, and by day alone."""
+"""GPU usage by job and day, and by day alone."""
 
 from corral.store.migrations.operations import op
 

@@ -47,3 +47,19 @@ def _is_there(name: str) -> bool:
     attribute = re.search(rf"\b{place.name}\b", room) is not None
     test = ROOT.joinpath("tests", *name.split(".")).with_suffix(".py")
     return place.is_dir() or place.with_suffix(".py").is_file() or attribute or test.is_file()
+
+
+def test_docstrings_open_with_a_verb_or_a_noun_phrase() -> None:
+    """At most one in a hundred opens with a clause or a preposition (style: plain English)."""
+    clause = re.compile(
+        r"(what|of|how|where|who|those|by|as|from|when|which|why|whom|that|on|to|since)\b", re.I
+    )
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        (f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 1)}", text)
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, documented) and (text := ast.get_docstring(node))
+    ]
+    wrong = [where for where, text in found if clause.match(text)]
+    assert len(wrong) <= len(found) // 100, wrong

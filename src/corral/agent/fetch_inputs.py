@@ -220,7 +220,8 @@ class Prepare:
             raise NotStarted(f"the image cannot be kept: {trouble}", infra=True) from trouble
 
     async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
-        """Return which of the jobs the head has deleted. Raises: HeadRefuses, HeadAway, ValueError."""
+        """Return which of the jobs the head has deleted. Raises: HeadRefuses, HeadAway,
+        ValueError."""
         text = await self._in_thread(lambda: self._get(f"{FORGOTTEN}{','.join(jobs)}"))
         return msgspec.json.decode(text, type=ForgottenAnswer)
 

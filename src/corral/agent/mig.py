@@ -18,7 +18,8 @@ _MINOR: Final = "DeviceFileMinor"
 
 
 class MigPart(msgspec.Struct, frozen=True):
-    """Position of a MIG device: the minor number of its GPU, its GPU instance and compute instance."""
+    """Position of a MIG device: the minor number of its GPU, its GPU instance and compute
+    instance."""
 
     gpu: int
     gpu_instance: int

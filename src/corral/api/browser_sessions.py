@@ -86,7 +86,8 @@ async def log_out(request: Request, response: Response, house: Within, caller: A
 
 @router.post("/v1/session/links", status_code=201)
 async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
-    """Return a link that opens the pages once, in the part of an address that browsers do not send."""
+    """Return a link that opens the pages once, in the part of an address that browsers do not
+    send."""
     now = house.control.clock.wall()
     expires_at = min(caller.expires_at or now + LINK_SECONDS, now + LINK_SECONDS)
     async with _token_quota(house, caller):

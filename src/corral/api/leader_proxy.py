@@ -38,7 +38,8 @@ class CallerGone(Exception):
 
 
 class Forwarder:
-    """Forwarder to the head at one address. Each connection lasts until one of its sides ends it."""
+    """Forwarder to the head at one address. Each connection lasts until one of its sides ends
+    it."""
 
     def __init__(self, url: str, trusted: ssl.SSLContext | None, seals: Seals) -> None:
         self.url = url

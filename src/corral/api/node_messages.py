@@ -1,4 +1,5 @@
-"""Filter of a node's messages: only what the node may report, within bounds and at a limited rate."""
+"""Filter of a node's messages: only what the node may report, within bounds and at a limited
+rate."""
 
 import asyncio
 from collections import Counter, OrderedDict

@@ -1,4 +1,5 @@
-"""Rate limits of nodes: heartbeats of a node that sends too much wait, and those of no other node."""
+"""Rate limits of nodes: heartbeats of a node that sends too much wait, and those of no other
+node."""
 
 import asyncio
 from collections.abc import Iterable

@@ -267,7 +267,8 @@ async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) ->
 
 
 async def _unknown(house: House, asked: SetQueues) -> list[str]:
-    """Return names that are allowed somewhere and are not users: a typing error, or a future user."""
+    """Return names that are allowed somewhere and are not users: a typing error, or a future
+    user."""
     named = [(queue.name, name) for queue in asked.queues for name in users_of(queue.allow)]
     known = {one.name for one in await house.control.store.users()} if named else set()
     return [

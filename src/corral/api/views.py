@@ -285,7 +285,8 @@ def gpus(world: World) -> api.Gpus:
 def planned(
     one: Planned, forecast: StartForecast | None = None, *, with_env: bool = True
 ) -> api.PlannedJob:
-    """Return what would happen to one job of a submission. `with_env`: include its own variables."""
+    """Return what would happen to one job of a submission. `with_env`: include its own
+    variables."""
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
     each = ranks_each(spec, seats[0].gpus if seats else range(shape.resources.gpus))

@@ -44,5 +44,6 @@ def check_installed(settings: ClusterSettings) -> None:
 
 
 def needed_to_join(settings: ClusterSettings) -> tuple[str, ...]:
-    """Return the extras that a joining machine needs: all nodes of a Ray cluster have the same Ray."""
+    """Return the extras that a joining machine needs: all nodes of a Ray cluster have the same
+    Ray."""
     return (f"ray=={version('ray')}",) if settings.engine == "ray" else ()

@@ -228,7 +228,8 @@ def _settings(
 
 
 def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
-    """Write the files that make the machine a node; joined.json comes last, when all others exist."""
+    """Write the files that make the machine a node; joined.json comes last, when all others
+    exist."""
     place = joined.place
     for folder in (place.nodes, joined.own, *(joined.own / name for name in _FOLDERS)):
         folder.mkdir(mode=0o700, exist_ok=True)

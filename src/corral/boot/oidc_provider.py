@@ -64,7 +64,8 @@ class Provider:
         return urlsplit(self.rule.issuer).hostname or self.rule.issuer
 
     async def address(self, *, redirect: str, state: str, nonce: str, challenge: str) -> str:
-        """Return the address of the provider to which the browser is sent. Raises: ProviderTrouble."""
+        """Return the address of the provider to which the browser is sent. Raises:
+        ProviderTrouble."""
         there = (await self._discovered())["authorization_endpoint"]
         asked = {
             "response_type": "code",

@@ -53,7 +53,8 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
 
 
 def usual_pue() -> Mapping[str, float]:
-    """Return the power use of a data centre for each watt of its machines, by kind of data centre."""
+    """Return the power use of a data centre for each watt of its machines, by kind of data
+    centre."""
     return {facts["title"].value: facts["pue"].number for facts in _with("pue").values()}
 
 

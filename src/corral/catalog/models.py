@@ -152,7 +152,8 @@ class Model:
 
     @property
     def head_parameters(self) -> int:
-        """Return the parameters of the output matrix, which a tied model shares with its embedding."""
+        """Return the parameters of the output matrix, which a tied model shares with its
+        embedding."""
         return 0 if self.is_tied else self.vocab * self.hidden
 
     @property

@@ -13,7 +13,7 @@ HOW = "to have them sent, write alerts.yaml into the cluster's directory: corral
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List what stands now and somebody should know of, and who is told."""
+    """List open alerts and their receivers."""
     with common.client() as client:
         found = client.alerts()
     if common.json:
@@ -36,7 +36,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Send a message to each receiver of alerts.yaml. Exit code: 1 where one was not reached."""
+    """Send a test message to each receiver of alerts.yaml. Exit code: 1 if one was not reached."""
     with common.client() as client:
         found = client.test_alerts()
     if common.json:

@@ -33,15 +33,15 @@ def attach(
     stdin: Annotated[bool, Parameter(name="--stdin", negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
-    """Open a shell beside a rank, in its containment and environment. Ctrl-] leaves it.
+    """Open a shell next to a rank, in its cgroup and environment. Ctrl-] leaves it.
 
     The exit code is that of the shell; with --stdin that of the rank, when it ends meanwhile.
 
     Args:
         job: Its id, or the newest of this name.
-        command: What runs in the terminal instead of a shell; it comes after --.
-        rank: Beside which rank.
-        stdin: Not a shell: the rank's own standard input, and its output from now on.
+        command: Command instead of a shell, after --.
+        rank: Number of the rank.
+        stdin: Connect to the rank's standard input and its output from now on, instead of a shell.
     """
     from websockets.exceptions import WebSocketException
 

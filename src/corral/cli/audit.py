@@ -45,19 +45,22 @@ def audit(
     anchor: str | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
-    """Show who asked for what, newest last; or export the log, or verify that it is whole.
+    """Show the audit log, newest entries last; or export or verify it.
 
     Args:
-        user: Only what this user asked for.
-        since: Only what is no older: 1d, 2h.
-        what: Only requests whose name begins so: job., secret.read.
-        limit: At most so many, the newest.
-        export: Write all that the filters leave as JSON lines, oldest first, to this new file, or
-            to the output for -.
-        verify: Walk the chain of the cluster of this directory, whether its head runs or not. Exit
-            code 1: an entry was changed or removed; the first is named.
-        anchor: With --verify: NUMBER:LINK that an earlier --verify has printed. A log that was cut
-            off at its end, or put back, does not hold it any more.
+        user: Only requests of this user.
+        since: Only entries of this period: 1d, 2h.
+        what: Only requests whose name begins with this: job., secret.read.
+        limit: Highest number of entries, the newest.
+        export: Write the filtered entries as JSON lines, oldest first, to this new file, or to
+            standard
+            output with -.
+        verify: Verify the hash chain of this directory's cluster, whether its head runs or not.
+            Exit
+            code 1: an entry was changed or removed; the first one is named.
+        anchor: With --verify: NUMBER:LINK from an earlier --verify. A log that was cut off at its
+            end,
+            or replaced, no longer contains it.
     """
     if anchor is not None and not verify:
         raise Usage("--anchor is for --verify", hint=_NEEDS_VERIFY)

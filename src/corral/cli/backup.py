@@ -30,15 +30,15 @@ def backup(
     recipient: str | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Write the whole cluster as of this moment into one file; its head may run meanwhile.
+    """Write the whole cluster into one file; its head may run meanwhile.
 
-    In it: jobs and their history, queues, people and tokens (as hashes), secrets (sealed) with
-    their key, the head's address and certificate, and the workdirs of unfinished jobs. Not in it:
-    logs, and what jobs have saved.
+    It holds jobs and their history, queues, users and tokens (as hashes), secrets (encrypted) with
+    their key, the head's address and certificate, and the workdirs of unfinished jobs. It does not
+    hold logs and checkpoints.
 
     Args:
-        file: Where to (corral-DATE-TIME.backup here).
-        recipient: Seal it for this key, or the one in this file (corral key generate).
+        file: File to write (corral-DATE-TIME.backup here).
+        recipient: Encrypt it for this key, or for the one in this file (corral key generate).
     """
     from corral.boot.backup import back_up
     from corral.boot.backup_sealing import recipient_of
@@ -64,16 +64,16 @@ def restore(
     identity: Path | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Make the cluster of a backup in a directory that has none; `corral up` then starts it.
+    """Restore the cluster of a backup into a directory without one; `corral up` then starts it.
 
-    Agents and clients find the new head at the address of the last one, and what its nodes still
-    run goes on. What has ended since the backup was made may run again, from its newest save; what
-    was submitted since is unknown.
+    Agents and clients find the new head at the address of the last one, and running jobs continue.
+    Jobs that ended since the backup may run again, from their newest checkpoint; jobs submitted
+    since then are unknown.
 
     Args:
-        store_file: Into the empty PostgreSQL database whose address is in this file (0600).
-        shared_state: With it, the directory that all heads see.
-        identity: The file that opens a backup made with --recipient.
+        store_file: Restore into the empty PostgreSQL database whose address is in this file (0600).
+        shared_state: Directory that all heads see, for --store-file.
+        identity: Identity file of a backup made with --recipient.
     """
     from corral.boot.backup import Into
     from corral.boot.backup import restore as make

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List the saves of a job.
+    """List the checkpoints of a job.
 
     Args:
-        job: Its id, or the newest of this name; of an array, those of all its jobs.
+        job: Id, or newest job of this name; of an array, all its jobs.
     """
     with common.client() as client:
         one = arrays.found(client, job, client.job)

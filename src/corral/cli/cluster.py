@@ -58,17 +58,17 @@ def up(
     others: SshOptions = SshOptions(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Start a cluster on this machine. Again is harmless.
+    """Start a cluster on this machine. If it is up already, nothing changes.
 
     Args:
-        nodes: How many nodes to make of this machine (1).
-        gpus: GPUs of each node (what this machine has; pretend ones where it has none).
-        gpu_type: What pretend GPUs call themselves (h100).
-        pretend: Pretend GPUs even where there are real ones.
-        gpu_shares: Let jobs ask for a part of a GPU.
+        nodes: Number of nodes on this machine (1).
+        gpus: GPUs of each node (all of this machine; pretend ones if it has none).
+        gpu_type: Type of pretend GPUs (h100).
+        pretend: Use pretend GPUs even if there are real ones.
+        gpu_shares: Let jobs request a share of a GPU.
         shared: A directory that every node sees; may be repeated.
-        reboot: Seconds until a node that died is started again (30).
-        restart: Restart a head that runs already, for example after an upgrade; its jobs run on.
+        reboot: Seconds until a node that died is restarted (30).
+        restart: Restart a running head, for example after an upgrade; jobs continue.
     """
     from corral.boot.bring_up import ClusterOptions, host_of
     from corral.cli import ssh_hosts as hosts
@@ -253,7 +253,7 @@ def down(
     """Stop the head and its agents.
 
     Args:
-        jobs: What becomes of unfinished jobs: stop cancels them, leave lets them run on.
+        jobs: Unfinished jobs: stop cancels them, leave lets them continue.
         leave: The same as --jobs leave; the next `corral up` finds them again.
     """
     from corral.boot.start_head import head_runs, node_processes, start_head

@@ -44,7 +44,7 @@ What the list does not say, the catalog does, which --csv prints to begin with.
 """
 
 
-ALERTS: Final = """Show what somebody should know of, and try whom messages reach.
+ALERTS: Final = """List alerts, and test their receivers.
 
 Whom to tell stands in alerts.yaml in the cluster's directory (~/.corral); the head reads it anew
 when it has changed:
@@ -111,25 +111,25 @@ def _like(what: str, example: str) -> str:
 
 
 GROUPS: Final = {
-    "queue": "List queues, and set what they may have; alone, it lists jobs as ps does.",
-    "import": "Learn from the history of another system, and replay it.",
-    "plan": """Say what fits, how fast it is, what to build, buy or rent, and how often it breaks.
+    "queue": "List and change queues; alone, list jobs as ps does.",
+    "import": "Import the history of another system.",
+    "plan": """Plan hardware: what fits, how fast, what to build, buy or rent, how often it fails.
 
 Numbers may be written 8192, 1e6, 70B or 15T: K, M, B and T are thousands to trillions.
 """,
-    "report": "Say who held GPUs, what came of it, what was wasted and what it cost.",
-    "node": "List nodes, let others join, and take them out of work or back in.",
-    "doctor": """Put nodes to the proof: their GPUs, what joins them, and where data is read.
+    "report": "Report usage, waste, cost and goodput of GPUs.",
+    "node": "List nodes, add and remove them, and take them out of service.",
+    "doctor": """Test nodes: GPUs, links and data directories; alone, examine the whole cluster.
 
 Alone, it looks at this machine and the whole cluster, and says what to do.
 """,
     "alert": ALERTS,
-    "secret": "Keep secrets for jobs; they are never shown again.",
+    "secret": "Store secrets for jobs; they are never shown again.",
     "user": "Say who may do what.",
     "token": "Make, list and revoke what lets people and programs in.",
-    "key": "Change the cluster's key, and make keys for backups.",
+    "key": "Rotate the cluster's key, and create keys for backups.",
     "service": "Let systemd keep the head, or a node's agent, running.",
-    "completion": "Let the shell complete commands.",
+    "completion": "Complete commands in the shell.",
 }
 
 
@@ -148,32 +148,34 @@ class Command:
 COMMANDS: Final = (
     Command("up", "cluster:up", "Start a cluster on this machine.", CLUSTER),
     Command("down", "cluster:down", "Stop the head and its agents.", CLUSTER),
-    Command("join", "joining:join", "Let this machine be a node of a cluster elsewhere.", CLUSTER),
-    Command("leave", "joining:leave", "Let this machine be a node no more.", CLUSTER),
+    Command("join", "joining:join", "Join this machine to a cluster as a node.", CLUSTER),
+    Command("leave", "joining:leave", "Remove this machine from its cluster.", CLUSTER),
     Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
     Command("top", "top.command:top", "Show nodes, GPUs and jobs, live.", CLUSTER),
     Command("ui", "open_pages:ui", "Print a link that opens the pages in a browser.", CLUSTER),
-    Command("login", "login:login", "Log in at a head by its OpenID Connect provider.", CLUSTER),
+    Command("login", "login:login", "Log in to a head by its OpenID Connect provider.", CLUSTER),
     Command("logout", "login:logout", "End the token of a log-in, and remove it here.", CLUSTER),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),
     Command("ps", "ps:ps", "List jobs, newest first."),
     Command("show", "jobs:show", "Show one job: attempts, receipts, checkpoints."),
-    Command("why", "jobs:why", "Say why a job is where it is, and what would change it."),
-    Command("logs", "logs:logs", "Print what the ranks printed."),
+    Command("why", "jobs:why", "Explain the state of a job, and what would change it."),
+    Command("logs", "logs:logs", "Print the output of the ranks."),
     Command("outputs", "outputs:outputs", "List the files that a job wrote."),
-    Command("cp", "outputs:cp", "Copy what a job wrote to this machine."),
-    Command("attach", "attach:attach", "Open a shell beside a rank, or its standard input."),
+    Command("cp", "outputs:cp", "Copy files that a job wrote to this machine."),
+    Command("attach", "attach:attach", "Open a shell next to a rank, or its standard input."),
     Command("stop", "jobs:stop", "Cancel jobs, or send them a signal.", alias="cancel"),
-    Command("suspend", "jobs:suspend", "Save, stop and keep jobs for later."),
-    Command("resume", "jobs:resume", "Let suspended or held jobs go on."),
-    Command("events", "events:events", "Show what happened, to one job or to all."),
-    Command("metrics", "metrics:metrics", "Show the curves of a job, or of a node."),
-    Command("checkpoints", "checkpoints:checkpoints", "List the saves of a job."),
+    Command("suspend", "jobs:suspend", "Save and stop jobs, to be resumed later."),
+    Command("resume", "jobs:resume", "Resume suspended or held jobs."),
+    Command("events", "events:events", "Show the events of one job, or of all."),
+    Command(
+        "metrics", "metrics:metrics", "Show time series of a job, a node, a queue or the cluster."
+    ),
+    Command("checkpoints", "checkpoints:checkpoints", "List the checkpoints of a job."),
     Command("queue ls", "queues:ls", "List the queues and what they use."),
-    Command("queue show", "queues:show", "Show one queue, and who uses it."),
-    Command("queue set", "queues:put", "Make a queue, or change one."),
-    Command("queue rm", "queues:rm", "Take a queue away.", alias="remove"),
+    Command("queue show", "queues:show", "Show one queue and its users."),
+    Command("queue set", "queues:put", "Create or change a queue."),
+    Command("queue rm", "queues:rm", "Remove a queue.", alias="remove"),
     Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
     Command(
         "plan model",
@@ -226,59 +228,65 @@ COMMANDS: Final = (
         "planner.catalog:catalog",
         _like("Show the numbers that plans are made of.", "catalog gpus h100"),
     ),
-    Command("report usage", "report:usage", "Who held GPUs, and how busy these were."),
-    Command("report waste", "report:waste", "Which GPU-hours brought nothing, and why."),
-    Command("report cost", "report:cost", "What GPU-hours and energy cost, and what was wasted."),
-    Command("report goodput", "report:goodput", "Which part of what was held brought steps."),
-    Command("import sacct", "imports:sacct", "Keep jobs that Slurm ran, to learn from."),
-    Command("import kueue", "imports:kueue", "Keep jobs that Kueue ran, to learn from."),
+    Command(
+        "report usage", "report:usage", "Report which users held GPUs, and how busy these were."
+    ),
+    Command("report waste", "report:waste", "Report GPU-hours without progress, and why."),
+    Command("report cost", "report:cost", "Report the cost of GPU-hours and energy, and of waste."),
+    Command(
+        "report goodput", "report:goodput", "Report which part of the allocated time brought steps."
+    ),
+    Command("import sacct", "imports:sacct", "Import jobs that Slurm ran, to learn from."),
+    Command("import kueue", "imports:kueue", "Import jobs that Kueue ran, to learn from."),
     Command("node ls", "nodes:ls", "List the nodes."),
     Command("node show", "nodes:show", "Show one node and its GPUs."),
-    Command("node cordon", "nodes:cordon", "Give a node no new work."),
-    Command("node drain", "nodes:drain", "Give a node no new work, and move what runs there."),
-    Command("node uncordon", "nodes:uncordon", "Give a node work again."),
-    Command("node clear", "nodes:clear", "Say that what ails a node is mended."),
-    Command("node token", "joining:create_token", "Print a line that lets a machine join."),
+    Command("node cordon", "nodes:cordon", "Stop giving a node new work."),
+    Command("node drain", "nodes:drain", "Stop giving a node new work, and move running jobs."),
+    Command("node uncordon", "nodes:uncordon", "Give a node new work again."),
+    Command("node clear", "nodes:clear", "Mark the faults of a node as repaired."),
+    Command("node token", "joining:create_token", "Print a line that lets machines join."),
     Command("node rm", "joining:rm", "Remove a node that has joined.", alias="remove"),
-    Command("node dead", "joining:dead", "Say that a silent node is dead."),
-    Command("node label", "nodes:label", "Set labels of a node, and take them away."),
+    Command("node dead", "joining:dead", "Declare a silent node dead."),
+    Command("node label", "nodes:label", "Set and remove labels of a node."),
     Command(
         "doctor look",
         "doctor_checks:look",
         "Look at this machine and the cluster; nothing is changed.",
     ),
-    Command("doctor gpu", "doctor:gpu", "Check GPUs, memory, disk and clock of idle nodes."),
-    Command("doctor net", "doctor:net", "Check the links between idle nodes."),
-    Command("doctor data", "doctor:data", "Measure how nodes read a folder."),
-    Command("alert ls", "alerts:ls", "List what stands now, and who is told of it."),
-    Command("alert test", "alerts:try_out", "Send a message to each receiver."),
+    Command("doctor gpu", "doctor:gpu", "Test GPUs, memory, disk and clock of idle nodes."),
+    Command("doctor net", "doctor:net", "Test the links between idle nodes."),
+    Command("doctor data", "doctor:data", "Measure how fast nodes read a directory."),
+    Command("alert ls", "alerts:ls", "List open alerts and their receivers."),
+    Command("alert test", "alerts:try_out", "Send a test message to each receiver."),
     Command("secret set", "secrets:put", "Set a secret from standard input or a prompt."),
     Command("secret ls", "secrets:ls", "List the names of secrets."),
     Command("secret rm", "secrets:rm", "Remove a secret."),
-    Command("user add", "users:add", "Let somebody own jobs."),
+    Command("user add", "users:add", "Add a user."),
     Command("user ls", "users:ls", "List the users.", alias="list"),
     Command("user show", "users:show", "Show one user and their tokens."),
-    Command("user set", "users:put", "Change a user's role, or whether they are let in."),
-    Command("user link", "log_ins:link", "Let one identity at the provider log in as a user."),
-    Command("user unlink", "log_ins:unlink", "Let no identity at the provider log in as a user."),
+    Command("user set", "users:put", "Change a user's role, quotas or access."),
+    Command("user link", "log_ins:link", "Link an identity of the provider to a user."),
+    Command("user unlink", "log_ins:unlink", "Remove the link of a user to the provider."),
     Command("user pending", "log_ins:pending", "List refused log-ins that wait for a link."),
-    Command("user rm", "users:rm", "Forget a user and revoke their tokens.", alias="remove"),
-    Command("token create", "users:create_token", "Make a token and print it, this once."),
-    Command("token ls", "users:ls_tokens", "List tokens, of people and of nodes.", alias="list"),
-    Command("token revoke", "users:revoke_token", "Take tokens back, at once."),
-    Command("key rotate", "keys:rotate", "Seal all secrets with a fresh key."),
-    Command("key generate", "keys:generate", "Make a pair of keys for sealed backups."),
+    Command("user rm", "users:rm", "Remove a user and revoke their tokens.", alias="remove"),
+    Command("token create", "users:create_token", "Create a token and print it once."),
+    Command("token ls", "users:ls_tokens", "List tokens of users and nodes.", alias="list"),
+    Command("token revoke", "users:revoke_token", "Revoke tokens at once."),
+    Command("key rotate", "keys:rotate", "Encrypt all secrets with a new key."),
+    Command("key generate", "keys:generate", "Create a pair of keys for encrypted backups."),
     Command("backup", "backup:backup", "Write the whole cluster into one file.", CLUSTER),
-    Command("restore", "backup:restore", "Make the cluster of a backup in a directory.", CLUSTER),
+    Command(
+        "restore", "backup:restore", "Restore the cluster of a backup into a directory.", CLUSTER
+    ),
     Command(
         "slurm-shims",
         "slurm.install:install",
-        "Install Slurm's commands, spoken to this cluster.",
+        "Install Slurm's commands for this cluster.",
         CLUSTER,
     ),
     Command("service install", "systemd_units:install", "Let systemd keep it running."),
-    Command("service remove", "systemd_units:remove", "Take the unit away; what runs, runs on."),
-    Command("audit", "audit:audit", "Show who asked for what, newest last.", CLUSTER),
+    Command("service remove", "systemd_units:remove", "Remove the unit; running jobs continue."),
+    Command("audit", "audit:audit", "Show the audit log, newest entries last.", CLUSTER),
     Command("completion install", "completion:install", "Install shell completion."),
     Command("completion show", "completion:show", "Print the completion script of a shell."),
     Command(

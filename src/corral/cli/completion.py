@@ -19,9 +19,9 @@ def install(
     """Install shell completion for bash, zsh or fish.
 
     Args:
-        shell: Which shell (the one that this is called from).
-        output: Where to write the script (where the shell looks for it).
-        startup: Also source it in the shell's startup file.
+        shell: Shell (the current one).
+        output: File for the script (where the shell looks for it).
+        startup: Also load it in the shell's startup file.
     """
     from cyclopts.completion.detect import ShellDetectionError
 

@@ -36,10 +36,10 @@ def gpu(
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Check nodes: products with a known hash, memory, all-reduce, disk and clock.
+    """Test nodes: matrix products with a known hash, memory, all-reduce, disk and clock.
 
-    A node is checked while nothing runs on it; what fails closes it, until a check passes or you
-    say that it is mended.
+    A node is tested while no job runs on it; a failure closes it until a test passes or you run
+    corral node clear.
     """
     return _checked("gpu", GPU, node, (), seconds, patience, common)
 
@@ -51,9 +51,9 @@ def net(
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Check the links between nodes, in a ring: each with the next.
+    """Test the links between nodes, in a ring: each with the next.
 
-    A slow link is told with its two ends; a node whose links are all slow is closed.
+    A slow link is reported with both ends; a node whose links are all slow is closed.
     """
     return _checked("net", ("link", "clock"), node, (), seconds, patience, common)
 
@@ -73,7 +73,7 @@ def data(
     Nothing is written there.
 
     Args:
-        path: The folder, as the nodes have it.
+        path: Path of the directory on the nodes.
     """
     from pathlib import Path
 

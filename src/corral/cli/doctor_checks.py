@@ -44,9 +44,9 @@ class Finding:
 
 
 def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
-    """Look at this machine and the whole cluster, and say what to do. Nothing is changed.
+    """Examine this machine and the whole cluster, and say what to do. Nothing is changed.
 
-    Exit code: 1 where something is wrong.
+    Exit code: 1 if something is wrong.
     """
     found = [*of_machine(common)]
     try:

@@ -47,7 +47,8 @@ def hint_of(error: CorralError) -> str:
 
 
 def tell(code: str, message: str, hint: str, *, as_json: bool) -> None:
-    """Print an error to stderr: what was requested, what stands in the way, and the next command."""
+    """Print an error to stderr: what was requested, what stands in the way, and the next
+    command."""
     if as_json:
         error = {"error": {"code": code, "message": message, "hint": hint}}
         print(json.dumps(error, ensure_ascii=False), file=sys.stderr)

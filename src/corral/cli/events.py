@@ -24,12 +24,12 @@ def events(
     after: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Show what happened, to one job or to all.
+    """Show the events of one job, or of all.
 
     Args:
         job: Its id, or the newest of this name; of an array, all of it; without it all jobs.
-        follow: Go on as things happen.
-        after: Only events with a higher number.
+        follow: Continue with new events.
+        after: Only events with a number above this.
     """
     with common.client() as client:
         asked = None if job is None else arrays.found(client, job, client.job)

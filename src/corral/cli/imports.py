@@ -28,15 +28,16 @@ def sacct(
     strict: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Keep jobs that Slurm ran: forecasts learn from them, and simulate --own replays them.
+    """Import jobs that Slurm ran: forecasts learn from them, and simulate --own replays them.
 
-    A job that was imported before is passed over.
+    A job that was imported before is skipped.
 
     Args:
-        file: What sacct -a -P -X -S 2026-01-01 -o ALL has printed; may be gzipped. Its moments are
-            taken to be in this machine's own time.
+        file: Output of sacct -a -P -X -S 2026-01-01 -o ALL; may be gzipped. Its times count as
+            local
+            times of this machine.
         dry_run: Show what would be imported; nothing happens.
-        strict: All or nothing: refuse a file with a line that cannot be read.
+        strict: Refuse a file if one of its lines cannot be read.
     """
     _import("sacct", file, common, dry_run=dry_run, strict=strict)
 
@@ -49,14 +50,14 @@ def kueue(
     strict: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Keep jobs that Kueue ran: forecasts learn from them, and simulate --own replays them.
+    """Import jobs that Kueue ran: forecasts learn from them, and simulate --own replays them.
 
-    A workload that was imported before is passed over. Its namespace is taken for its user.
+    A workload that was imported before is skipped. Its namespace counts as its user.
 
     Args:
-        file: What kubectl get workloads -A -o json (or yaml) has printed; may be gzipped.
+        file: Output of kubectl get workloads -A -o json (or yaml); may be gzipped.
         dry_run: Show what would be imported; nothing happens.
-        strict: All or nothing: refuse a file with a workload that cannot be read.
+        strict: Refuse a file if one of its workloads cannot be read.
     """
     _import("kueue", file, common, dry_run=dry_run, strict=strict)
 

@@ -35,7 +35,7 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one job: attempts, receipts, checkpoints; or a whole array, a line an index.
+    """Show one job: attempts, receipts, checkpoints; or a whole array, one line for each index.
 
     Args:
         job: Its id, or the newest of this name; of an array, all of it.
@@ -177,7 +177,7 @@ def _number(value: int | None) -> str:
 
 
 def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Say why a job is where it is, and what would change it.
+    """Explain the state of a job, and what would change it.
 
     Args:
         job: Its id, or the newest of this name; of an array, a reason for each group.
@@ -218,8 +218,8 @@ def stop(
     """Cancel jobs, or send them a signal.
 
     Args:
-        jobs: Ids or names; those of an array mean all of it.
-        signal: Send this to their ranks, or script and steps; they are not cancelled by that: USR1.
+        jobs: Ids or names; the name of an array means all its jobs.
+        signal: Send this signal to their ranks instead of cancelling them: USR1.
     """
     if signal is None:
         return change_all(jobs, common, "stop", "cancel")
@@ -227,19 +227,19 @@ def stop(
 
 
 def suspend(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Save, stop and keep jobs for later.
+    """Save and stop jobs, to be resumed later.
 
     Args:
-        jobs: Ids or names; those of an array mean all of it.
+        jobs: Ids or names; the name of an array means all its jobs.
     """
     return change_all(jobs, common, "suspend", "suspend")
 
 
 def resume(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Let suspended or held jobs go on.
+    """Resume suspended or held jobs.
 
     Args:
-        jobs: Ids or names; those of an array mean all of it.
+        jobs: Ids or names; the name of an array means all its jobs.
     """
     return change_all(jobs, common, "resume", "resume")
 

@@ -38,12 +38,12 @@ class Offer:
     ] = None
     gpu_type: Annotated[
         str | None,
-        Parameter(name="--gpu-type", help="What pretend GPUs call themselves (h100)."),
+        Parameter(name="--gpu-type", help="Type of pretend GPUs (h100)."),
     ] = None
     pretend: Annotated[
         bool,
         Parameter(
-            negative="", show_default=False, help="Pretend GPUs even where there are real ones."
+            negative="", show_default=False, help="Use pretend GPUs even if there are real ones."
         ),
     ] = False
     label: Annotated[
@@ -88,16 +88,17 @@ def join(
     offer: Offer = Offer(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Let this machine be a node of a cluster elsewhere. Again is harmless; without an address, the
-    agent of a machine that has joined is started again.
+    """Join this machine to a cluster as a node. Repeating it is harmless; without an address, the
+    agent of a machine that has joined is restarted.
 
     Args:
         url: The head's address, as `corral up` and `corral node token` print it.
         token: The join token of that line; CORRAL_JOIN_TOKEN does as well.
-        fingerprint: That of the head's certificate, from the same line.
-        name: What the node is called (the machine's own name).
-        address: By which the other nodes reach this one (that of the way to the head).
-        foreground: Stay, as a service manager wants it; else the agent runs on by itself.
+        fingerprint: Fingerprint of the head's certificate, from the same line.
+        name: Name of the node (the machine's host name).
+        address: Address by which other nodes reach this one (that of the route to the head).
+        foreground: Stay in the foreground, for a service manager; else the agent runs in the
+            background.
     """
     from corral.boot.bring_up import real_gpu_count
     from corral.boot.join import JoinRequest, start_agent, wait_until_heard, words_of
@@ -148,11 +149,11 @@ def _joined(common: Common) -> "Joined | None":
 
 
 def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Let this machine be a node no more: its agent ends, and its token is revoked.
+    """Remove this machine from its cluster: its agent ends, and its token is revoked.
 
     Args:
-        force: Also while it holds jobs, which lose what they have not saved, or while the head
-            does not answer.
+        force: Also if jobs run on it, which lose what they have not saved, or if the head does
+            not respond.
     """
     from corral.boot.join import leave as go
     from corral.domain.errors import Conflict
@@ -205,11 +206,11 @@ def create_token(
     minutes: Annotated[float, Parameter(validator=Number(gt=0, lte=MOST_MINUTES))] = 15.0,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Print a line that lets a machine join, this once: the cluster keeps only a hash of its token.
+    """Print a join line once: the cluster stores only a hash of its token.
 
     Args:
-        uses: How many machines it lets in.
-        minutes: For how long.
+        uses: Number of machines that may use it.
+        minutes: Minutes until it expires.
     """
     from urllib.parse import urlsplit
 
@@ -235,11 +236,11 @@ def show_line(made: "joining.JoinTokenMade") -> None:
 
 
 def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None:  # noqa: B008
-    """Remove a node that has joined: its token is revoked, and it is known no more.
+    """Remove a node that has joined, and revoke its token.
 
     Args:
         node: Its name.
-        force: Also while it holds jobs: they lose what they have not saved, and start elsewhere.
+        force: Also if jobs run on it: they lose what they have not saved, and start elsewhere.
     """
     from corral.domain.errors import Conflict
 
@@ -255,9 +256,9 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
 
 
 def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Say that a silent node is dead, so that its jobs need wait no more.
+    """Declare a silent node dead, so that its jobs start elsewhere.
 
-    Only of a machine that is off or has started anew: what still runs there would run twice.
+    Use it only if the machine is off or was restarted: what still runs there would run twice.
 
     Args:
         node: Its name.

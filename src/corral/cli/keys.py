@@ -7,7 +7,7 @@ from corral.cli.printing import clock_text, note, print_json, say
 
 
 def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Seal all secrets with a fresh key. Running jobs keep their tokens, for at most 30 days."""
+    """Encrypt all secrets with a new key. Tokens of running jobs stay valid for at most 30 days."""
     from corral.domain.errors import Conflict
 
     if not common.agreed("seal all secrets of the cluster with a fresh key?"):
@@ -27,10 +27,10 @@ def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
 
 
 def generate(file: Path, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Make a pair of keys for sealed backups: the identity in FILE, and its recipient.
+    """Create a pair of keys for encrypted backups: the identity in FILE, and its recipient.
 
     Args:
-        file: Where the identity goes; whoever has it opens the backups.
+        file: File for the identity, which opens the backups.
     """
     from corral.boot.backup_sealing import generate as make
 

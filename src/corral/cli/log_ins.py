@@ -14,13 +14,13 @@ def link(
     pending: str | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Let one identity at the provider, and no other, log in as a user.
+    """Link one identity of the provider, and no other, to a user.
 
     Args:
         name: The user.
-        issuer: The provider's address, as --oidc-issuer has it.
-        subject: The claim `sub` there; with Entra, TENANT-ID/OBJECT-ID.
-        pending: Instead of both: the id of a refused log-in, see corral user pending.
+        issuer: Address of the provider, as in --oidc-issuer.
+        subject: Claim `sub` of the identity; with Entra, TENANT-ID/OBJECT-ID.
+        pending: Instead of both: id of a refused log-in, see corral user pending.
     """
     from corral.domain.errors import Conflict
 
@@ -40,7 +40,7 @@ def link(
 
 
 def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Let no identity at the provider log in as a user. Open sessions go on.
+    """Remove the link of a user to the provider. Open sessions continue.
 
     Args:
         name: The user.
@@ -58,7 +58,7 @@ def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - 
 
 
 def pending(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List refused log-ins of the last day that no user is linked to."""
+    """List refused log-ins of the last day without a linked user."""
     with common.client() as client:
         found = client.pending_log_ins()
     if common.json:

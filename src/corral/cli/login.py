@@ -28,7 +28,7 @@ def login(
     no_browser: _Flag = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Log in at a head by its OpenID Connect provider, in a browser anywhere.
+    """Log in to a head by its OpenID Connect provider, in any browser.
 
     The browser asks for the code that is shown here. The token is kept in the cluster's directory
     (log-ins), for commands with this CORRAL_URL.
@@ -36,8 +36,8 @@ def login(
     Args:
         url: Address of the head (else CORRAL_URL, else that of the directory's head); of several
             heads all addresses, with commas between: the first that answers is used.
-        oidc: By the provider of the head; a token is given by CORRAL_TOKEN instead.
-        no_browser: Open no browser on this machine.
+        oidc: Use the provider of the head; to use a token, set CORRAL_TOKEN instead.
+        no_browser: Do not open a browser on this machine.
     """
     from corral.client.head_target import Where, split_addresses
     from corral.client.log_ins import keep_log_in

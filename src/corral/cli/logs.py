@@ -31,19 +31,18 @@ def logs(
     raw: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Print what the ranks printed, of the newest attempt.
+    """Print the output of the ranks of the newest attempt.
 
     Args:
-        job: Its id, or the newest of this name; of an array, of all its jobs, each line with its
-            index before it.
-        follow: Go on as they print, through later attempts, until the job is over.
-        rank: Of this rank only.
-        attempt: Of this attempt.
-        tail: Only the last so many lines of each rank.
-        search: Only lines that hold this text, whatever the case of its letters.
-        times: Print before each line when it reached the head, within a second.
-        raw: On a terminal, too, print every byte; without it only colours and what stays within
-            its line command the terminal. Files and pipes always get every byte.
+        job: Id, or newest job of this name; of an array all jobs, with the index before each line.
+        follow: Continue with new lines, also of later attempts, until the job ends.
+        rank: Only this rank.
+        attempt: This attempt (the newest).
+        tail: Only the last N lines of each rank.
+        search: Only lines with this text, in upper or lower case.
+        times: Print the arrival time at the head before each line, to the second.
+        raw: Print every byte also on a terminal; by default only colours and codes within a line
+            reach it. Files and pipes always get every byte.
     """
     check_search(search, whole=not follow and tail is None, times=times)
     asked: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}

@@ -52,8 +52,12 @@ Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot b
 """
 
 
-def build() -> App:
-    """The command tree; a command's module is imported when it is called or explained."""
+def build(*, examples: bool = True) -> App:
+    """Return the command tree. A command's module is imported when it is called or explained.
+
+    Args:
+        examples: put examples behind the help of each command; no other command needs them.
+    """
     app = App(
         name="corral",
         help=HELP,
@@ -65,6 +69,11 @@ def build() -> App:
     for group, about in GROUPS.items():
         read = Parameter(converter=counted) if group == "plan" else None
         app.command(App(name=group, help=about, group=MORE, default_parameter=read))
+    help_of = {command.name: command.help for command in COMMANDS}
+    if examples:
+        from corral.cli.examples import with_examples  # loaded for help alone
+
+        help_of = {name: with_examples(name, text) for name, text in help_of.items()}
     for command in COMMANDS:
         *above, name = command.name.split()
         parent = app[above[0]] if above else app
@@ -72,7 +81,7 @@ def build() -> App:
             f"corral.cli.{command.target}",
             name=name,
             alias=command.alias,
-            help=command.help,
+            help=help_of[command.name],
             show=command.show,
             **({} if above else {"group": command.heading}),
         )
@@ -112,7 +121,8 @@ def run(words: Sequence[str]) -> int:
                 "the command comes after --, so that its options are not taken for corral's",
                 hint=_usage_hint(own) if {"-f", "--file"} & set(own) else hint,
             )
-        code = build()(words, exit_on_error=False, print_error=False, result_action="return_value")
+        app = build(examples=bool({"--help", "-h"} & set(own)))
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else error_output.DONE
     except CycloptsError as error:

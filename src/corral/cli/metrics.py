@@ -48,20 +48,20 @@ def metrics(
     csv: _Flag = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Show the curves of a job: how busy its GPUs were, memory, power, heat, loss and throughput.
+    """Show the time series of a job: GPU use, memory, power, temperature, loss and throughput.
 
-    Curves are kept for a month: a point each 10 s for a day, then the means of 5 minutes.
+    They are kept for a month: a point each 10 s for a day, then means of 5 minutes.
 
     Args:
-        job: Its id, or the newest of this name; without it, and without --node and --queue, the
-            curves are those of the cluster.
-        node: Those of this node instead.
-        queue: Those of this queue instead.
-        since: From so long ago on: 30m, 6h, 7d. Else all of the job's life, or an hour.
-        gpus: Each GPU on a line of its own, however many there are.
-        watch: Show them anew until the job is over, or Ctrl-C.
-        every: Seconds between two looks of --watch.
-        csv: Answer in CSV: a line a moment, a column a curve.
+        job: Id, or newest job of this name; without it, and without --node and --queue, the
+            series are those of the cluster.
+        node: Series of this node.
+        queue: Series of this queue.
+        since: Period up to now: 30m, 6h, 7d (the whole life of the job, or an hour).
+        gpus: One line for each GPU, however many there are.
+        watch: Refresh until the job ends, or Ctrl-C.
+        every: Seconds between two refreshes of --watch.
+        csv: Print CSV: one line for each time, one column for each series.
     """
     if sum(map(bool, (job, node, queue))) > 1:
         raise Usage("one thing at a time", hint="write: corral metrics JOB, or --node N, --queue Q")

@@ -36,7 +36,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one node, its GPUs, and what its sensors said last.
+    """Show one node, its GPUs, and its latest sensor values.
 
     Args:
         node: Its name.
@@ -109,11 +109,11 @@ def cordon(
     suspects: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Give nodes no new work; what runs there runs on.
+    """Stop giving nodes new work; running jobs continue.
 
     Args:
         nodes: Their names.
-        suspects: All that their health would cordon, and that the breaker has left to you.
+        suspects: All nodes that need cordoning and that the automatic limit has left to you.
     """
     if suspects:
         return cordon_suspects(nodes, common)
@@ -121,7 +121,7 @@ def cordon(
 
 
 def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Give nodes no new work, and move what runs there.
+    """Stop giving nodes new work, and move running jobs.
 
     Args:
         nodes: Their names.
@@ -130,7 +130,7 @@ def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
 
 
 def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Give nodes work again.
+    """Give nodes new work again.
 
     Args:
         nodes: Their names.
@@ -139,7 +139,7 @@ def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - fro
 
 
 def clear(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Say that what ails nodes is mended; they take work again unless a person cordoned them.
+    """Mark the faults of nodes as repaired; they take work again unless a person cordoned them.
 
     Args:
         nodes: Their names.
@@ -148,13 +148,13 @@ def clear(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
 
 
 def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Set labels of a node, and take them away; jobs that wait go by them at once.
+    """Set and remove labels of a node; waiting jobs use them at once.
 
-    What runs on the node runs on. They stay until they are set anew, whatever the node declares.
+    Running jobs continue. Labels stay until they are set again, whatever the node declares.
 
     Args:
         node: Its name.
-        labels: zone=a sets one, zone- takes it away.
+        labels: zone=a sets a label, zone- removes it.
     """
     from corral.domain.errors import Conflict
     from corral.wire.node_labels import read_labels

@@ -29,14 +29,14 @@ def cp(
     attempt: Ordinal | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Copy a file or folder that a job wrote to this machine.
+    """Copy a file or folder of a job's work folder to this machine.
 
     Args:
-        source: JOB:PATH, the path being below the job's work folder; JOB: is all of that.
-        to: Where to. A file or folder goes into a folder that is there, under its own name.
+        source: JOB:PATH, with the path in the work folder; JOB: is the whole folder.
+        to: Target. A file or folder goes into an existing folder under its own name.
         rank: From the node of this rank.
         node: From this node (the first that has it).
-        attempt: Of this attempt (the newest).
+        attempt: This attempt (the newest).
     """
     job, colon, path = source.partition(":")
     if not colon or not job:
@@ -58,11 +58,11 @@ def outputs(
     attempt: Ordinal | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """List what a job wrote into its work folder, on each of its nodes.
+    """List the files that a job wrote into its work folder, on each of its nodes.
 
     Args:
         job: Its id, or the newest of this name.
-        attempt: Of this attempt (the newest).
+        attempt: This attempt (the newest).
     """
     with common.client() as client:
         found = client.outputs(job, attempt=attempt)

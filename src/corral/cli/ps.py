@@ -57,13 +57,13 @@ def ps(
     """List jobs, newest first.
 
     Args:
-        everything: Also those that are over.
-        queue: Only those of this queue.
-        user: Only those of this user.
-        state: Only those in this state: failed, or running,queued; may be repeated.
-        since: Also those that are over, if they ended since then: 2h (ago), or 2026-11-01.
-        limit: How many at most (100; with --all all that are kept).
-        before: Only those older than the job of this id.
+        everything: Include ended jobs.
+        queue: Only jobs of this queue.
+        user: Only jobs of this user.
+        state: Only jobs in this state: failed, or running,queued; may be repeated.
+        since: Include jobs that ended since then: 2h (ago), or 2026-11-01.
+        limit: Highest number of jobs (100; with --all, all stored ones).
+        before: Only jobs older than the job with this id.
     """
     states = _states(state)
     wanted = JobQuery(

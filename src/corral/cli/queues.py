@@ -38,7 +38,7 @@ _OWED = "GPUs, as it has lately held more than its own: until that is paid back 
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List the queues: what is their own, used, borrowed and waiting, their share and budget."""
+    """List the queues: owned, used and borrowed GPUs, waiting jobs, share and budget."""
     with common.client() as client:
         found = client.queues()
     if common.json:
@@ -81,7 +81,7 @@ def _budget(budget: "shapes.BudgetRow") -> str:
 
 
 def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one queue, and who uses it.
+    """Show one queue and its users.
 
     Args:
         queue: Its name.
@@ -147,31 +147,31 @@ def put(
     dry_run: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Make a queue, or change what is named here; the word none takes that back to what is usual.
+    """Create a queue, or change the named settings; the value none resets a setting.
 
     Args:
         queue: Its name.
-        parent: The queue that it is below.
-        gpus: GPUs of its own: 8, or by type h100:8,any:4.
-        weight: Its part of what is shared, beside those of the other queues (1).
-        borrow: At most so many GPUs beyond its own.
-        lend: At most so many of its own may be used by others.
-        max_per_user: GPUs that one user may have in it.
-        max_duration: The longest that a job may run: 24h.
-        priorities: The lowest and the highest that it takes: low..normal.
-        allow: Who may submit to it, and to those below it: alice,bob or @operator (everybody).
-        visibility: Who else sees its jobs: own (nobody), queue (who may submit to it) or all.
-        operators: Users who are operators of it, and of all below it: alice,bob.
-        idle: Warn, then suspend, a job that runs nothing on its GPUs: warn:15m,reclaim:1h.
-        policy: default, service, fifo, fifo-skip, sjf, backfill or conservative.
-        preempt: Who gives way to a higher priority in it: never, saving (jobs that save) or any.
-        gpu_hours: A budget in GPU-hours.
-        money: A budget in money; it needs rates.
-        rates: Money for a GPU-hour: 2.5, or by type h100:2.5,any:1.
-        period: The budget is renewed after so long: 30d.
-        until: The budget lasts until this date: 2026-12-31.
-        then: What a spent budget means: borrow-only, or a priority.
-        no_budget: Take its budget away.
+        parent: Parent queue.
+        gpus: GPUs that it owns: 8, or by type h100:8,any:4.
+        weight: Weight of its share of common GPUs (1).
+        borrow: Most GPUs that it may borrow.
+        lend: Most of its own GPUs that others may use.
+        max_per_user: Most GPUs of one user in it.
+        max_duration: Longest time limit of its jobs: 24h.
+        priorities: Lowest and highest priority: low..normal.
+        allow: Users who may submit to it and to queues below it: alice,bob or @operator (all).
+        visibility: Other users who see its jobs: own (none), queue (those who may submit) or all.
+        operators: Operators of it and of all queues below it: alice,bob.
+        idle: Warn about jobs with idle GPUs, then suspend them: warn:15m,reclaim:1h.
+        policy: Order of its jobs: default, service, fifo, fifo-skip, sjf, backfill or conservative.
+        preempt: Jobs that a higher priority may preempt: never, saving (those that save) or any.
+        gpu_hours: Budget in GPU-hours.
+        money: Budget in money; it needs rates.
+        rates: Price of a GPU-hour: 2.5, or by type h100:2.5,any:1.
+        period: Period after which the budget starts again: 30d.
+        until: Last day of the budget: 2026-12-31.
+        then: Effect of a spent budget: borrow-only, or a priority.
+        no_budget: Remove its budget.
         dry_run: Show what would change; nothing happens.
     """
     given = _checked(queue, _fields(locals()))
@@ -182,10 +182,10 @@ def put(
 
 
 def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Take queues away that have no unfinished job, and no queue below them.
+    """Remove queues without unfinished jobs and without queues below them.
 
     Args:
-        queues: Their names, those below first.
+        queues: Names, lower queues first.
     """
     if not queues:
         raise Usage("no queue was named", hint="corral queue rm QUEUE; see: corral queue ls")

@@ -66,30 +66,30 @@ USUAL = ReportQuery()
 
 
 def usage(*, wanted: ReportQuery = USUAL) -> None:
-    """Say who held GPUs, and how busy these were.
+    """Report which users held GPUs, and how busy these were.
 
-    Utilisation is the share of the time in which a kernel ran, of what the sensors have measured.
+    Utilisation is the share of the measured time in which a kernel ran.
     """
     _show("usage", wanted)
 
 
 def waste(*, wanted: ReportQuery = USUAL) -> None:
-    """Say which GPU-hours brought nothing: idle, starting, saving, lost to failures or stops."""
+    """Report GPU-hours without progress: idle, starting, saving, lost to failures or stops."""
     _show("waste", wanted)
 
 
 def cost(*, wanted: ReportQuery = USUAL) -> None:
-    """Say what GPU-hours and energy cost.
+    """Report the cost of GPU-hours and energy.
 
-    An hour costs what the node's label `price` says, else the rates of the queue's budget: both in
-    the currency of the queues. Else it counts at the list price that clouds ask for the type, in
-    USD, in a column of its own: the two are never added.
+    The price of an hour is the node's label `price`, else the rate of the queue's budget, both in
+    the currency of the queues. Else it is the list price of clouds for the type, in USD, in a
+    column of its own: the two are never added.
     """
     _show("cost", wanted)
 
 
 def goodput(*, wanted: ReportQuery = USUAL) -> None:
-    """Say which part of what was held brought steps that were kept."""
+    """Report which part of the allocated time went into steps that were kept."""
     _show("goodput", wanted)
 
 

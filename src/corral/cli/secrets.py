@@ -20,9 +20,10 @@ def put(
     """Set a secret from standard input, or from a prompt at a terminal.
 
     Args:
-        name: What jobs call it: a name that may be a variable.
-        for_everybody: Let it serve the jobs of all users, which admins may; a new one serves its
-            owner's alone, another stays as it is.
+        name: Name of the secret, which must be a valid variable name.
+        for_everybody: Make it available to jobs of all users (admins only); a new secret is
+            available to its
+            owner's jobs, an existing one stays as it is.
     """
     from corral.domain.errors import SpecInvalid
 

@@ -59,30 +59,30 @@ def simulate(
     dir: Annotated[Path | None, DIR] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Replay a log of jobs in virtual time, and tell how long its jobs would have waited.
+    """Replay a log of jobs in virtual time, and report how long its jobs would have waited.
 
-    Policies: fifo (strict), fifo-skip, sjf (by what like jobs took), las (least attained service),
-    easy, easy-sjf, conservative, backfill (EASY, who asks for less goes sooner), default: like live
-    queues; where every job has a time limit, backfill. With -oracle (sjf-, srtf-, easy-) they are
-    told how long jobs run, which no live scheduler is.
+    Policies: fifo (strict), fifo-skip, sjf (by the run times of similar jobs), las (least attained
+    service), easy, easy-sjf, conservative, backfill (EASY, smaller requests sooner), default: as
+    live queues; backfill if every job has a time limit. With -oracle (sjf-, srtf-, easy-) they
+    know how long jobs will run, which no live scheduler does.
 
     Args:
         trace: CSV with a header, SWF, or what sacct -P or corral ps --all --json prints; or .gz.
-        own: Instead what this cluster has run, and what was imported, on the nodes that it has.
+        own: Use this cluster's history, imported jobs included, on its own nodes.
         nodes: CSV with a column gpus, one node a row; else the file NAME.nodes.csv by the trace.
-        cluster: Nodes in words instead: 88x8 is 88 nodes of 8 GPUs, 4x8+2x4 six of two kinds.
-        policy: One policy or several; without one, default.
-        config: TOML of policies of your own: [name], like = "default", and numbers to change.
+        cluster: Nodes: 88x8 is 88 nodes with 8 GPUs, 4x8+2x4 six of two kinds.
+        policy: One or more policies (default).
+        config: TOML file with your own policies: [name], like = "default", and numbers to change.
         queues: A file such as corral apply takes: jobs go through the very decision of a live head
             with these queues, each in that of its vc, else in the default one.
         queue_per_vc: Instead a queue for each vc, with its GPUs by the list of nodes, else by use.
-        restart_seconds: What a preempted or failed job loses when it starts again.
-        mtbf_hours: Each node fails so often on the average and is back at once; 0 is never.
-        checkpoint_seconds: A job on a failing node goes on from its last save; 0: it has none.
-        seed: Of the failures: the same seed gives the same answer, to the last digit.
-        by: Show the numbers by queue and by size too.
-        events: Write every start, preemption, promise and end to this file, as JSON lines.
-        html: Write a page with the numbers and plots to this file.
+        restart_seconds: Seconds that a preempted or failed job loses at its restart.
+        mtbf_hours: Mean hours between failures of a node, which is back at once; 0 is never.
+        checkpoint_seconds: Seconds between checkpoints of jobs; 0: they have none.
+        seed: Seed of the failures: the same seed gives the same result, to the last digit.
+        by: Show the results also by queue and by size.
+        events: File for every start, preemption, promise and end, as JSON lines.
+        html: File for a page with results and plots.
     """
     from corral.replay import NodeFaults
 

@@ -58,28 +58,28 @@ def run(
     """Run a command as a job and follow it to its end.
 
     Args:
-        command: What to run, after --; or a batch script (#SBATCH) and its arguments.
-        name: The job's name (made from the command).
-        nodes: How many nodes it needs at once (1); 2-4: as many of them as are free.
+        command: Command to run, after --; or a batch script (#SBATCH) and its arguments.
+        name: Name of the job (derived from the command).
+        nodes: Number of nodes at the same time (1); 2-4: as many of them as are free.
         gpus: GPUs of each node: 8, 0.5 or h100:8 (0).
         cpus: CPU cores of each node.
         memory: Memory of each node: 64GB.
-        queue: The queue that pays for it (default).
-        priority: low, normal, high or a number.
-        time: The longest it may run: 4h.
-        env: A variable for its ranks: K=V, or K as it is here; may be repeated.
-        secret: A secret that becomes a variable of its ranks; may be repeated.
-        token: Give it a token: own, for itself and its array; submit, also to submit jobs.
-        per: node runs the command once a node; gpu once a GPU, as one rank each (node).
-        checkpoint: Where its saves go: a path that every node sees.
-        origin: An ended job to start from: its newest save, or JOB@STEP.
-        workdir: The directory that travels with the job (the current one).
-        no_workdir: Let no directory travel.
-        after: A job that must be done first: JOB, or JOB:failed, JOB:ended, JOB:started.
-        array: One job for each index: 0-9, or 0-99%10 with ten at once.
-        retry: How often it may fail by its own fault and be tried again (0).
+        queue: Queue of the job (default).
+        priority: Priority: low, normal, high or a number.
+        time: Time limit: 4h.
+        env: Environment variable for its ranks: K=V, or K with its value here; may be repeated.
+        secret: Secret that becomes an environment variable of its ranks; may be repeated.
+        token: Token of the job: own, for itself and its array; submit, also to submit jobs.
+        per: Ranks: one for each node, or one for each gpu (node).
+        checkpoint: Path of its checkpoints, which every node must see.
+        origin: Start from the newest checkpoint of an ended job, or from that of JOB@STEP.
+        workdir: Directory that is sent with the job (the current one).
+        no_workdir: Send no directory.
+        after: Start after another job is done: JOB, or JOB:failed, JOB:ended, JOB:started.
+        array: One job for each index: 0-9, or 0-99%10 with at most ten at once.
+        retry: Retries after its own failures (0).
         dry_run: Show the plan; nothing happens.
-        detach: Answer with the job's name once it is durable.
+        detach: Print the name of the job once it is stored, and return.
     """
     given = {key: value for key, value in locals().items() if key in Typed.__slots__}
     typed = Typed(**given)
@@ -142,12 +142,12 @@ def apply(
     follow: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Submit the jobs of a spec file (YAML or TOML), or a batch script of Slurm's.
+    """Submit the jobs of a spec file (YAML or TOML), or a batch script of Slurm.
 
     Args:
-        file: The file. Several jobs are YAML documents divided by a line of ---.
+        file: File. Several jobs are YAML documents divided by a line of ---.
         dry_run: Show the plan; nothing happens.
-        follow: Stay until all are over, as `corral run` does; exit code 1 if any was not done.
+        follow: Follow all jobs to their end, as `corral run` does; exit code 1 if one was not done.
     """
     from corral.cli.queues import apply_queues
     from corral.cli.slurm.script_file import spec_of_script

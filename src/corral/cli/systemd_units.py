@@ -19,10 +19,10 @@ def install(
     print_only: Annotated[bool, Parameter(name="--print", negative="", show_default=False)] = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Let systemd keep the head of this directory running, or its agent where it has joined.
+    """Let systemd keep the head of this directory running, or the agent of a joined machine.
 
     Args:
-        user: In your own systemd, without root.
+        user: Use your own systemd, without root.
         print_only: Print the unit, and change nothing.
     """
     from corral.boot import systemd_units as service
@@ -52,10 +52,10 @@ def _say_next(common: Common, unit: "Unit", *, enabled: bool) -> None:
 
 
 def remove(*, user: _Flag = False, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Take the unit of this directory away; what runs, runs on.
+    """Remove the unit of this directory; running jobs continue.
 
     Args:
-        user: From your own systemd.
+        user: Use your own systemd.
     """
     from corral.boot import systemd_units as service
     from corral.domain.errors import Conflict

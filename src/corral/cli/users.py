@@ -29,12 +29,12 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None:  # noqa: B008
-    """Let somebody own jobs. They need a token: corral token create --user NAME.
+    """Add a user, who may own jobs. Then create a token: corral token create --user NAME.
 
     Args:
-        name: What they are called.
+        name: Name of the user.
         role: viewer sees, user also submits, operator also stops jobs and cordons nodes, admin
-            also looks after users, tokens and the cluster.
+            also manages users, tokens and the cluster.
     """
     with common.client() as client:
         found = client.add_user(name, role=role)
@@ -63,7 +63,7 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     """Show one user, their quotas and their tokens.
 
     Args:
-        name: What they are called.
+        name: Name of the user.
     """
     with common.client() as client:
         found = client.user(name)
@@ -109,13 +109,13 @@ def put(
     limits: UserQuotaOptions = UserQuotaOptions(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Change a user's role, quotas, or whether they are let in. Their jobs run on.
+    """Change a user's role, quotas or access. Running jobs continue.
 
     Args:
-        name: What they are called.
+        name: Name of the user.
         role: viewer, user, operator or admin.
-        disable: Let them in no more.
-        enable: Let them in again.
+        disable: Refuse access.
+        enable: Allow access again.
     """
     from corral.domain.errors import Conflict
 
@@ -135,11 +135,11 @@ def put(
 
 
 def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Forget a user, revoke their tokens and remove their secrets; not while they have unfinished
-    jobs. Secrets for everybody stay, as yours.
+    """Remove a user, their tokens and their secrets; not while they have unfinished jobs. Secrets
+    for all users stay, as yours.
 
     Args:
-        name: What they are called.
+        name: Name of the user.
     """
     from corral.domain.errors import Conflict
 
@@ -164,12 +164,12 @@ def create_token(
     expires: str | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Make a token and print it, this once: the cluster keeps only its hash.
+    """Create a token and print it once: the cluster stores only its hash.
 
     Args:
-        user: Whose it is (your own).
-        role: The most that it lets them do (what they may).
-        expires: How long it lasts: 12h, 90d, never (30d, or the cluster's setting).
+        user: User of the token (you).
+        role: Highest role of the token (that of the user).
+        expires: Life of the token: 12h, 90d, never (30d, or the cluster's setting).
     """
     never = expires == "never"
     seconds = None if expires is None or never else _seconds(expires, "--expires 30d")
@@ -197,7 +197,7 @@ def _seconds(text: str, example: str) -> float:
 
 
 def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List tokens, of people and of nodes; never the tokens themselves."""
+    """List tokens of users and nodes by id; never the tokens themselves."""
     with common.client() as client:
         found = client.tokens()
     if common.json:
@@ -216,10 +216,10 @@ def _show_tokens(tokens: "list[users.TokenView]") -> None:
 
 
 def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Take tokens back: they let nobody in any more, at once.
+    """Revoke tokens at once.
 
     Args:
-        tokens: Their ids, as `corral token ls` shows them.
+        tokens: Ids, as `corral token ls` shows them.
     """
     from corral.domain.errors import Conflict
 

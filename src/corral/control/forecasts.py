@@ -217,7 +217,8 @@ class Forecasts:
         return False
 
     async def _settle(self, ids: Iterable[JobId]) -> None:
-        """Record the outcome of predictions: the first start of these jobs, or a delay by request."""
+        """Record the outcome of predictions: the first start of these jobs, or a delay by
+        request."""
         rows, void = [], []
         for id in ids:
             attempts = await self._control.store.attempts(id)

@@ -47,7 +47,8 @@ def _own_reason(job: Job) -> Reason:
 
 
 def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
-    """Return the assumed run time of a waiting job and its basis, if its queue uses one; else ""."""
+    """Return the assumed run time of a waiting job and its basis, if its queue uses one; else
+    ""."""
     spec = job.spec
     if job.state != JobState.QUEUED or learned is None:
         return ""

@@ -1,4 +1,5 @@
-"""Newest sensor values of all nodes. They are not recorded: after a restart nodes send them again."""
+"""Newest sensor values of all nodes. They are not recorded: after a restart nodes send them
+again."""
 
 from collections.abc import Callable
 from typing import Final

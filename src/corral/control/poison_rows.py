@@ -23,7 +23,8 @@ MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded anew
 
 
 class Decided(NamedTuple):
-    """Result of a decision, the committed part of it, and its events; None: nothing was committed."""
+    """Result of a decision, the committed part of it, and its events; None: nothing was
+    committed."""
 
     outcome: PassOutcome
     changes: Changes

@@ -33,7 +33,8 @@ class QueueRule(Refusal):
 
 
 def warnings_of(world: World, tree: QueueTree) -> list[str]:
-    """Return warnings about an accepted tree: nodes may yet join, but it owns more than there is."""
+    """Return warnings about an accepted tree: nodes may yet join, but it owns more than there
+    is."""
     there = Counter(gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus)
     owned: Counter[str] = Counter()
     for queue in tree.queues:

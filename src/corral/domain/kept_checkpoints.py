@@ -1,4 +1,5 @@
-"""Recorded checkpoints of a job that are still on disk: older ones are pruned as newer ones come."""
+"""Recorded checkpoints of a job that are still on disk: older ones are pruned as newer ones
+come."""
 
 from collections.abc import Sequence
 

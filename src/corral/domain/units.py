@@ -77,7 +77,8 @@ def written_duration(seconds: float) -> str:
 
 
 def span_text(low_seconds: float, high_seconds: float | None) -> str:
-    """Format a range from now, in one unit and rounded outwards: "in 12 to 40 min", "within 30 s"."""
+    """Format a range from now, in one unit and rounded outwards: "in 12 to 40 min", "within 30
+    s"."""
     if high_seconds is None:
         return f"in more than {duration_text(low_seconds)}" if low_seconds else "at some time"
     unit, seconds = next(

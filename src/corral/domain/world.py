@@ -152,11 +152,13 @@ class World:
         return self._indexed().in_queue.keys()
 
     def unfinished_of(self, user: UserName) -> int:
-        """Return how many unfinished jobs the user has. From now on only `apply` may change them."""
+        """Return how many unfinished jobs the user has. From now on only `apply` may change
+        them."""
         return self._indexed().of_user.get(user, 0)
 
     def held_gpu_millis(self, seat: Seat) -> int:
-        """Return what no other job may have of the node's GPUs meanwhile: all, if it is exclusive."""
+        """Return what no other job may have of the node's GPUs meanwhile: all, if it is
+        exclusive."""
         node = self.nodes.get(seat.node) if seat.exclusive else None
         return seat.gpu_millis if node is None else len(node.inventory.gpus) * MILLIS_PER_GPU
 

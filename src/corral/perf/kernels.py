@@ -1,4 +1,5 @@
-"""Efficiency of kernels against a device's data sheet, by architecture: catalog/data/kernels.csv."""
+"""Efficiency of kernels against a device's data sheet, by architecture:
+catalog/data/kernels.csv."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,5 @@
-"""Memory of a replica of a model: its weights on each GPU, and how many sequences fit beside them."""
+"""Memory of a replica of a model: its weights on each GPU, and how many sequences fit beside
+them."""
 
 from math import ceil, floor
 from typing import Final

@@ -1,4 +1,5 @@
-"""Placement by the engine: waiting jobs are sent to it, and begin on the nodes that it has chosen."""
+"""Placement by the engine: waiting jobs are sent to it, and begin on the nodes that it has
+chosen."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

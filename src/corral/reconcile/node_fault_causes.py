@@ -47,7 +47,8 @@ def culprit_of(node: Node, ailment: Ailment) -> str:
 
 
 def _rule(attempt: Attempt, node: Node, ailment: Ailment) -> Explains | None:
-    """Return how this fault explains the end: it hit its own GPUs, or the node on which it failed."""
+    """Return how this fault explains the end: it hit its own GPUs, or the node on which it
+    failed."""
     failed = attempt.failure or FailureKind.UNKNOWN
     if attempt.ended_at is None:
         return None

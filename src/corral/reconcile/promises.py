@@ -20,7 +20,8 @@ MOST_NAMED: Final = 3
 
 
 def promised_of(draft: Draft) -> list[Promise]:
-    """Return the standing promises. One with a removed node has no seats, but keeps its position."""
+    """Return the standing promises. One with a removed node has no seats, but keeps its
+    position."""
     return [
         Promise(
             job=one.job,

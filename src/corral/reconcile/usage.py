@@ -170,7 +170,8 @@ def _more(
 
 
 def spent_now(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[QueueName, BudgetSpent]:
-    """Return what each queue with a budget has spent in this period, including current allocations."""
+    """Return what each queue with a budget has spent in this period, including current
+    allocations."""
     tree = draft.tree
     found = {
         queue.name: spent_of(draft, queue.name, queue.budget)

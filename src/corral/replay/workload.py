@@ -1,4 +1,5 @@
-"""Workload of a replay: jobs in the order of submission, and the largest that a cluster can hold."""
+"""Workload of a replay: jobs in the order of submission, and the largest that a cluster can
+hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -72,7 +72,8 @@ class Waiting:
     limit_seconds: float | None = None
 
     def waited_by(self, now: float) -> float:
-        """Return how long it has waited by then (wall clock), all its waits together, in seconds."""
+        """Return how long it has waited by then (wall clock), all its waits together, in
+        seconds."""
         return self.waited_seconds + now - self.since
 
     @property

@@ -30,7 +30,8 @@ class _Step:
 
 
 class BatchAllocation:
-    """The allocation of a batch job, and the helpers that have joined. Steps are numbered from 0."""
+    """The allocation of a batch job, and the helpers that have joined. Steps are numbered from
+    0."""
 
     def __init__(self, plan: BatchPlan, own: Mapping[str, str]) -> None:
         self._plan = plan

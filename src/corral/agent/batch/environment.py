@@ -118,7 +118,8 @@ def tasks_text(counts: Sequence[int]) -> str:
 def of_step(
     number: int, layout: TaskLayout, hosts: Sequence[str], cpus_per_task: int | None
 ) -> dict[str, str]:
-    """Return the environment of all tasks of a step. `hosts`: those of its nodes, in their order."""
+    """Return the environment of all tasks of a step. `hosts`: those of its nodes, in their
+    order."""
     nodes = compress(hosts)
     each = tasks_text(layout.tasks)
     cpus = {"SLURM_CPUS_PER_TASK": str(cpus_per_task)} if cpus_per_task else {}

@@ -1,4 +1,5 @@
-"""Files that the agent writes for a Ray program, and the command that starts it. Corral runs here."""
+"""Files that the agent writes for a Ray program, and the command that starts it. Corral runs
+here."""
 
 import json
 import os

@@ -27,7 +27,8 @@ LAST_BYTES: Final = 4 * 1024 * 1024  # read of what is left in the pipe after th
 
 
 def tell_end(connection: socket.socket, status: int) -> None:
-    """Send the end of a process, as a shell would report it, to a client that is still connected."""
+    """Send the end of a process, as a shell would report it, to a client that is still
+    connected."""
     code = os.waitstatus_to_exitcode(status)
     with connection, suppress(OSError):
         connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())

@@ -81,7 +81,8 @@ class Supervisor:
 
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]:
-        """Return the launch of each attempt that is present, including those of an earlier agent."""
+        """Return the launch of each attempt that is present, including those of an earlier
+        agent."""
         return self._launches
 
     async def launch(

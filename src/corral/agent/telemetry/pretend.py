@@ -41,7 +41,8 @@ def chance(*seed: object) -> float:
 
 
 class ProcessWork(NamedTuple):
-    """Work of an attempt's processes on this node: CPU time since their start and current memory."""
+    """Work of an attempt's processes on this node: CPU time since their start and current
+    memory."""
 
     cpu_seconds: float = 0.0
     memory_bytes: int = 0

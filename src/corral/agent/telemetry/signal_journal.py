@@ -1,4 +1,5 @@
-"""Journal on the node's disk of signals that the head has not recorded, and of the rules' memory."""
+"""Journal on the node's disk of signals that the head has not recorded, and of the rules'
+memory."""
 
 import logging
 import os

@@ -74,15 +74,15 @@ def capacity(
     dir: Annotated[Path | None, DIR] = None,
     out: Out | None = None,
 ) -> None:
-    """Say how many GPUs will be needed: by hand, by a forecast, and for short waits. A forecast is
-    held against what the same weekday was before.
+    """Compute how many GPUs will be needed: by hand, by a forecast, and for short waits. A forecast
+    is compared with the same weekday before.
 
     Args:
         history: CSV with submit_s, duration_s and gpus in its header, SWF, or what sacct -P or
             corral ps --all --json prints; or .gz.
-        own: Instead what this cluster has run, and what was imported.
+        own: Use this cluster's history, imported jobs included.
         node_gpus: GPUs of a node.
-        horizon_days: How far to look ahead.
+        horizon_days: Days to forecast.
     """
     runs, how, shown = by_hand or ByHand(), replayed or Replayed(), out or Out()
     shown.apart_from(history)

@@ -19,11 +19,11 @@ TABLES: Final = {"gpus": "devices"}  # the others have the name of their file
 def catalog(
     kind: str | None = None, name: str | None = None, /, *, json: Annotated[bool, _JSON] = False
 ) -> None:
-    """Show what the planner knows: its numbers, with unit, source and date.
+    """Show the planner's numbers with unit, source and date.
 
     Args:
-        kind: gpus, links, models, prices, ...; without it, all kinds are listed.
-        name: One of them; without it, all their names are listed.
+        kind: Kind of entry: gpus, links, models, prices, ... (list all kinds).
+        name: One entry (list all names).
     """
     from corral.catalog.facts import subject, tables
     from corral.catalog.facts import table as facts_of

@@ -30,24 +30,24 @@ def cost(
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
-    """Say what GPUs cost over the years, owned or rented, and where these meet.
+    """Compute the cost of GPUs over years, owned or rented, and the break-even.
 
-    Every assumption is listed, and can be replaced by its name: --assume pue=1.3 kwh=0.12
+    Every assumption is listed and can be replaced by name: --assume pue=1.3 kwh=0.12
 
     Args:
-        gpus: GPUs to own or to rent; else 8, or the most that the demand asks for.
+        gpus: Number of GPUs (8, or the peak of the demand).
         gpu: Their type.
         years: How long.
-        utilisation: Share of all hours in which they are used; else 0.7, or what the demand uses.
-        node_gpus: GPUs of a node; else as many as is usual.
-        storage_tb: Shared storage; else the usual for so many GPUs.
+        utilisation: Share of all hours in which they are used (0.7, or that of the demand).
+        node_gpus: GPUs of a node (the usual number).
+        storage_tb: Shared storage in TB (the usual amount for this number of GPUs).
         egress_tb_month: Terabytes that leave a cloud each month.
-        budget_usd: What there is to spend: what it buys, and what it rents.
-        demand: GPUS:HOURS of a year, several: the best mix of owned and rented ones.
+        budget_usd: Budget: how many GPUs it buys and how many it rents.
+        demand: GPUS:HOURS of a year, one or more: the best mix of owned and rented GPUs.
         assume: NAME=NUMBER, several; names: corral plan catalog economics.
-        cloud: Rent at this one; else at the middle of what all ask.
-        region: Where they stand, for the price of electricity: us-tx, fi, ie, ...
-        prices: A list of one's own; its form: corral plan prices --help.
+        cloud: Cloud to rent from (the median of all).
+        region: Region, for the price of electricity: us-tx, fi, ie, ...
+        prices: Your own price list; its form: corral plan prices --help.
     """
     from corral.cli.planner.prices import read_prices_of
     from corral.plan.cost.bills import CostRequest

@@ -10,5 +10,5 @@ from corral.plan.fit.request import FitRequest, answer
 
 
 def model(request: Annotated[FitRequest, Parameter(name="*")], *, out: Out | None = None) -> None:
-    """Say in how many GPUs a model fits, for serving, LoRA, full fine-tuning and pre-training."""
+    """Compute how many GPUs a model needs for serving, LoRA, full fine-tuning and pre-training."""
     (out or Out()).show(answer(with_config(request)))

@@ -26,13 +26,13 @@ def predict(
 ) -> None:
     """Predict each row of a table.
 
-    The answer has all columns of the table, those that were predicted (pred_...), `refused` with
-    the reason where a row cannot be predicted, and `assumed` with what was taken for empty cells.
+    The result has all columns of the table, the predicted ones (pred_...), `refused` with the
+    reason if a row cannot be predicted, and `assumed` with the assumptions for empty cells.
 
     Args:
         table: CSV with a header, plain or packed by gzip.
         kind: training, memory_ci, inference or collectives.
-        out: Where to write the answer, in CSV.
+        out: File for the result, in CSV.
     """
     from corral.plan.predictors import PREDICTED, predictor
     from corral.plan.rows.columns import check_columns
@@ -55,7 +55,7 @@ def predict(
 
 
 def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
-    """Hold the predictions of a table against what was measured.
+    """Compare the predictions for a table with its measurements.
 
     Rows used, mean, median and 90th percentile of the absolute percentage error, bias, and the rank
     correlation within sweeps: rows of one source, model and GPU.

@@ -41,16 +41,16 @@ def prices(
     csv: Annotated[bool, _CSV] = False,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """List what GPUs cost by the hour, on demand, reserved and on spot.
+    """List prices of GPUs by the hour, on demand, reserved and spot.
 
     Lists are dated, and prices change weekly: fetch fresh ones, or write your own offers into a
-    file, and plan with it: --prices FILE.
+    file and plan with --prices FILE.
 
     Args:
-        gpu: Of this type only.
-        prices: A list of one's own.
-        fetch: Ask the clouds through gpuhunt, and write their cheapest offers to this file.
-        csv: Print the list as --prices reads it, to be changed.
+        gpu: Only this type.
+        prices: Your own price list.
+        fetch: Fetch the cheapest offers of clouds through gpuhunt into this file.
+        csv: Print the list in the form that --prices reads.
     """
     from corral.catalog.devices import device
 

@@ -14,5 +14,6 @@ from corral.plan.reliability.request import ReliabilityRequest
 def reliability(
     request: Annotated[ReliabilityRequest, Parameter(name="*")], *, out: Out | None = None
 ) -> None:
-    """Say how often a long run fails, how often it should save, and how many spares it needs."""
+    """Compute how often a long run fails, how often it should save, and how many spares it
+    needs."""
     (out or Out()).show(report(found_of(with_config(request))))

@@ -18,10 +18,10 @@ def serve(
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
-    """Find the cheapest GPUs that serve a model within targets of latency, queueing included.
+    """Find the cheapest GPUs that serve a model within latency targets, queueing included.
 
     Args:
-        prices: A list of one's own; its form: corral plan prices --help.
+        prices: Your own price list; its form: corral plan prices --help.
     """
     shown, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
     shown.show(report(plan_serve(with_config(request), listed=listed)))

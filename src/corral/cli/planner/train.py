@@ -20,7 +20,7 @@ def train(
     """Find the best layouts of a training run: how long it takes, and what would make it faster.
 
     Args:
-        prices: A list of one's own; its form: corral plan prices --help.
+        prices: Your own price list; its form: corral plan prices --help.
     """
     shown, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
     shown.show(answer(with_config(request), listed=listed))

@@ -16,11 +16,11 @@ def install(
     into: Annotated[Path, Parameter(name="--into")],
     force: Annotated[bool, Parameter(name="--force", negative="", show_default=False)] = False,
 ) -> int:
-    """Install sbatch, srun, squeue, scancel, sinfo, sacct and others, which speak to Corral.
+    """Install sbatch, srun, squeue, scancel, sinfo, sacct and others, which use this cluster.
 
     Args:
-        into: The directory, which has to come first in PATH.
-        force: Overwrite files that are no shims.
+        into: Directory that comes first in PATH.
+        force: Overwrite files that are not shims.
     """
     into.mkdir(parents=True, exist_ok=True)
     files = [into / name for name in COMMANDS]

@@ -25,14 +25,14 @@ def top(
     ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Show nodes, GPUs and jobs as they are, live; ? tells the keys.
+    """Show nodes, GPUs and jobs live; ? lists the keys.
 
-    Without a terminal, with --once and with --json it is one look. NO_COLOR is heeded, too.
+    Without a terminal, with --once and with --json it prints one view. NO_COLOR is respected.
 
     Args:
-        once: One look, as plain text.
-        rows: How many rows of each table such a look has (20).
-        no_color: Without colours; whatever they say, marks and words say as well.
+        once: Print one view as plain text.
+        rows: Rows of each table in that view (20).
+        no_color: Without colours; marks and words carry the same information.
     """
     import asyncio
 

@@ -1,4 +1,5 @@
-"""Attempts on lent nodes: what is wanted, what was submitted, and what is to be done next. No I/O."""
+"""Attempts on lent nodes: what is wanted, what was submitted, and what is to be done next. No
+I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace

@@ -80,7 +80,8 @@ def count_running(handed: Handed, at: float) -> None:
 
 
 def displaced(handed: Handed, node: NodeId) -> Seen:
-    """Return the report of an attempt that was given back: only a node without room is the cause."""
+    """Return the report of an attempt that was given back: only a node without room is the
+    cause."""
     has_room = handed.ticket is not None and node in handed.ticket.nodes
     why = "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
     return Seen(key=handed.key, phase=Phase.ENDED, trouble=why)

@@ -99,7 +99,8 @@ def secret_of(cluster: str, gang: Sequence[Launch], parts: Mapping[NodeId, PartF
 
 
 def head_map_of(cluster: str, files: Mapping[str, str]) -> ConfigMap:
-    """Return the ConfigMap with the head's address for all pods of a cluster; it holds no secrets."""
+    """Return the ConfigMap with the head's address for all pods of a cluster; it holds no
+    secrets."""
     labels = {"app.kubernetes.io/managed-by": "corral", "corral.dev/cluster": cluster}
     return ConfigMap(metadata=ObjectMeta(name=head_name(cluster), labels=labels), data=dict(files))
 
@@ -291,7 +292,8 @@ def _resources(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> ResourceRequirements:
-    """Return the resources of each pod: the same on every node, since one template makes them all."""
+    """Return the resources of each pod: the same on every node, since one template makes them
+    all."""
     asked = [_gpus_of(launch, gpu_resources) for launch in gang]
     if any(other != asked[0] for other in asked):
         raise Trouble(f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names")

@@ -33,7 +33,8 @@ def labels_of_nodes(nodes: int, texts: Iterable[str], topology: str | None) -> l
 
 
 def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:
-    """Return the labels without those for one node that a cluster of n1 to n`nodes` does not have."""
+    """Return the labels without those for one node that a cluster of n1 to n`nodes` does not
+    have."""
     matches = ((text, _LABELLED.fullmatch(text)) for text in texts)
     return tuple(text for text, at in matches if not (at and at[1]) or int(at[1][1:]) <= nodes)
 

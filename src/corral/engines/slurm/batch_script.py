@@ -57,7 +57,8 @@ def text_of(options: Iterable[str], body: Iterable[str]) -> str:
 
 
 def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[str]:
-    """Return the options of every batch job. `log`: the folder of its output, as sbatch takes it."""
+    """Return the options of every batch job. `log`: the folder of its output, as sbatch takes
+    it."""
     chosen = ("partition", "account", "qos", "reservation")
     named = [(option, getattr(settings, option)) for option in chosen]
     return [

@@ -151,7 +151,8 @@ def _sized(run: ReliabilityRequest, told: list[str]) -> ReliabilityRequest:
 
 
 def part_shares(node_gpus: int) -> list[tuple[str, float]]:
-    """Return the share of each part in all failures on nodes with `node_gpus` GPUs; they sum to 1."""
+    """Return the share of each part in all failures on nodes with `node_gpus` GPUs; they sum to
+    1."""
     weights = [
         (part.title, part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0))
         for part in failing_parts()

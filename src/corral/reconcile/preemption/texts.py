@@ -1,4 +1,5 @@
-"""Texts of preemption: which job stops for which, and how long a victim is still within its guard."""
+"""Texts of preemption: which job stops for which, and how long a victim is still within its
+guard."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""Order of jobs: named rules, each a key of a group or of a running job; the smallest goes first."""
+"""Order of jobs: named rules, each a key of a group or of a running job; the smallest goes
+first."""
 
 from dataclasses import dataclass
 from math import log

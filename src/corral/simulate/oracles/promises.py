@@ -129,7 +129,8 @@ class Promised:
         return truly if known and self.books.all_heard(attempt.nodes) else None
 
     def _has_gone_by_then(self, attempt: Attempt, job: Job) -> None:
-        """Check that a job placed on promised seats ends before the promised start, or is stopped."""
+        """Check that a job placed on promised seats ends before the promised start, or is
+        stopped."""
         limit = job.spec.max_duration_seconds
         for known in self.told.values():
             if known.row.job == job.id or not _meet(attempt.seats, known.row.seats):

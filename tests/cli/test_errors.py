@@ -141,7 +141,7 @@ def test_where_nothing_has_joined_it_is_said_what_is_missing(
 def test_a_full_disk_is_told_without_a_traceback(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def no_room() -> None:
+    def no_room(**given: object) -> None:
         raise OSError(number, "No space left on device", "/data/x")
 
     monkeypatch.setattr("corral.cli.main.build", no_room)
@@ -152,7 +152,7 @@ def test_a_full_disk_is_told_without_a_traceback(
 def test_another_fault_of_a_file_is_not_taken_for_a_full_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken() -> None:
+    def broken(**given: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr("corral.cli.main.build", broken)

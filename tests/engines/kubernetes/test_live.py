@@ -20,6 +20,7 @@ from tests.scenarios.house import wait_in_shell
 
 pytestmark = [pytest.mark.root, pytest.mark.xdist_group("kubernetes-live")]
 ROLES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "roles.yaml"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md"
 HOUR = "sleep 3600"
 
 
@@ -293,13 +294,13 @@ def test_an_end_on_a_node_that_is_not_ready_is_recorded_by_the_next_head(
 
 
 def test_an_admin_removes_what_a_cluster_has_left_by_its_label(ours: Team) -> None:
-    """The command is that of deploy/kubernetes/README.md; here the head has only been killed."""
+    """The command is that of docs/guides/kubernetes.md; here the head has only been killed."""
     id = ours.house.submit("left", HOUR)
     ours.until_running(id)
     ours.house.kill_head()
     label = f"corral.dev/cluster={ours.pods(id)[0]['metadata']['labels']['corral.dev/cluster']}"
     kinds = "jobs,pods,secrets,configmaps"
-    text = ROLES.with_name("README.md").read_text()
+    text = GUIDE.read_text()
     assert f"delete {kinds} -l corral.dev/cluster=" in text
     done = ours.kube.kubectl("delete", kinds, "-l", label, "--grace-period=1", "--wait=false")
     assert done.returncode == 0, done.stderr

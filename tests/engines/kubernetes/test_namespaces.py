@@ -22,6 +22,7 @@ from tests.kube.cluster import require_kubectl
 from tests.kube.typed import model_of, unknown_fields
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md"
 BY_QUEUE = {QueueName("vision"): "team-vision", QueueName("video"): "team-video"}
 VISION, NLP = QueueName("vision"), QueueName("nlp")
 
@@ -95,8 +96,8 @@ def test_the_role_of_a_queues_namespace_is_that_of_the_clusters_own() -> None:
         assert (model_of(manifest) is not None, unknown_fields(manifest)) == (True, [])
 
 
-def test_the_readme_says_how_to_make_a_namespace_that_is_restricted() -> None:
-    text = (DEPLOY / "README.md").read_text()
+def test_the_guide_says_how_to_make_a_namespace_that_is_restricted() -> None:
+    text = GUIDE.read_text()
     label = "kubectl label namespace team-vision pod-security.kubernetes.io/enforce=restricted"
     for command in (
         "kubectl create namespace team-vision",

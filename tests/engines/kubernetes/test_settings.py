@@ -18,6 +18,7 @@ from tests.kube.typed import model_of, unknown_fields
 
 GIB = 1024**3
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md"
 
 
 def test_settings_are_read_as_they_are_typed() -> None:
@@ -91,8 +92,8 @@ def test_the_roles_that_are_shipped_build_and_are_what_kubernetes_models_say() -
     assert {"Namespace", "ServiceAccount", "Role", "ClusterRole"} <= set(kinds)
 
 
-def test_every_setting_is_in_the_readme() -> None:
-    text = (DEPLOY / "README.md").read_text()
+def test_every_setting_is_in_the_guide() -> None:
+    text = GUIDE.read_text()
     assert [one.name for one in fields(KubernetesSettings) if f"`{one.name}`" not in text] == []
 
 

@@ -1,4 +1,4 @@
-"""Predictions of starts, and their outcomes."""
+"""What waiting jobs were told of their start, and what it came to."""
 
 from corral.store.migrations.operations import op
 

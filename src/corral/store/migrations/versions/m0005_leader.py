@@ -1,4 +1,4 @@
-"""Leader among several heads."""
+"""Which of several heads leads."""
 
 from corral.store.migrations.operations import op
 

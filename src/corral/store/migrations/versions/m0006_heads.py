@@ -1,4 +1,4 @@
-"""Registered heads, and values that all of them agree on."""
+"""Which heads there are, and what all of them hold to."""
 
 from corral.store.migrations.operations import op
 

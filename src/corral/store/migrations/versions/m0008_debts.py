@@ -1,4 +1,4 @@
-"""Borrowed use of queues that share one line by service."""
+"""What queues that share one line by service have held beyond what they were due."""
 
 from corral.store.migrations.operations import op
 

@@ -1,4 +1,4 @@
-"""GPU usage by job and day, and by day alone."""
+"""What GPUs were held for, by job and day, and by day alone."""
 
 from corral.store.migrations.operations import op
 

@@ -12,7 +12,5 @@ exclude_patterns = ["parts", "__pycache__"]
 source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-# A fence may carry options of the tests behind its language: ```bash needs=torch
-myst_highlight_code_blocks = True
 # Files of the checkout that pages link to (deploy/, benchmarks/) are no pages of the site.
 suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure", "toc.not_included"]

@@ -1,4 +1,4 @@
-"""Bounds of numbers in a request, beside their types, and hints for names that do not exist."""
+"""Bounds of the numbers in a request, next to their types, and hints for unknown names."""
 
 import re
 from dataclasses import dataclass, fields
@@ -46,8 +46,12 @@ Usd = Annotated[float | None, USD]
 
 
 def check(request: Any) -> None:
-    """Raises: SpecInvalid, with the option and what it may be, of the first number that is beyond
-    its bounds. None is not said, and is well."""
+    """Check that each number of a request is within its bounds. None means not given, and
+    passes.
+
+    Raises: SpecInvalid, with the option and its allowed values, for the first number out of
+    bounds.
+    """
     kind: type = type(request)
     for name, bound in bounds_of(kind).items():
         value = getattr(request, name)
@@ -80,7 +84,8 @@ def as_fields(text: str, request: type) -> str:
 
 
 def told(value: float) -> str:
-    """A number in words where it is none, or has no end; and never in hundreds of digits."""
+    """Return a number for a message. Words stand for NaN, infinity and numbers above 1e300.
+    """
     if value != value:
         return "no number"
     if abs(value) == inf:

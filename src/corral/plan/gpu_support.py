@@ -46,10 +46,13 @@ def trained_in(said: str, used: Device) -> Precision:
 
 
 def kept_in(said: str, used: Device, published: str = "") -> Precision:
-    """Return the precision of weights that do not change, of a server or beside adapters. Integers
-    are unpacked and multiplied in 16 bits if the GPU has none (GPTQ, AWQ, bitsandbytes); floats are
-    its own. Default: the precision in which they are `published`, or integers of as many bits on a
-    GPU without it. Raises: NotFound, Unsuited."""
+    """Return the precision of weights that do not change, while serving or with adapters.
+
+    Integers that the GPU lacks are unpacked and multiplied in 16 bits (GPTQ, AWQ,
+    bitsandbytes). Other floats must be supported by the GPU. The default is the `published`
+    precision, or an integer of the same width on a GPU without it. Raises: NotFound,
+    Unsuited.
+    """
     if not said and published:
         own = Precision(published)
         return own if own in used.flops else AS_NARROW.get(own, half(used))
@@ -58,7 +61,8 @@ def kept_in(said: str, used: Device, published: str = "") -> Precision:
 
 
 def published_told(said: str, model: Model) -> tuple[str, ...]:
-    """Return that the weights are taken as published, where nothing else is said."""
+    """Return a note that weights keep their published precision, unless the request names
+    another."""
     if said or not model.published:
         return ()
     return (f"weights in {model.published}, as {model.name} is published: --precision says others",)

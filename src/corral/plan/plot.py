@@ -111,7 +111,7 @@ def _drawn(at: int, series: FigureSeries, figure: Figure, across: Axis, down: Ax
 
 
 def _bars(figure: Figure) -> Iterator[str]:
-    """A bar a series, one below the other: names of any length have room beside them."""
+    """Draw one bar for each series, one below the other, with the names to their left."""
     ends = [[y for _, y in one.points] for one in figure.series]
     axis = axis_of([y for each in ends for y in each], is_log=False)
     deep = BAR * len(figure.series)

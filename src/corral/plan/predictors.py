@@ -34,7 +34,7 @@ PREDICTORS: Final[Mapping[str, Predict]] = {
     "training": training.predict,
     "memory_ci": memory.predict,
 }
-_MOST: Final = 1e9  # of what a cell counts: nobody has as many GPUs, layers or sequences
+_MOST: Final = 1e9  # upper bound of a count: no run has this many GPUs, layers or sequences
 _COUNTS: Final = (
     *("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "num_experts", "topk", "moe_ffn"),
     *("n_gpus", "nodes", "gpus_per_node", "dp", "tp", "pp", "cp", "ep", "etp", "vp", "vp_layers"),

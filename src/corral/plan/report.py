@@ -67,8 +67,12 @@ class ReportFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerReport:
-    """`verdict`: the answer in one or two sentences. `assumed`: what was taken where nothing was
-    said, each with how to say it. `sources`: of the numbers that went in."""
+    """Report of a planner.
+
+    `verdict` is the answer in one or two sentences. `assumed` lists the assumptions for
+    values not given, each with the option that sets it. `sources` are those of the input
+    numbers.
+    """
 
     title: str
     verdict: str

@@ -44,8 +44,10 @@ class SimpleNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleCapacity:
-    """GPU-hours a month, without and with the two buffers; and the GPUs, in whole nodes, that have
-    so many hours."""
+    """GPU-hours a month, without and with the two buffers.
+
+    `low_gpus` and `high_gpus` are the GPUs, in whole nodes, that provide those hours.
+    """
 
     need: SimpleNeed
     gpu_hours: float

@@ -16,7 +16,7 @@ from corral.replay.workload import Workload
 SHARE: Final = NumberBound(0.001, 1, hint="give a share of the jobs, for example 0.9")
 MOST_NODES: Final = 20_000
 
-Play = Callable[[Workload, Sequence[int]], ReplayOutcome]  # the jobs, on nodes of so many GPUs
+Play = Callable[[Workload, Sequence[int]], ReplayOutcome]  # a replay of the jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

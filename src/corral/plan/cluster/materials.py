@@ -161,7 +161,8 @@ def bill_of(
 
 
 def heads_of(nodes: int) -> int:
-    """Heads, and nodes to log in: two of each, and one more for so many nodes."""
+    """Return the number of head and login nodes: two of each, plus one for every
+    `nodes_each` nodes."""
     return 4 + nodes // round(rule("head-node", "nodes_each"))
 
 

@@ -34,18 +34,21 @@ class CostRequest:
     """GPUs for some years, bought or rented.
 
     Attributes:
-        gpus: How many.
-        gpu: Of which type.
-        years: For how long.
-        utilisation: The share of all hours in which they are used, by owner or renter alike.
-        node_gpus: GPUs of a node; else what is usual.
-        storage_tb: Kept beside them.
-        egress_tb_month: What leaves a cloud each month.
-        budget_usd: Instead of the GPUs, or beside them, what there is to spend.
-        demand: (GPUs, hours a year) of a duration curve, for the best mix of owned and rented ones.
-        assume: Numbers in the place of catalog/data/economics.csv, by name.
-        cloud: Rent at this one; else at the middle of all.
-        region: Where they stand, for the price of electricity.
+        gpus: Number of GPUs.
+        gpu: Type of GPU.
+        years: Number of years.
+        utilisation: Share of all hours in which the GPUs are used, the same for owning and
+            renting.
+        node_gpus: GPUs of a node; the default depends on the type of GPU.
+        storage_tb: Storage for the GPUs, in TB.
+        egress_tb_month: Data that leaves a cloud each month, in TB.
+        budget_usd: Budget in USD. It replaces the number of GPUs, or is given in addition
+            to it.
+        demand: (GPUs, hours a year) of a duration curve, for the best mix of owned and
+            rented GPUs.
+        assume: Numbers that replace those of catalog/data/economics.csv, by name.
+        cloud: Cloud to rent from; the default is the median of all clouds.
+        region: Region of the GPUs, for the price of electricity.
     """
 
     gpus: Gpus

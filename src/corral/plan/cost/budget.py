@@ -10,14 +10,18 @@ from corral.plan.cost.terms import rented_months
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffordableGpus:
-    """GPUs in whole nodes: those whose purchase the budget pays, and those whose whole cost over
-    the years. `months`: so long it runs the former, of the years asked for. `node_once` and
-    `node_usd`: what one node, of `node_gpus`, costs at the start and in all.
+    """GPUs that a budget buys or rents.
 
-    `rented_hours`: GPU-hours on demand, rent alone; `rented_gpus`: how many GPUs that is around the
-    clock. `rented_months`: for how long it rents the GPUs that were asked for. `people_usd`: what
-    people cost in the years of a rent, however few the GPUs. `kept_gpus`, `kept_on_spot`: how many
-    are rented for the years at the use asked for, with storage and people.
+    `by_capital` is the number of GPUs, in whole nodes, whose purchase the budget pays.
+    `by_whole_cost` is the number whose whole cost over the years it pays. `months` is how
+    long the budget can run the GPUs of `by_capital`, up to the requested years. `node_once`
+    and `node_usd` are the initial cost and the total cost of one node of `node_gpus`.
+
+    `rented_hours` are GPU-hours on demand, counting rent alone. `rented_gpus` is the same
+    as a number of GPUs around the clock. `rented_months` is how long the budget rents the
+    requested GPUs. `people_usd` is the cost of people over the years of a rent, independent
+    of the number of GPUs. `kept_gpus` and `kept_on_spot` are the GPUs that can be rented
+    for all years at the requested use, with storage and people.
     """
 
     by_capital: int

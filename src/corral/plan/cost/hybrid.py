@@ -56,12 +56,13 @@ def peak_and_use(demand: Demand) -> tuple[int, float]:
 
 
 def best_mix(prices: PriceAssumptions, demand: Demand, kind: str = "on demand") -> Hybrid:
-    """The cheapest mix, in whole nodes.
+    """Return the cheapest mix of owned and rented GPUs, in whole nodes.
 
-    Between two loads of the demand the cost is a straight line in the number owned, but for the
-    step at the first node: so only whole nodes beside a load can be best, and all these are tried.
+    Between two loads of the demand, the cost is linear in the number of owned GPUs, except
+    for the step at the first node. Only whole nodes adjacent to a load can therefore be
+    best. All of them are tried.
 
-    Raises: SpecInvalid where nothing is asked for.
+    Raises: SpecInvalid if nothing is requested.
     """
     hours = sum(weight for _, weight in demand)
     peak = max((gpus for gpus, _ in demand), default=0.0)

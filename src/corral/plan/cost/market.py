@@ -17,21 +17,21 @@ SPREAD: Final = (
     2.35  # of 21 types with a price on demand, 18 are within it of an H100's by bandwidth
 )
 CONTRACTS: Final = 0.25  # assumed: so far a contract is from its region's mean price, either way
-LIKE: Final = "an H100's"  # begins the source of a price that nobody tells
+LIKE: Final = "an H100's"  # prefix of the source of an estimated price
 CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
 
 
 def of_market(
     gpu: str, market: PriceList, *, years: float, cloud: str = ""
 ) -> dict[str, Assumption]:
-    """The assumptions that the list of prices knows better, for this GPU, by name.
+    """Return the assumptions that the price list improves for this GPU, by name.
 
-    On demand it is the middle of what the clouds ask, from the cheapest to the dearest; the
-    discounts are those of the clouds that ask for both. Of a GPU sold alone the server costs as
-    much more as an H100's does. What nobody tells is an H100's, by the bandwidth of their memories.
-    `cloud`: only that one's offers.
+    The price on demand is the median of the clouds' offers, with their lowest and highest.
+    Discounts come from the clouds that list both prices. For a GPU sold alone, the price is
+    scaled by the ratio of server to GPU price of an H100. Missing prices are those of an
+    H100, scaled by memory bandwidth. `cloud` restricts the offers to that cloud.
 
-    Raises: NotFound where that cloud does not rent it out.
+    Raises: NotFound if that cloud does not rent out the GPU.
     """
     known, about = assumptions(), device(gpu)
     offers = [one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)]
@@ -104,7 +104,7 @@ def _server(
 
 
 def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
-    """USD of a server a GPU, and who says so; None where nobody does."""
+    """Return a server's price in USD per GPU, and its source. None if no price is known."""
     if (whole := market.sale(about.name, "server")) is not None:
         return whole.usd / about.node_gpus, whole.source
     one = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")

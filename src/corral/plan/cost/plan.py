@@ -57,11 +57,15 @@ class OwnOrRent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """`swings`: what owning saves against renting on demand, in USD, by one assumption at a time;
-    `saving` is it at the usual values, `saving_band` with all of them off at once. `cautions`: what
-    nobody tells. `terms`: one year and three beside each other; `clouds`: neo-clouds and
-    hyperscalers apart; `year`: the running costs of owning. `even_bill`: of a cloud for the same
-    work, in USD a month; owning costs less than any that is higher."""
+    """Costs of owning and of renting.
+
+    `saving` is the USD that owning saves against renting on demand, at the usual values.
+    `swings` are its changes when one assumption at a time varies; `saving_band` is its
+    range when all vary at once. `cautions` are warnings about missing data. `terms`
+    compares one year with three. `clouds` separates neo-clouds from hyperscalers. `year`
+    has the running costs of owning. `even_bill` is the cloud bill, in USD a month, at which
+    both cost the same; owning costs less than any higher bill.
+    """
 
     request: CostRequest
     prices: PriceAssumptions
@@ -86,9 +90,10 @@ class Costs:
 
 
 def cost(request: CostRequest, market: Market | None = None) -> Costs:
-    """The answer. `market`: a list of prices; without it, that of the catalog.
+    """Return the costs of a request. `market` is a list of prices; the default is the
+    catalog's.
 
-    Raises: NotFound for a GPU, a cloud or an assumption that nobody knows, SpecInvalid.
+    Raises: NotFound for an unknown GPU, cloud or assumption, SpecInvalid.
     """
     known = assumed(request, market)
     prices = prices_of(request, values_of(known))

@@ -19,7 +19,7 @@ from corral.plan.cost.bills import (
     values_of,
 )
 
-TERMS: Final = (1.0, 3.0)  # years that stand side by side, beside those asked for
+TERMS: Final = (1.0, 3.0)  # years that are compared, in addition to the requested ones
 LONGEST_MONTHS: Final = 240
 # Lines of a year of owning, and the assumptions that each of them rises with.
 RUNNING: Final[Mapping[str, tuple[str, ...]]] = {

@@ -17,7 +17,7 @@ from corral.perf.serving_memory import ServingReplica, serving_memory
 from corral.plan.report import counted
 from corral.plan.train.layout_text import in_short
 
-MOST_GPUS: Final = 4_096  # where no limit is said
+MOST_GPUS: Final = 4_096  # if the request has no limit
 WIDEST: Final = 8  # GPUs that a layer is cut over at the most
 BETWEEN: Final = 8  # counts that are tried between one that is too small and its double
 LONGEST: Final = 2**24  # tokens at which the search for the longest context ends
@@ -36,9 +36,12 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitUse:
-    """Serving `batch` sequences of `context` tokens at once; training on sequences of `context`
-    tokens, one in a pass. `precision`: of weights that are served or frozen; `trained`: of
-    products in training. `gpus`: at most so many; `rank`: of LoRA's matrices.
+    """Use of a model, for serving or training.
+
+    Serving runs `batch` sequences of `context` tokens at once. Training runs on sequences
+    of `context` tokens, one in a pass. `precision` is that of served or frozen weights,
+    `trained` that of the products in training. `gpus` is the maximum number of GPUs. `rank`
+    is that of LoRA's matrices.
     """
 
     model: Model
@@ -63,7 +66,7 @@ class FitUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitCandidate:
-    """The best layout on so many GPUs, and the bytes of its fullest GPU by part."""
+    """Best layout on `gpus` GPUs, and the bytes of its fullest GPU by part."""
 
     gpus: int
     layout: str
@@ -123,14 +126,16 @@ def fitting(ask: FitUse) -> Fitting:
 
 
 def longest_context(ask: FitUse, gpus: int) -> int:
-    """Tokens of each of the asked sequences that so many GPUs can serve; 0 where they cannot."""
+    """Return the tokens of each sequence that `gpus` GPUs can serve; 0 if they cannot serve
+    any."""
     return _largest(
         lambda size: _fits(replace(ask, context=size), Purpose.INFERENCE, gpus), LONGEST
     )
 
 
 def largest_batch(ask: FitUse, gpus: int) -> int:
-    """Sequences of the asked length that so many GPUs can serve at once; 0 where they cannot."""
+    """Return the number of sequences that `gpus` GPUs can serve at once; 0 if they cannot.
+    """
     return _largest(lambda size: _fits(replace(ask, batch=size), Purpose.INFERENCE, gpus), LONGEST)
 
 
@@ -201,7 +206,8 @@ def _nearest(ask: FitUse, purpose: Purpose, last: FitCandidate) -> Iterator[str]
 
 
 def _lesser(ask: FitUse, purpose: Purpose, gpus: int) -> Iterator[str]:
-    """Fewer bytes a weight, a shorter context or a smaller batch that would fit on so many GPUs."""
+    """Yield alternatives that fit on `gpus` GPUs: smaller weights, shorter context, smaller
+    batch."""
     eight = Precision.FP8 if Precision.FP8 in ask.device.flops else Precision.INT8
     for precision in (eight, Precision.INT4):
         frozen = purpose in (Purpose.INFERENCE, Purpose.LORA)
@@ -220,8 +226,11 @@ def _gpus(count: int) -> str:
 
 
 def on_gpus(ask: FitUse, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> FitCandidate | None:
-    """The first layout on so many GPUs that fits, or the one that needs least; None where there is
-    no layout for so many."""
+    """Return the first layout on `gpus` GPUs that fits, or else the one that needs least
+    memory.
+
+    None if there is no layout for that number of GPUs.
+    """
     least: FitCandidate | None = None
     for layout, parts in _OPTIONS[purpose](ask, gpus):
         one = FitCandidate(gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes)
@@ -343,7 +352,10 @@ def _step(ask: FitUse, layout: TrainLayout, state: BytesPerParameter) -> TrainSt
 
 
 def _device_parts(memory: TrainMemory, gpus: int) -> dict[str, float]:
-    """With what lies beside the allocator's peak on the device. One GPU has no collectives."""
+    """Return the memory by part, with the parts outside the allocator's peak.
+
+    A single GPU has no collectives.
+    """
     return {
         **memory.parts,
         "allocator": memory.reserved - memory.allocated_peak,

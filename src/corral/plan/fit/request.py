@@ -21,11 +21,12 @@ class FitRequest:
         gpu: The type of GPU.
         context: Tokens of a sequence.
         batch: Sequences that are served at once.
-        precision: Of weights that are served or frozen: fp8, int4, ...; else that in
-            which they are published.
-        kv_precision: Of the keys and values that are kept while serving: fp8, ...; else 16 bits.
-        gpus: At most so many.
-        rank: Of LoRA's matrices.
+        precision: Precision of served or frozen weights: fp8, int4, ...; the default is the
+            published precision.
+        kv_precision: Precision of the keys and values in the cache while serving: fp8, ...;
+            the default is 16 bits.
+        gpus: Maximum number of GPUs.
+        rank: Rank of LoRA's matrices.
     """
 
     model: str

@@ -58,8 +58,11 @@ def said_inside(text: str) -> LinkKind | None:
 
 
 def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
-    """Return the link between nodes at its rate for one GPU; None if none is named. A rate is that
-    of one adapter for each GPU, unless a number of adapters or a node is named beside it."""
+    """Return the link between nodes, at its rate for one GPU; None if the text names none.
+
+    A rate is that of one adapter for each GPU, unless the text also has a number of
+    adapters or a rate per node.
+    """
     named = _named(text.lower(), ACROSS)
     rate = re.search(r"([\d.]+) ?(T|G)(b/s|bps|bit/s|B/s)", text)
     if named is None or rate is None:
@@ -73,7 +76,8 @@ def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
 
 
 def said_between_nodes(text: str) -> float | None:
-    """Bytes a second that somebody measured between two nodes."""
+    """Return the bytes per second measured between two nodes; None if the text has no such
+    rate."""
     rate = re.search(r"([\d.]+) ?GB/s per pair", text)
     return float(rate[1]) * 1e9 if rate else None
 

@@ -17,8 +17,8 @@ _FOUR_BITS: Final = re.compile(r"4[- ]?bit|int4|awq|gptq|w4a16|q4f16|nf4|bnb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPrecision:
-    """`precision`: of the matrix products. `weight_bytes`, `kv_bytes`: of one number that is kept.
-    `told`: what was assumed."""
+    """Precisions of a server. `precision` is that of the matrix products. `weight_bytes`
+    and `kv_bytes` are the bytes of one stored number. `told` lists the assumptions."""
 
     precision: Precision
     weight_bytes: float
@@ -29,8 +29,8 @@ class StoredPrecision:
 def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPrecision:
     """Return the precision in the text about a server; 16 bits if it names none.
 
-    `narrow_cache`: the cache is kept in 8 bits where the weights are in 8 or fewer, and nothing
-    else is said, as TensorRT-LLM does.
+    With `narrow_cache`, the cache is in 8 bits if the weights are in 8 bits or fewer, as in
+    TensorRT-LLM. Without it, the text itself has to name an fp8 cache.
     """
     low = text.lower()
     if "see submission" in low or "best" in low:

@@ -23,7 +23,7 @@ from corral.plan.reliability.request import ReliabilityRequest
 from corral.plan.text import brief
 
 DAY: Final = 86_400.0
-NODE_HOURS: Final = 24_000.0  # 1,000 node-days, as rates are told by them
+NODE_HOURS: Final = 24_000.0  # 1,000 node-days, the usual unit of failure rates
 USUAL: Final = "llama-3.1-70b"  # where nothing says how large a save is
 QUICKER: Final = (1.0, 0.5, 0.25, 0.1)  # times the restart, and the stall of a save
 MORE_SPARES: Final = 3  # rows of the table beyond those that suffice
@@ -50,7 +50,7 @@ class Faster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spared:
-    """With so many spares the nodes are enough for that share of the time."""
+    """`enough` is the share of the time in which the nodes suffice with `spares` spares."""
 
     spares: int
     enough: float
@@ -58,11 +58,15 @@ class Spared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """`rate`, its `rate_low` and `rate_high`: failures per 1,000 node-days of these nodes.
-    `saving`: at the usual rate. `best` at that rate, `worst` and `finest` at the high and the low
-    one, each at its own best interval. `spares`, at the low rate `spares_few` and at the high one
-    `spares_many`: None where not even as many as the run needs suffice. `told`: what was taken
-    where nothing was said. `by_part`: expected failures of the run by what fails."""
+    """Reliability of a run.
+
+    `rate`, `rate_low` and `rate_high` are failures per 1,000 node-days of these nodes.
+    `saving` is for the usual rate. `best`, `worst` and `finest` are for the usual, the high
+    and the low rate, each at its own best interval. `spares`, `spares_few` and
+    `spares_many` are for the usual, low and high rate. Each is None if even as many spares
+    as the run has nodes do not suffice. `told` lists the assumptions for values not given.
+    `by_part` has the expected failures of the run by failing part.
+    """
 
     run: ReliabilityRequest
     rate: float

@@ -23,26 +23,27 @@ ENOUGH: Final = NumberBound(
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityRequest:
-    """A long run. What is not said is taken as is usual, and told.
+    """A long run. Values that are not given get usual ones, which the report lists.
 
     Attributes:
-        model: Of whose training state a save is made, as in plan model; for the size of a save.
-        gpus: That the run needs at once.
-        gpu: Their type.
-        days: Of training, were there no failure.
-        parameters: Instead of a model: 70B.
-        node_gpus: GPUs of a node, which fails as one.
-        rate: Failures that end the run, per 1,000 node-days of these very nodes.
-        counted: How many failures were seen, for the band of that rate.
-        stall_seconds: How long the run stands still for one save.
+        model: Model whose training state is saved, as in plan model; for the size of a
+            save.
+        gpus: GPUs that the run needs at once.
+        gpu: Type of GPU.
+        days: Days of training without any failure.
+        parameters: Number of parameters, instead of a model: 70B.
+        node_gpus: GPUs of a node, which fails as a unit.
+        rate: Failures that end the run, per 1,000 node-days of these nodes.
+        counted: Number of failures seen, for the band of that rate.
+        stall_seconds: Seconds that the run stops for one save.
         async_saves: Saves are written in the background.
-        write_gb_per_s: What storage takes from all nodes together.
-        restart_minutes: From a failure until steps go on.
-        interval_minutes: Between saves, to be compared with the best.
-        repair_hours: Until a broken node is back.
+        write_gb_per_s: GB/s that storage accepts from all nodes together.
+        restart_minutes: Minutes from a failure until training continues.
+        interval_minutes: Minutes between saves, to be compared with the best interval.
+        repair_hours: Hours until a broken node is back.
         crews: Nodes that are repaired at once.
-        availability: Share of the time in which there are to be enough nodes, spares included.
-        usd_per_gpu_hour: What a GPU costs, for what failures cost.
+        availability: Share of the time with enough nodes, spares included.
+        usd_per_gpu_hour: Price of a GPU-hour, for the cost of failures.
     """
 
     model: str = ""

@@ -20,7 +20,7 @@ from corral.perf.topology import GpuGroup, Wires
 from corral.plan.parse.links import said_across, said_between_nodes, said_inside
 from corral.plan.rows.row import Predicted, Row, RowRefused
 
-LARGE_BYTES: Final = 2.0**30  # where nobody says
+LARGE_BYTES: Final = 2.0**30  # if the row has no size
 NAMES: Final = {
     "allreduce": Collective.ALL_REDUCE,
     "allgather": Collective.ALL_GATHER,
@@ -38,7 +38,7 @@ NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTopology:
-    """Placement of the GPUs of a row. `told`: assumptions for empty cells."""
+    """Placement of the GPUs of a row. `told` lists the assumptions for empty cells."""
 
     group: GpuGroup
     wires: Wires
@@ -70,12 +70,14 @@ def predict(row: Row) -> Predicted:
 
 
 def _size(row: Row, told: list[str]) -> float:
-    """Bytes. Where they are not said: of an exchange of tokens what its notes tell of these, in 8
-    bits to the experts and in 16 back, as DeepSeek-V3 does; of others so many that the rate is all
-    that counts.
+    """Return the bytes of the collective.
 
-    Raises: RowRefused, where nothing tells how many tokens are exchanged.
-    Source: arXiv:2412.19437, section 3.3.
+    Without a size in the row, an exchange of tokens takes it from the notes. Tokens are
+    sent to the experts in 8 bits and back in 16, as in DeepSeek-V3. Other collectives get a
+    buffer so large that only the rate counts.
+
+    Raises: RowRefused, if the notes do not give the number of exchanged tokens. Source:
+    arXiv:2412.19437, section 3.3.
     """
     if (said := _number(row, "size_bytes")) is not None:
         return said

@@ -22,7 +22,7 @@ MEASURED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ColumnsMissing(Refusal):
-    """A table is of another kind than was said, or has not the columns of its kind."""
+    """Refusal of a table that has another kind, or lacks the columns of its kind."""
 
     code = "columns_missing"
 

@@ -10,7 +10,7 @@ from corral.plan.rows.prediction_errors import MeasuredColumn
 from corral.plan.rows.row import Row
 
 STATIC: Final = ("static batch, full request latency", "offline static batch", "batch 1 decode")
-NODE_GPUS: Final = 8  # of a node where nobody says
+NODE_GPUS: Final = 8  # of a node, if the row has no number
 LARGE_BYTES: Final = 16 * 2**20
 _SPARSE: Final = re.compile(r"mixtral|moe|deepseek|grok|\d+x\d+b|-a\d+b|gpt-oss|llama 4", re.I)
 _NARROW: Final = re.compile(r"fp8|float8|fp4|int8", re.I)
@@ -32,7 +32,7 @@ class Slice:
 
 
 def number(row: Row, column: str) -> float | None:
-    """A cell as a number; None where it is empty or is none."""
+    """Return a cell as a number; None if it is empty or not a number."""
     try:
         return float(row.get(column) or "")
     except ValueError:
@@ -104,7 +104,7 @@ KINDS: Final = tuple(MEASURES)
 
 
 def is_good(row: Row) -> bool:
-    """Return whether a row tells its configuration."""
+    """Return whether the quality of a row is A or B: it gives its configuration."""
     return row.get("quality") in ("A", "B")
 
 
@@ -125,7 +125,7 @@ def is_narrow(row: Row) -> bool:
 
 
 def is_frozen(row: Row) -> bool:
-    """Return whether adapters are trained beside a frozen model."""
+    """Return whether adapters are trained on a frozen model."""
     return bool(_LORA.search(row.get("model", "")) or _LORA.match(row.get("notes", "")))
 
 

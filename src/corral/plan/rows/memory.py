@@ -109,7 +109,10 @@ def flags_of(row: Row) -> dict[str, str]:
 
 
 def flag_number(flags: Mapping[str, str], name: str) -> int:
-    """The whole number of a flag; 0 where it is not given. Raises: RowRefused where it is none."""
+    """Return the whole number of a flag; 0 if it is missing.
+
+    Raises: RowRefused if the value is not a whole number.
+    """
     said = flags.get(name, "0")
     if not said.isdigit():
         raise RowRefused(f"--{name} is {said or 'nothing'}: need a whole number")
@@ -117,7 +120,10 @@ def flag_number(flags: Mapping[str, str], name: str) -> int:
 
 
 def number(row: Row, name: str, default: int | None = None) -> int:
-    """A cell's whole number. Raises: RowRefused where it is none, and there is no default."""
+    """Return a cell's whole number, or the default if the cell is empty.
+
+    Raises: RowRefused if the cell is not a number, or is empty without a default.
+    """
     cell = row[name].strip()
     try:
         return int(float(cell)) if cell or default is None else default

@@ -11,7 +11,7 @@ from corral.perf.activations import MASK_BYTES, cut, element, kept_by_layer, mic
 from corral.perf.layout import TrainLayout, TrainStep
 from corral.perf.memory import TrainMemory, training_memory
 
-ENCODED: Final = 512  # tokens of the encoder where nobody says which
+ENCODED: Final = 512  # tokens of the encoder, if the row has no number
 DECODED: Final = 128  # of the decoder
 
 

@@ -12,7 +12,7 @@ from corral.plan.rows.row import Row, RowRefused
 
 VOCABULARY: Final = 51_200  # GPT-2's, padded as Megatron pads it
 SEQUENCE: Final = 8_192  # of a model that could do with more
-OLD_SEQUENCE: Final = 2_048  # of one that nobody knows, as GPT-3's
+OLD_SEQUENCE: Final = 2_048  # of an unknown model, as GPT-3's
 _WIDTH: Final = 128  # of a head; and of a model, for each of its layers
 _TRIES: Final = 256  # numbers of heads, up and down
 _MATRICES: Final = ((2, True), (2, False), (3, True), (3, False))  # of an MLP; whether tied
@@ -65,10 +65,12 @@ def model_of_row(row: Row, told: list[str]) -> Model:
 
 
 def sequence_of(row: Row, told: list[str]) -> int:
-    """Return the sequence length of the row; or the usual one: that of the catalog's model, at most
-    that of Llama 3, MaxText's recipes and Megatron Bridge's, or that of GPT-3.
+    """Return the sequence length of the row, or the usual one.
 
-    Raises: RowRefused, where nothing tells of the model.
+    The usual length is the context of the catalog's model, at most that of Llama 3,
+    MaxText's recipes and Megatron Bridge's. For an unknown model it is that of GPT-3.
+
+    Raises: RowRefused, if the row does not describe the model.
     """
     if (said := whole(row, "seq_len")) is not None:
         return said
@@ -86,11 +88,13 @@ def sequence_of(row: Row, told: list[str]) -> int:
 
 
 def _by_size(row: Row, vocab: int, told: list[str]) -> tuple[int, int, int]:
-    """Layers, width and heads of a plain model of so many parameters, 12 times the square of its
-    width in each layer: 128 times as wide as it has layers, as GPT-3's are, with heads of 128.
+    """Return layers, width and heads of a plain model with the row's number of parameters.
 
-    Raises: RowRefused, where the row does not say how large it is.
-    Source: arXiv:2005.14165, table 2.1; arXiv:2104.04473, section 5.
+    Each layer has 12 times the square of the width. The width is 128 times the number of
+    layers, as in GPT-3, and each head has 128.
+
+    Raises: RowRefused, if the row does not give the size of the model. Source:
+    arXiv:2005.14165, table 2.1; arXiv:2104.04473, section 5.
     """
     parameters = number(row, "params") or _size_said(row.get("model", ""))
     if not 1e6 <= parameters <= 1e15:  # which nothing and "nan" is neither

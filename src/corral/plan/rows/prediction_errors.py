@@ -13,8 +13,8 @@ LEAST_SWEEP = 4  # rows of one source, model and GPU that are ranked against eac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredColumn:
-    """A predicted column beside a measured one. `measured`: of a row, None where nobody measured
-    it; in the unit of `predicted`."""
+    """Predicted column and its measured counterpart. `measured` returns the measurement of
+    a row, in the unit of `predicted`; None if there is none."""
 
     name: str
     predicted: str
@@ -24,7 +24,7 @@ class MeasuredColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One row's prediction beside its measurement."""
+    """Prediction and measurement of one row."""
 
     row: Row
     predicted: float
@@ -61,7 +61,7 @@ class TablePredictions:
 def hold(
     rows: Sequence[Row], predict: Predict, measures: Sequence[MeasuredColumn]
 ) -> TablePredictions:
-    """Predict each row and put it beside what was measured."""
+    """Predict each row and pair the prediction with the measurement."""
     pairs: dict[str, list[Pair]] = {measure.name: [] for measure in measures}
     refused: dict[str, int] = defaultdict(int)
     for row in rows:

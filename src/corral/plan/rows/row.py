@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from corral.domain.errors import Refusal
 
-Row = Mapping[str, str]  # a cell that nobody filled is ""
+Row = Mapping[str, str]  # an empty cell is ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Prediction of a row by column. `told`: assumptions for empty cells."""
+    """Prediction of a row by column. `told` lists the assumptions for empty cells."""
 
     values: Mapping[str, float]
     told: tuple[str, ...] = ()

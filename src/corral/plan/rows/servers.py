@@ -15,7 +15,7 @@ from corral.plan.parse.precisions import said_precision
 from corral.plan.rows.row import Row, RowRefused
 
 LAYER_SPLIT: Final = "llama.cpp"  # cuts a model by its layers, never by its matrices
-NARROW_CACHE: Final = ("tensorrt-llm", "tensorrt-llm-0")  # keep the cache in fp8 beside fp8 weights
+NARROW_CACHE: Final = ("tensorrt-llm", "tensorrt-llm-0")  # fp8 cache with fp8 weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

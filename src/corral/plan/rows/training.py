@@ -37,7 +37,7 @@ LIBRARIES: Final = (
     (r"no gradient bucketing", "megatron-2021"),
     (r"deepspeed|zero-[23]|\bfsdp\b|full_shard|torch\.compile|hugging", "pytorch"),
 )  # fmt: skip
-PASSES: Final = 8  # micro batches for each stage where nobody says: a ninth of the step is bubble
+PASSES: Final = 8  # default micro batches per stage: a ninth of the step is bubble
 OLD: Final = ("megatron-2021", "megatron-deepspeed")  # no flash kernel yet
 # Fabrics by the words of an interconnect cell.
 FABRICS: Final = (

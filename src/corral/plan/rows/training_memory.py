@@ -11,7 +11,7 @@ from corral.perf.memory import TrainMemory, training_memory
 from corral.perf.software import EAGER, EAGER_LOGIT_BYTES
 from corral.plan.rows.row import Row
 
-RANK: Final = 8  # of LoRA where nobody says which: torchtune's recipes
+RANK: Final = 8  # of LoRA, if the row has no rank: torchtune's recipes
 IN_FULL: Final = BytesPerParameter(
     weight=4.0, gradient=4.0, optimizer=8.0
 )  # FSDP2 keeps fp32 weights
@@ -37,9 +37,9 @@ _MEGATRON_GPT: Final = re.compile(r"gpt|bloom|megatron", re.I)
 def row_memory_gb(
     row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
 ) -> float:
-    """Decimal GB of what the row's measure is: of the allocator's peak where nobody says which.
+    """Return the memory in decimal GB, as the kind of the row's measurement requires.
 
-    Raises: ValueError where the layout is impossible.
+    The default is the allocator's peak. Raises: ValueError if the layout is impossible.
     """
     memory = row_memory(row, step, layout, library=library, architecture=architecture)
     kind = row.get("memory_kind", "").lower()
@@ -84,7 +84,7 @@ def _kept(notes: str, step: TrainStep, library: str) -> TrainStep:
         if model.is_gated or not _MEGATRON_GPT.search(model.name):
             return step
         gpt = replace(model, has_bias=True, positions=step.sequence)
-        return replace(step, model=gpt, dropout=True)  # what its GPT has where nobody says other
+        return replace(step, model=gpt, dropout=True)  # default of its GPT
     fused = library not in EAGER or bool(_FUSED.search(notes))
     is_trained = step.state.gradient > 0
     state = IN_FULL if library == "torchtitan" and is_trained else step.state

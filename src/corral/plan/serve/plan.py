@@ -142,12 +142,13 @@ class ServePlan:
 
 
 def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> ServePlan:
-    """The cheapest fleet that keeps the targets, and those of other types of GPU beside it.
+    """Return the cheapest fleet that meets the targets, and fleets of other GPU types.
 
-    For each type the replica is cut over 1, 2, 4, ... GPUs of a node, and where a whole node does
-    not hold it, by stages over several; each takes the highest rate
-    at which 90 % of its requests keep the targets, queueing included; of these the cheapest way to
-    serve all requests is kept. Raises: NotFound, ModelRefused, SpecInvalid, TargetsMissed.
+    For each type, a replica is cut over 1, 2, 4, ... GPUs of a node. A model too large for
+    a node is split by stages over several nodes. Each option gets the highest rate at which
+    90 % of its requests meet the targets, including queueing. The option that serves all
+    requests at the lowest cost is kept. Raises: NotFound, ModelRefused, SpecInvalid,
+    TargetsMissed.
     """
     _check(request)
     engine_said(request.engine)
@@ -194,9 +195,10 @@ def _check(request: ServeRequest) -> None:
 
 
 def _beyond(request: ServeRequest, model: Model) -> Iterator[str]:
-    """Learned positions end; those that are computed go on, and answers get worse.
+    """Yield a caution if a request is longer than the context that the model was made for.
 
-    Raises: SpecInvalid where the model has no place for so many tokens.
+    Raises: SpecInvalid if the model has learned positions and too few for these tokens.
+    Computed positions have no limit, but answers get worse.
     """
     tokens = request.input + request.output
     if not model.context or tokens <= model.context:

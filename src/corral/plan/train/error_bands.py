@@ -10,7 +10,7 @@ from corral.plan.train.layouts import TrainAsk
 
 MEGATRON: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
 LIBRARIES: Final = "training.memory"  # and of runs of all kinds of libraries
-WIDE: Final = 0.20  # a mean error from which on one is told in words, too
+WIDE: Final = 0.20  # mean errors from this value on are also reported in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from corral.perf.topology import Wires
 from corral.plan.train.layout_text import words
 
 FROZEN: Final = BytesPerParameter(gradient=0.0, optimizer=0.0)
-BATCH_TOKENS: Final = 4_194_304  # of a step, where nobody says: about what GPT-3 and Llama 2 took,
+BATCH_TOKENS: Final = 4_194_304  # default tokens of a step: about those of GPT-3, Llama 2
 GPU_SEQUENCES: Final = 1 / 8  # or more, so that a GPU has this much: Llama 3 405B, arXiv:2407.21783
 SHORTEST: Final = 1024  # tokens of a sequence that one context-parallel GPU keeps at the least
 MICRO_BATCHES: Final = (1, 2, 4, 8)
@@ -30,11 +30,13 @@ UNASKED: Final = "is not of the sizes that were asked for"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainAsk:
-    """`tokens` in all, in sequences of `sequence`, `global_batch` sequences a step (0: what is
-    usual). `frozen`: LoRA of rank `rank`, beside weights of `frozen_bytes` (0: as the products).
-    `by`: the library. `fabric`: between
-    domains, the GPU's usual one where it is None. `tensor` to `context`: only layouts of that
-    size; 0 leaves it to the search. `may_shard`: whether ZeRO-3 (FSDP) is among them.
+    """Request for layouts of a training run.
+
+    `tokens` is the total, in sequences of `sequence`, with `global_batch` sequences a step
+    (0: the usual number). `frozen` selects LoRA of rank `rank`, with frozen weights of
+    `frozen_bytes` each (0: as the products). `by` is the library. `fabric` joins domains;
+    None is the GPU's usual one. `tensor`, `pipeline` and `context` restrict layouts to that
+    size; 0 leaves it to the search. `may_shard` allows ZeRO-3 (FSDP).
     """
 
     model: Model
@@ -87,9 +89,12 @@ class TrainAsk:
 
 @lru_cache(maxsize=256)
 def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
-    """Sequences of a step where nobody says, so many that all GPUs or a part of them have equal
-    ones: of the multiples of their number, and of what divides it, what is nearest to the usual.
-    No more than are in all `tokens`."""
+    """Return the default number of sequences of a step, at most those in all `tokens`.
+
+    All GPUs, or an equal part of them, get the same number of sequences. The candidates are
+    the multiples and the divisors of the number of GPUs. The one nearest to the usual
+    number is chosen.
+    """
     usual = max(BATCH_TOKENS / sequence, GPU_SEQUENCES * gpus)
     usual = max(min(usual, tokens / sequence), 1.0)
     if usual >= gpus:

@@ -16,7 +16,7 @@ from corral.plan.train.given_sizes import refuse_impossible, refused
 from corral.plan.train.layouts import RefusedLayouts, TrainAsk, Turned, layouts
 
 KEPT: Final = 20  # layouts that are kept, quickest first
-TIE: Final = 0.03  # layouts nearer than that cannot be told apart, and the simplest is taken
+TIE: Final = 0.03  # layouts within this share count as equal, and the simplest is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def held(run: PublishedRun) -> PublishedFit:
 
 
 def published_table(found: Trained, others: Sequence[PublishedFit]) -> Iterator[ReportTable]:
-    """Nothing where nobody published anything like it."""
+    """Yield a table of published runs like the plan; nothing if there are none."""
     if not others:
         return
     own = found.tokens_per_s / found.ask.gpus

@@ -58,8 +58,12 @@ def report(
     others: tuple[Lever, ...] = (),
     assumed: tuple[str, ...] = (),
 ) -> PlannerReport:
-    """`price_gpu_hour`: in USD; without it no money is told. `others`: the same run on other GPUs
-    (plan/train/plan.py, with_device). `assumed`: what the caller took."""
+    """Return the report of a training plan.
+
+    `price_gpu_hour` is in USD; without it the report has no costs. `others` are the same
+    run on other GPUs (plan/train/plan.py, with_device). `assumed` are the assumptions of
+    the caller.
+    """
     known = Bands.of(found.ask)
     theirs = published(found.ask)
     return PlannerReport(

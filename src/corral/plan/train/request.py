@@ -26,23 +26,24 @@ class TrainRequest:
 
     Attributes:
         model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
-        gpus: How many GPUs.
-        gpu: Of which type.
-        tokens: To be trained on, in all: 1e12, 15T.
+        gpus: Number of GPUs.
+        gpu: Type of GPU.
+        tokens: Tokens of the whole training: 1e12, 15T.
         context: Tokens of a sequence.
-        batch: Sequences of a step; 0: what is usual, and told.
-        precision: Of the products, or beside adapters of the frozen weights: fp8, ...; else bf16,
-            or fp16 on GPUs without.
-        lora: Train adapters beside a frozen model.
-        rank: Of LoRA's matrices.
+        batch: Sequences of a step; 0 takes the usual number, which the report lists.
+        precision: Precision of the products, or of the frozen weights with adapters: fp8,
+            ...; the default is bf16, or fp16 on GPUs without it.
+        lora: Train adapters on a frozen model.
+        rank: Rank of LoRA's matrices.
         library: megatron-core, pytorch, torchtitan, ...
-        fabric: What joins the nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280 Gb/s;
-            else what is usual for the GPU.
-        tensor: Tensor parallelism of just this size; 0 leaves it to the search.
-        pipeline: The same for pipeline stages.
-        context_parallel: The same for context parallelism.
+        fabric: Link between nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280
+            Gb/s; the default depends on the GPU.
+        tensor: Tensor parallelism of exactly this size; 0 leaves it to the search.
+        pipeline: Pipeline stages, likewise.
+        context_parallel: Context parallelism, likewise.
         no_shard: Leave ZeRO-3 and FSDP out.
-        usd_per_gpu_hour: What a GPU costs; else the median of the catalog's prices.
+        usd_per_gpu_hour: Price of a GPU-hour; the default is the median of the catalog's
+            prices.
     """
 
     model: str

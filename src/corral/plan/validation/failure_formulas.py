@@ -1,4 +1,4 @@
-"""Formulas of failures held against what clusters have told of theirs."""
+"""Formulas of failures, compared with the failures that clusters report."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,10 @@ MEGASCALE = "ByteDance MegaScale production run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaCheck:
-    """`measured` beside `predicted`, and the prediction's own band. `at_least`: what was measured
-    is told as a least, so that more holds too."""
+    """Measured value next to the prediction and its band.
+
+    With `at_least`, the measured value is a lower bound, so a higher prediction agrees too.
+    """
 
     what: str
     unit: str

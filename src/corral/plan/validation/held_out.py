@@ -33,7 +33,7 @@ class PredictionKind:
 
 
 def series_of(source: str) -> str:
-    """Return the source without what tells its versions apart."""
+    """Return the source without the part that distinguishes its versions."""
     return " ".join(_VERSION.sub("", source).split())
 
 

@@ -1,4 +1,4 @@
-"""Layouts that the model would choose of those that somebody measured, held against the best."""
+"""Layouts that the model chooses among measured ones, compared with the best."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -15,12 +15,13 @@ Allowed = tuple[str, ...]
 
 
 def is_allowable(text: str) -> bool:
-    """Whether this names somebody who could submit."""
+    """Return whether the text names a role, or a user who could submit."""
     return text in ROLES or is_name(text)
 
 
 def may_submit(allow: Allowed | None, user: UserName, role: Role) -> bool:
-    """Whether the list lets them. None: there is none, and everybody may."""
+    """Return whether the list allows the user to submit. Without a list (None), all users
+    may."""
     if allow is None or user in allow or not _is_below(role, Role.OPERATOR):
         return True
     return any(not _is_below(role, one) for one in _roles(allow))

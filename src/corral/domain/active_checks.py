@@ -43,13 +43,15 @@ QUICK: Final = (CheckKind.MATMUL, CheckKind.MEMORY)  # what a gang that is about
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckUp:
-    """One round of checks that is wanted of a node, as soon as nothing runs there.
+    """Round of checks that is requested for a node. It starts as soon as nothing runs
+    there.
 
-    Moments are the head's wall clock. `until`: what has not begun by then never will. `begun_at`:
-    when the node was first told. `seconds`: what each long check may compute for. `paths`: the
-    folders of DISK and DATA besides the node's own. `peer`: whom a LINK is to; `leads`: it listens
-    at `address` and `port`, and the other one dials; `secret` is known to these two and the head.
-    `gang`: the attempt whose ranks wait for it.
+    Moments are the head's wall clock. A round that has not started by `until` never starts.
+    `begun_at` is when the round was first sent to the node. `seconds` limits the computing
+    time of each long check. `paths` are the folders of DISK and DATA, in addition to the
+    node's own. `peer` is the other node of a LINK. The node with `leads` listens at
+    `address` and `port`, and the other one connects. `secret` is known only to these two
+    nodes and the head. `gang` is the attempt whose ranks wait for the round.
     """
 
     id: str

@@ -16,7 +16,7 @@ class Cause(StrEnum):
     NONE = "none"  # it ended as it should
     USER = "user"
     INFRA = "infra"
-    WISH = "wish"  # somebody asked for it: cancel, suspend, preempt, time
+    WISH = "wish"  # on request: cancel, suspend, preempt, time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +123,14 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try. `resume_step` is the save it was told to begin from; None is a fresh start.
+    """Attempt to run a job. `resume_step` is the save that it resumes from; None is a fresh
+    start.
 
-    `failed_on`: the node that its failure is blamed on; `failure` what it failed of, and `quote`
-    the line of its log that shows it, for those who may read the log. `failed_at`: file and line
-    of the program that raised it; `next_step`: advice beside that of its class. `warned_at`: when
-    its end was announced. `images`: digests of the images that its ranks have run in; its nodes
-    may differ.
+    `failed_on` is the node blamed for the failure. `failure` is the kind of failure, and
+    `quote` the log line that shows it, for users who may read the log. `failed_at` is the
+    file and line of the program that raised it. `next_step` is advice in addition to that
+    of its class. `warned_at` is when its end was announced. `images` are the digests of the
+    images of its ranks; they may differ between nodes.
     """
 
     job: JobId
@@ -153,12 +154,12 @@ class Attempt:
     node_mtbf_seconds: float = 30 * 86400.0
     last_step: int | None = None
     borrowed_gpu_millis: int = 0  # how much of it was not its queue's own when it was placed
-    first_step_at: float | None = None  # when a step of its training loop was first heard
+    first_step_at: float | None = None  # first report of a training step
     gave_way_to: JobId | None = None  # the job that it was preempted for
     idle_since: float | None = None  # none of its GPUs has run anything
     idle_warned_at: float | None = None
     relocated: bool = False  # it was, to be moved elsewhere
-    protected_until: float | None = None  # it was the elder of its line: nobody buys its place
+    protected_until: float | None = None  # the elder of its line: no preemption
     gated: bool = False  # its ranks wait for the checks of its nodes
     images: tuple[str, ...] = ()
     nan_step: int | None = None  # since then its loss is not a finite number
@@ -180,11 +181,12 @@ class Receipt:
     """Cost of an interruption, and the job that pays it. Lost work is in steps, seconds and
     GPU-seconds.
 
-    Attempt 0: the job has ended without ever having been placed. A preemption has two: that of the
-    victim, and that of the job which took its GPUs (`taking`); so has a relocation, and there
-    `restart_gpu_seconds` is what it takes to get going again. `others` are the jobs on the other
-    side. `kind`: failure; preemption and relocation, for another job, whose own is called taking;
-    requeue, when somebody asked that it begin anew; drain; suspension; timeout; deadline.
+    Attempt 0: the job has ended before any placement. A preemption has two receipts: that
+    of the victim, and that of the job which took its GPUs (`taking`). A relocation has two
+    as well, and there `restart_gpu_seconds` is the cost of the restart. `others` are the
+    jobs on the other side. `kind` is one of: failure; preemption or relocation, in favour
+    of another job, whose own receipt is called taking; requeue, a restart on request;
+    drain; suspension; timeout; deadline.
     """
 
     job: JobId

@@ -30,7 +30,7 @@ class ChainEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """A link that somebody has noted outside of the cluster."""
+    """Link of the chain that was noted outside of the cluster."""
 
     number: int
     link: str

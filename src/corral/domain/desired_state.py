@@ -19,14 +19,15 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """All that an agent needs to start its part of an attempt.
+    """All data that an agent needs to start its part of an attempt.
 
-    Ranks of this node are `first_rank` to `first_rank + ranks - 1` of `world_size`. `resume` holds
-    the committed saves, newest first: the first that verifies is to be used. `node_mtbf_seconds` is
-    the measured mean time between failures of one node. `limit_seconds`: so long it may run, of its
-    start on, before the head stops it. Secrets are named, not carried: the agent
-    asks for them by its own token. `ray`: `run` is for the first node only, once all have made
-    a Ray cluster of the attempt's own.
+    Ranks of this node are `first_rank` to `first_rank + ranks - 1` of `world_size`.
+    `resume` has the committed saves, newest first. The agent uses the first one that
+    verifies. `node_mtbf_seconds` is the measured mean time between failures of one node.
+    `limit_seconds` is the maximum run time from the start, after which the head stops it.
+    Secrets are named, not included: the agent requests them with its own token. With `ray`,
+    `run` is for the first node only, once all nodes have formed a Ray cluster of the
+    attempt's own.
     """
 
     key: AttemptKey
@@ -79,15 +80,15 @@ class TimeWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredState:
-    """The whole word of the head for one node.
+    """Complete desired state of one node, as the head sends it.
 
-    `boot` is the boot that it was said to; a node that has started anew since leaves the word, for
-    what it names is gone by the new boot. "": said before any boot was known.
-    An attempt that is in neither `run` nor `stop` is unclaimed: it is left alone and reported.
-    `settled` are ended attempts that the head has durably recorded: their journals may go.
-    `committed` are the saves that the head has durably recorded, by attempt: the steps. `notices`
-    are for attempts that are in `run`. `checkup`: to be done while nothing runs; it ends at once
-    for whatever is to run.
+    `boot` is the boot that it was sent to. A node that has rebooted since ignores it,
+    because the contents refer to the old boot. "" means sent before any boot was known. An
+    attempt in neither `run` nor `stop` is unclaimed: it is left alone and reported.
+    `settled` are ended attempts that the head has durably recorded: their journals may be
+    deleted. `committed` are the saves that the head has durably recorded: the steps, by
+    attempt. `notices` are for attempts in `run`. `checkup` runs while nothing else does,
+    and ends at once for any attempt that is to run.
     """
 
     cluster: ClusterId

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import ClassVar, Final
 
-LONGEST: Final = 80  # letters of a name that are told again
+LONGEST: Final = 80  # letters of a name that a message repeats
 
 
 class CorralError(Exception):
@@ -63,7 +63,7 @@ def _short(name: str) -> str:
 
 
 class NoSuchIndex(Refusal):
-    """The array, or a job that is none, is there, and has no such index."""
+    """Refusal of an index: the job exists, but is not an array or has no such index."""
 
     code = "no_such_index"
 

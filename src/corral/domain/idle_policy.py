@@ -6,8 +6,11 @@ from math import inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleRule:
-    """A job is warned after so long with no kernel on any of its GPUs, and suspended after so long,
-    with a save. None: that does not happen."""
+    """Limits for a job without a kernel on any of its GPUs.
+
+    A job is warned after `warn_seconds`, and suspended with a save after `reclaim_seconds`.
+    None disables the step.
+    """
 
     warn_seconds: float | None = None
     reclaim_seconds: float | None = None

@@ -9,7 +9,7 @@ UserName = NewType("UserName", str)
 TokenId = NewType("TokenId", str)  # names a token without being one
 QueueName = NewType("QueueName", str)
 ClusterId = NewType("ClusterId", str)
-BootId = NewType("BootId", str)  # changes whenever a node starts anew: what ran before is gone
+BootId = NewType("BootId", str)  # changes with each boot; earlier processes are gone
 AttemptNumber = NewType("AttemptNumber", int)  # from 1; it is also the epoch that fences an attempt
 Sequence = NewType("Sequence", int)  # order in which wishes were acknowledged
 

@@ -12,10 +12,11 @@ SOURCES: Final = ("sacct", "kueue")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A job that is over, as another system's log tells of it. Moments are wall clock.
+    """Ended job from the log of another system. Moments are wall clock.
 
-    `id`: the system and what it calls the job there, sacct:4711; a log that is read again tells of
-    the same. `seconds`: so long it held its seats. `state`: in the other system's word.
+    `id` is the system and its id for the job, sacct:4711. Reading a log again yields the
+    same ids. `seconds` is how long the job held its seats. `state` is the other system's
+    word.
     """
 
     id: str

@@ -56,9 +56,13 @@ _TO_HAVE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """`name`: what the job is called, for people; "" where nobody has looked it up. `of`: the array
-    that was named, whose jobs have one of these each: all are to be done, or to have ended or
-    started; of those to fail one is enough, once all have ended."""
+    """Dependency on another job.
+
+    `name` is the other job's name, for people; "" if it was not looked up. `of` is the
+    named array, whose jobs have one dependency each. All of them must be done, have ended
+    or have started. For a dependency on failure, one failed job is enough, once all have
+    ended.
+    """
 
     job: JobId
     on: On = On.DONE

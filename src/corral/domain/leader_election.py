@@ -34,7 +34,8 @@ class HeadSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadNow:
-    """One of several heads as the leader sees it: for how long it has not said that it lives."""
+    """One of several heads as the leader sees it. `silent_seconds` is the time since its
+    last sign of life."""
 
     name: str
     url: str

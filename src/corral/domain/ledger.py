@@ -1,6 +1,6 @@
-"""The ledger's rows: what GPUs were held for, and what came of it, by day and by job.
+"""Rows of the ledger: the use of GPUs and its results, by day and by job.
 
-Rows only add: what a commit brings is added to what is recorded, so that nobody need know it.
+Rows only add: a commit adds its values to the recorded ones, so no caller reads them first.
 """
 
 from collections.abc import Iterable, Iterator

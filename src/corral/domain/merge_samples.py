@@ -10,8 +10,11 @@ from corral.domain.world import World
 
 
 def united(samples: Iterable[NodeSample]) -> NodeSample:
-    """The GPUs of all, of each what was said last; of the machine what the newest that knows it
-    says. Raises: ValueError on no sample."""
+    """Merge samples of a node into one.
+
+    Each GPU has its last values. Values of the machine come from the newest sample that has
+    them. Raises: ValueError on no sample.
+    """
     in_order = sorted(samples, key=lambda one: one.at)
     newest = max(in_order, key=lambda one: (one.memory_total_bytes is not None, one.at))
     gpus = {gpu.index: gpu for one in in_order for gpu in one.gpus}

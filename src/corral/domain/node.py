@@ -35,18 +35,22 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as the head has recorded it. `failed_at`: when it was to blame for the end of an
-    attempt, the newest last. `set_labels`: those that an operator has set, sorted by name, whatever
-    it declares itself; None takes one away. `said_dead`: who has said that it is dead; that stands
-    until the node is heard again. `signals_taken`: of its signals, the number of the last that was
-    taken in; `parts_taken`: likewise of those of each part, the one that was heard last at the end.
+    """Node as the head has recorded it.
 
-    `cordoned_by`: BY_HEALTH, or "" for a person. `barred_at`: when health has cordoned it last.
-    `suspect`: health would cordon it, and the breaker or the settings leave that to a person.
-    `record`: how attempts have ended there. `checkups`: rounds of checks that are wanted of it, in
-    their order; `measures`: what checks have shown last; `checked_at`: when it was last shown to be
-    well, or not, as a whole; `checked_for`: of how many rounds health itself has asked.
-    `lost_jobs`: jobs whose attempts it has taken down with it, until it is alive again.
+    `failed_at` are the moments when it was to blame for the end of an attempt, the newest
+    last. `set_labels` are those set by an operator, sorted by name. They override the
+    node's own labels; None removes one. `said_dead` is the name of the user or system that
+    declared it dead. The declaration holds until the node reports again. `signals_taken` is
+    the number of its last processed signal. `parts_taken` has the same for each part; the
+    part that reported last is at the end.
+
+    `cordoned_by` is BY_HEALTH, or "" for a person. `barred_at` is the last cordon by
+    health. `suspect`: health would cordon the node, but the breaker or the settings leave
+    that to a person. `record` counts how attempts have ended there. `checkups` are its
+    requested rounds of checks, in order. `measures` are the last results of checks.
+    `checked_at` is the last complete verdict on its health. `checked_for` is the number of
+    rounds that health itself has requested. `lost_jobs` are jobs whose attempts were lost
+    with the node, until it is alive again.
     """
 
     id: NodeId
@@ -106,7 +110,7 @@ class Node:
 
     @property
     def word(self) -> str:
-        """The proof that somebody's word is."""
+        """Return the declaration that the node is dead, for use as proof."""
         return f"{self.said_dead} has said that node {self.id} is dead"
 
     @property
@@ -138,6 +142,6 @@ class Node:
 
     @property
     def may_take_work(self) -> bool:
-        """Whether it takes work as soon as it is heard again."""
+        """Return whether the node takes work as soon as it reports again."""
         kept_back = self.cordoned or self.draining or bool(self.inventory.closed)
         return self.liveness != Liveness.DEAD and not kept_back

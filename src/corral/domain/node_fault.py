@@ -53,17 +53,18 @@ AilmentKey = tuple[SignalKind, int | None, Unit, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ailment:
-    """One fault of a node, kept from its first signal on until it is mended for some days. All
+    """One fault of a node, kept from its first signal until some days after its repair. All
     moments are the head's wall clock.
 
-    `times`: its signals of the last hour; `outbreaks`: when it began anew within the last days;
-    `users`: whose jobs have met it, and when last. `settles_at`: until then another code may change
-    what it means. `struck`: of its signals, the last for which the jobs on it were dealt with.
-    `attempts`: who was on the device at its last signal, which was noticed at `noticed_at` by the
-    node's own clock. `recovery`: what the driver has named as its remedy. `excused`: a person lets
-    the node work with it. `uuid`: of the GPU, where its index is not its own for good: then that is
-    what its holder called it at the last signal. `confirmed` False: only the kernel's log says so,
-    which users can influence: it ends no job and closes no node.
+    `times` are its signals of the last hour. `outbreaks` are its new outbreaks of the last
+    days. `users` are users whose jobs have met it, each with the last time. Until
+    `settles_at` another code may change its meaning. `struck` is the last signal for which
+    the jobs on it were handled. `attempts` are those on the device at its last signal.
+    `noticed_at` is the time of that signal by the node's own clock. `recovery` is the
+    remedy named by the driver. `excused`: a person allows the node to work with it. `uuid`
+    is that of the GPU, if its index is not permanent; then `gpu` is the index at the last
+    signal. `confirmed` False: only the kernel's log reports it, which users can influence.
+    Such a fault ends no job and closes no node.
     """
 
     kind: SignalKind

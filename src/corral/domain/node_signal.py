@@ -8,10 +8,10 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId
 
 # Codes, by the kind of the signal.
 CORRECTED, UNCORRECTED = 0, 1  # of ECC and of MEMORY
-FULL: Final = 2  # of MEMORY: there was none left, and the kernel has killed somebody
+FULL: Final = 2  # of MEMORY: out of memory, and the kernel has killed a process
 PENDING, FAILED = 0, 1  # of REMAP; of CHECK the second is the same
 PASSED: Final = 0
-XID_RECOVERY: Final = 154  # what the driver tells of a GPU when it names its remedy
+XID_RECOVERY: Final = 154  # code with which the driver names the remedy for a GPU
 NOT_RUN: Final = 2  # of CHECK; None: it was only measured
 OVER: Final = "all"  # the device of the signal that ends a round of checks
 
@@ -35,7 +35,7 @@ class SignalKind(StrEnum):
     DISK_ERRORS = "disk-errors"
     CLOCK = "clock"
     MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC, or FULL
-    BLAME = "blame"  # told by the head: its share of failures, `health.lemon_nodes`
+    BLAME = "blame"  # from the head: its share of failures, `health.lemon_nodes`
     CHECK = "check"  # an active one: PASSED, FAILED, NOT_RUN, None where it is only measured
 
 

@@ -37,7 +37,7 @@ class Pace(NamedTuple):
 
     @property
     def busy_seconds(self) -> float:
-        """In which nobody else held it up."""
+        """Return the seconds without waiting for other ranks."""
         return self.data_seconds + self.compute_seconds - self.wait_seconds
 
 
@@ -88,13 +88,13 @@ class Progress:
 class Seen:
     """One attempt on one node, as its agent sees it.
 
-    `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the head has
-    not yet acknowledged. `trouble_is_infra` says who pays when the phase is REFUSED, and
-    `trouble_of` who is to blame, where that is not the node ("Slurm", or OWN_PROGRAM).
-    `ran_seconds` is how long its ranks have been up, by a clock that nobody can set. `tails`: what
-    ranks that failed have printed last. `image`: the digest of the image that its ranks run in.
-    `dropped`: messages of its ranks that the node did not take because they were out of bounds.
-    `waits_for_input`: the first rank there that waits for standard input.
+    `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the
+    head has not yet acknowledged. If the phase is REFUSED, `trouble_is_infra` decides who
+    pays. `trouble_of` is the cause if it is not the node ("Slurm", or OWN_PROGRAM).
+    `ran_seconds` is how long its ranks have been up, by a clock that cannot be set. `tails`
+    are the last lines of failed ranks. `image` is the digest of the image that its ranks
+    run in. `dropped` counts messages of its ranks that the node rejected because they were
+    out of bounds. `waits_for_input` is the first rank there that waits for standard input.
     """
 
     key: AttemptKey
@@ -143,19 +143,19 @@ class ExternalPlacing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything known from outside at one moment.
+    """All external facts at one moment.
 
-    `proofs` are nodes that the engine has seen dead, `awaited` those of them that have not been
-    heard since: what such a node once said is no longer known of it. `gone` are those that the
-    engine has no more, and never will again under what it was. `excused` are the seconds of a
-    node's silence in which too many others were silent too. `stepped` is when, on the serving
-    clock, the training loop of an attempt was last heard to have made a step, on whatever node.
-    `placing`: the word of an engine that places by itself; None: Corral places. `idle`: since when
-    (wall clock) no GPU of an attempt runs anything; None: one does; absent: no sensor has said.
-    `unrecordable`: jobs of which something was said that no store can hold, and what; they fail.
-    `unheard`: nodes likewise, of whose inventory and signals nothing is taken in.
-    `diagnoses`: what was read beside the loop of what failed ranks printed; None: it is read at
-    once.
+    `proofs` are nodes that the engine has seen dead. `awaited` are those of them without a
+    report since; their earlier reports no longer count. `gone` are nodes that the engine no
+    longer has and will never have again under the same identity. `excused` are the seconds
+    of a node's silence in which too many other nodes were silent too. `stepped` is when the
+    last training step of an attempt was reported from any node, on the serving clock.
+    `placing` is the state of an engine that places by itself; None: Corral places. `idle`
+    is since when (wall clock) no GPU of an attempt runs anything; None: one does; absent:
+    no sensor data. `unrecordable` are jobs with reports that no store can hold, and the
+    reports; these jobs fail. `unheard` are nodes with such reports; their inventory and
+    signals are ignored. `diagnoses` are read from the output of failed ranks, outside of
+    the loop; None: it is read at once.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)

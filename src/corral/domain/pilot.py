@@ -35,7 +35,7 @@ def is_part(id: NodeId) -> bool:
 
 
 def node_of(id: NodeId) -> NodeId:
-    """The node that a part is on; a node that is none of a part's is itself."""
+    """Return the node of a part. A name that is not a part's is returned unchanged."""
     return NodeId(id.partition(MARK)[0])
 
 

@@ -23,7 +23,7 @@ MOST_QUEUES: Final = 10_000
 DEEPEST: Final = 16  # levels of a tree
 HALF_LIFE_SECONDS: Final = 7 * 86400.0
 GUARD_SECONDS: Final = 120.0
-MOST_WEIGHT: Final = 10**6  # beside it 1 is due 0.001 of 1,000 GPUs, the least part there is
+MOST_WEIGHT: Final = 10**6  # then weight 1 is due 0.001 of 1,000 GPUs, the smallest part
 WEIGHT_RULE: Final = f"a weight is above 0 and at most {MOST_WEIGHT:,}, beside which 1 is nothing"
 
 Gpus = tuple[tuple[str, int], ...]  # (type or "any", thousandths of a GPU), sorted by type
@@ -36,9 +36,10 @@ Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
 class Budget:
     """Budget of a queue: GPU-hours, or money at a rate for each type of GPU.
 
-    It counts from `since`, anew after each `period_seconds`, or once and not beyond `until` (wall
-    clock). When it is spent or over, jobs have at most the priority `demote_to`; None: the queue
-    has no GPUs of its own any more, and runs on what others leave idle.
+    It counts from `since`. It restarts after each `period_seconds`, or runs once, at most
+    to `until` (wall clock). After it is spent or over, jobs have at most the priority
+    `demote_to`. None: the queue has no own GPUs any more, and runs on idle GPUs of other
+    queues.
     """
 
     gpu_hours: float | None = None
@@ -119,13 +120,13 @@ class NoTree(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class QueueTree:
-    """All queues. There is always one that is called default.
+    """All queues. One of them is always named default.
 
-    `half_life_seconds`: after so long, past use counts half. `guard_seconds`: so long a job runs
-    before it may be stopped for the owner of its GPUs. `relocation`: whether jobs may be moved to
-    make room. `rack_patience_seconds`, `pod_patience_seconds`: so long a gang waits for one rack,
-    and for one pod, that holds it whole, before it takes any nodes. `currency`: of budgets, rates
-    and the prices that nodes are labelled with.
+    `half_life_seconds` is the time after which past use counts half. `guard_seconds` is the
+    run time before a job may be stopped for the owner of its GPUs. `relocation` is the rule
+    for moving jobs to make room. `rack_patience_seconds` and `pod_patience_seconds` are how
+    long a gang waits for one rack, and for one pod, that holds it whole. After that it
+    takes any nodes. `currency` is that of budgets, rates and the prices in node labels.
     """
 
     queues: tuple[Queue, ...] = field(default_factory=lambda: (Queue(name=DEFAULT_QUEUE),))

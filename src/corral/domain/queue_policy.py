@@ -7,7 +7,7 @@ class Policy(StrEnum):
     """In which order a queue lets its jobs start; a higher priority always goes first."""
 
     DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by service
-    FIFO = "fifo"  # by age alone, and nobody passes one who has no room
+    FIFO = "fifo"  # by age alone; no job overtakes one that lacks room
     FIFO_SKIP = "fifo-skip"  # by age, but who has no room lets others pass
     SJF = "sjf"  # by how long the jobs of the same user, name and size have run
     BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
@@ -33,8 +33,8 @@ class Preempt(StrEnum):
 
 
 class Visibility(StrEnum):
-    """Users who see the jobs of a queue, beside their owners and operators."""
+    """Users who see the jobs of a queue, in addition to their owners and operators."""
 
-    OWN = "own"  # nobody else
+    OWN = "own"  # no other user
     QUEUE = "queue"  # users who may submit to the queue
     ALL = "all"

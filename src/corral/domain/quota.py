@@ -35,8 +35,8 @@ class Quota(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRule:
-    """One quota. `usual` and `of_admins` are the limits where nobody has set another; `most` is
-    the highest that can be set. `room`: how a user gets below the limit again."""
+    """One quota. `usual` and `of_admins` are the default limits. `most` is the highest
+    limit that can be set. `room` explains how a user gets below the limit again."""
 
     text: str
     usual: int
@@ -180,7 +180,8 @@ class Quotas:
         return "cluster" if quota in self.cluster else "default"
 
     def check(self, quota: Quota, *, used: int, asked: int) -> None:
-        """Raises: OverQuota when what is asked for does not fit beside what is used."""
+        """Raises: OverQuota if the used and the requested amount together exceed the limit.
+        """
         limit, rule = self.limit(quota), RULES[quota]
         if not asked or used + asked <= limit:
             return

@@ -103,10 +103,13 @@ class SetJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNode:
-    """cordon: no new work; drain: no new work, and what runs is moved; uncordon: both undone, and
-    what ails it is let be until it comes again. clear: a person says that all of that is mended.
-    dead: its machine is off, or was started anew: a person's word, taken as proof. remove: it is a
-    node of the cluster no more."""
+    """Change of a node.
+
+    cordon: no new work. drain: no new work, and running jobs are moved. uncordon: undo
+    both, and ignore current faults until they occur again. clear: a person confirms that
+    all faults are repaired. dead: its machine is off or was restarted; a person's word
+    counts as proof. remove: the node leaves the cluster.
+    """
 
     node: NodeId
     to: Literal["cordon", "drain", "uncordon", "clear", "dead", "remove"]
@@ -141,11 +144,12 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQueues:
-    """The whole tree anew; or, where it is not `whole`, these queues added or changed, and those
-    `removed` taken away.
+    """Replacement of the whole tree. Without `whole`, these queues are added or changed,
+    and those in `removed` are deleted.
 
-    `half_life_seconds`, `guard_seconds` and `currency` None leave what is; the rest is as a whole
-    tree says. `changes`: what that came to when it was asked, one line each, for the audit log.
+    None for `half_life_seconds`, `guard_seconds` or `currency` keeps the current value. The
+    other values are set as for a whole tree. `changes` are the resulting changes at the
+    time of the request, one line each, for the audit log.
     """
 
     queues: tuple[Queue, ...]

@@ -173,7 +173,7 @@ class Inventory:
 
     @cached_property
     def capacity(self) -> "Inventory":
-        """The same as if nobody held anything of it."""
+        """Return the same inventory with nothing taken."""
         if self.is_whole:
             return self
         return replace(

@@ -8,7 +8,7 @@ from corral.domain.units import DAY_SECONDS, duration_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Both bounds hold: so long after its end, and at most so many jobs that are over."""
+    """Limits for ended jobs: a time since the end, and a number of jobs. Both apply."""
 
     seconds: float = 30 * DAY_SECONDS
     jobs: int = 50_000
@@ -24,7 +24,8 @@ class Retention:
         )
 
     def unknown(self, job: str) -> Forgotten:
-        """For who asks for a number that was given, and has no job: nobody can tell why."""
+        """Return a refusal for a number that was assigned but has no job. The reason is
+        unknown."""
         return Forgotten(
             f"there is no job {job}: it is not kept any more ({self}), or its number was that of "
             "another request and never a job's",

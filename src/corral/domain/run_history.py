@@ -14,7 +14,7 @@ from corral.domain.resources import Shape
 from corral.domain.units import span_text
 from corral.domain.world import World
 
-PERCENT: Final = 80  # so often an interval is to hold
+PERCENT: Final = 80  # share of outcomes that an interval should contain
 FEW: Final = 20  # outcomes, below which the record shows little
 
 _DIGITS: Final = re.compile(r"\d+")
@@ -47,8 +47,9 @@ class Ran:
 class StartForecastTold:
     """Prediction of a start that was given to a user, in seconds from `at` (wall clock).
 
-    `drawn` is what the replays gave, `low` to `high` what was told. `waited_seconds` is what it
-    came to; None: it still waits.
+    `drawn_low_seconds` and `drawn_high_seconds` are the result of the replays.
+    `low_seconds` and `high_seconds` are the published interval. `waited_seconds` is the
+    actual wait; None: the job still waits.
     """
 
     job: JobId
@@ -81,8 +82,10 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSuggestion:
-    """A change to a waiting job with which it would start sooner, such as "with 1 node". `stops`:
-    whom it is likely to stop then, such as "2 preemptible jobs of queue a"; "" nobody."""
+    """Change to a waiting job with which it would start sooner, such as "with 1 node".
+    `stops` names the jobs that it is then likely to stop, such as "2 preemptible jobs of
+    queue a"; "" for none.
+    """
 
     change: str
     starts: TimeSpan
@@ -91,13 +94,14 @@ class ChangeSuggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForecast:
-    """Interval of a job's start and end, each meant to hold PERCENT times of 100.
+    """Intervals of a job's start and end, each meant to hold PERCENT times of 100.
 
-    `runs`: how often the present was played forward; `known`: for which part of the jobs in it kin
-    told how long they run; `limited`: which part of the others has a limit to go by, where the rest
-    is a guess. `told` outcomes are on the record, of which `held` percent lay in what was told;
-    None: none is. `row` is what goes on it.
-    `starts_by`: it is given up when it has not run by then (wall clock).
+    `runs` is the number of simulations of the future from the present state. `known` is the
+    share of their jobs whose run time comes from similar jobs. `limited` is the share of
+    the others with a limit; the rest is a guess. `told` is the number of recorded outcomes,
+    and `held` the percentage of them within the published intervals; None without outcomes.
+    `row` is the record of this prediction. `starts_by` is when the job is given up if it
+    has not started (wall clock).
     """
 
     starts: TimeSpan
@@ -142,7 +146,8 @@ class StartForecast:
 
     @property
     def _few(self) -> str:
-        """For example: only 5 starts are on record, 1 of them within what was told."""
+        """For example: only 5 starts are on record, 1 of them within the published
+        interval."""
         within = round(self.told * (self.held or 0.0) / 100)
         if self.told == 1:
             return f"only 1 start is on record, {'' if within else 'not '}within what was told"
@@ -167,8 +172,8 @@ class StartForecast:
         return "and limits" if self.limited >= 1.0 else "limits, and guesses without one"
 
     def __str__(self) -> str:
-        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. Without much of a record it
-        is not said how often it holds: in 12 to 40 min (no record yet: from limits)."""
+        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. With few records the
+        percentage is left out: in 12 to 40 min (no record yet: from limits)."""
         if self.held is None or self.told < FEW:
             return f"{self.starts} ({self.record})"
         return f"{self.starts} ({PERCENT} %); {self.record}"
@@ -190,7 +195,8 @@ class ExpectedEnd:
     until: int | None = None
 
     def __str__(self) -> str:
-        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" when nothing tells."""
+        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" without data.
+        """
         if self.ends is None:
             return ""
         if self.step is not None and self.until is not None:
@@ -202,11 +208,11 @@ class ExpectedEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Question when a job starts, with all that the answer depends on, as an immutable value.
+    """Question when a job starts, with all data for the answer, as an immutable value.
 
-    `wall` and `serving`: the moment on the head's two clocks. `runs` are ended jobs, the newest
-    last, `told` the record with the newest outcome last. `instead` are changes to the
-    job, each with how it is called.
+    `wall` and `serving` are the moment on the head's two clocks. `runs` are ended jobs, the
+    newest last. `told` are earlier predictions, the newest outcome last. `instead` are
+    changes to the job, each with its name.
     """
 
     world: World

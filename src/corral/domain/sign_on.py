@@ -22,7 +22,7 @@ ENTRA: Final = (
     "sts.windows.net",
 )
 GOOGLE: Final = "accounts.google.com"
-# Accounts of common systems and services, beside those that the head's machine has itself.
+# Accounts of common systems and services, in addition to those of the head's machine.
 _SYSTEM: Final = """
 root toor daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats
 nobody nogroup systemd-network systemd-resolve messagebus syslog sshd ntp chrony polkitd rpc dbus
@@ -82,7 +82,7 @@ class SignOnRule:
 
 
 def check_claims(claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now: float) -> None:
-    """Check the claims of an ID token, beside its signature. Times are seconds since 1970.
+    """Check the claims of an ID token, but not its signature. Times are seconds since 1970.
 
     Raises: SignOnRefused. Source: OpenID Connect Core 1.0, section 3.1.3.7.
     """

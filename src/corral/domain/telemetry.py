@@ -1,6 +1,6 @@
 """Sensor values of a node at one moment. None: not reported, or there is no such sensor.
 
-Shares are from 0 to 1, counters only rise until the machine or the driver starts anew.
+Shares are from 0 to 1. Counters only rise until the machine or the driver restarts.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from typing import Final
 
 from corral.domain.ids import AttemptNumber, JobId
 
-# In `NodeSample.silent`, beside the paths of disks: the GPUs' driver, the ports, the whole reader.
+# Entries of `NodeSample.silent` in addition to paths of disks: the GPUs' driver, the ports,
+# the whole reader.
 GPUS: Final = "GPUs"
 PORTS: Final = "ports"
 SENSORS: Final = "sensors"

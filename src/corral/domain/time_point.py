@@ -22,7 +22,8 @@ class Moment:
             raise ValueError(f"a moment is by the clock or after the submission: {self}")
 
     def is_after(self, other: "Moment") -> bool:
-        """Whether this can never come before the other; False where that cannot be told yet."""
+        """Return whether this can never come before the other; False while that is unknown.
+        """
         if self.at is not None and other.at is not None:
             return self.at >= other.at
         if self.after_seconds is not None and other.after_seconds is not None:
@@ -45,7 +46,7 @@ class EndWarning:
     before_seconds: float | None = None
 
     def before(self, limit_seconds: float) -> float:
-        """Seconds before the end of a max_duration of so long."""
+        """Return the seconds before the end of a max_duration of `limit_seconds`."""
         if self.before_seconds is not None:
             return min(self.before_seconds, limit_seconds)
         return min(WARN_SECONDS, WARN_PART * limit_seconds)

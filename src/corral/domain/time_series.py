@@ -71,16 +71,16 @@ def _summary_of(name: str) -> Callable[[Sequence[float]], float]:
 
 
 def least(values: Sequence[float]) -> float:
-    """Return the least of the known values; NaN if there is none."""
+    """Return the least of the known values, or NaN without known values."""
     return min((value for value in values if not isnan(value)), default=nan)
 
 
 def greatest(values: Sequence[float]) -> float:
-    """Return the greatest of the known values; NaN if there is none."""
+    """Return the greatest of the known values, or NaN without known values."""
     return max((value for value in values if not isnan(value)), default=nan)
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of the known values; NaN if there is none."""
+    """Return the mean of the known values, or NaN without known values."""
     known = [value for value in values if not isnan(value)]
     return sum(known) / len(known) if known else nan

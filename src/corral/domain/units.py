@@ -26,9 +26,10 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{0,3})", re.ASCII)
 
 
 def seconds_of(text: str) -> float:
-    """Seconds in "90s", "1h30m", "2d", or Slurm's "2-12:00:00", "12:00:00" and "30:00".
+    """Return the seconds in "90s", "1h30m", "2d", or Slurm's "2-12:00:00", "12:00:00" and
+    "30:00".
 
-    Raises: ValueError when the text is none of these.
+    Raises: ValueError if the text has another form.
     """
     words = text.strip().lower()
     if clock := _CLOCK.fullmatch(words):

@@ -32,7 +32,7 @@ class QueueUsage:
 class BudgetSpent:
     """Spending of a queue with a budget in the period that began at `since`.
 
-    `demoted`: the budget was seen to be spent, or over; it was told once.
+    `demoted`: the budget is spent or over, and this was reported once.
     """
 
     queue: QueueName
@@ -62,7 +62,7 @@ class PreemptWhy(StrEnum):
     RECLAIM = "reclaim"  # they are its queue's own, and were borrowed
     PRIORITY = "priority"  # both are of one queue, and it has the higher priority
     SERVICE = "service"  # of one line by service, it is likely to end sooner, and has waited
-    PREEMPTIBLE = "preemptible"  # the other was submitted as one that gives way to any
+    PREEMPTIBLE = "preemptible"  # the other was submitted as preemptible by any job
     ROOM = "room"  # the other is moved: it starts elsewhere at once
 
 
@@ -70,9 +70,9 @@ class PreemptWhy(StrEnum):
 class Victim:
     """A job that is stopped so that another can start.
 
-    `due_at`: not before this moment (wall clock) is it expected to be told to stop. What it lost is
-    known once it has been seen gone, at `gone_at`. `to`: where it is moved, if it is, in one of its
-    shapes.
+    `due_at` is the earliest moment (wall clock) at which it is expected to be stopped. Its
+    lost work is known after its end is seen, at `gone_at`. `to` is its new place if it is
+    moved, in one of its shapes.
     """
 
     job: JobId
@@ -95,13 +95,15 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Seats that are kept for one waiting job, and who is stopped for it: one durable record.
+    """Seats that are kept for one waiting job, and the jobs stopped for it: one durable
+    record.
 
-    It ends when the job is placed, or when it is no longer wanted: then whoever was not yet told to
-    stop runs on. `ended` says how. One with a `latest_start` (wall clock) is a promise: nobody is
-    stopped for it, it waits for the ends of those in `after`, and others may use its seats that
-    have gone by then; `victims` are those who were stopped for it before. One with `moved_for` is
-    of a job that has stopped to start there, so that the other has room.
+    It ends when the job is placed or no longer wanted. Victims that were not yet stopped
+    then run on. `ended` is the way it ended. With a `latest_start` (wall clock) it is a
+    promise: no job is stopped for it. It waits for the ends of the jobs in `after`, and
+    other jobs may use its seats if they end by then. Its `victims` are the jobs that
+    were stopped for it earlier. With `moved_for`, the job has stopped to start there, so
+    that the other job has room.
     """
 
     job: JobId

@@ -27,14 +27,14 @@ ANOTHER_JOIN: Final = (
 )
 NODE_TOKEN_SECONDS: Final = DAY_SECONDS  # that the token of a node, or of a directory, lasts
 RENEW_SECONDS: Final = NODE_TOKEN_SECONDS / 2  # after its making it is renewed
-END_NEAR_SECONDS: Final = 3 * DAY_SECONDS  # at most, before a token's end is told with answers
+END_NEAR_SECONDS: Final = 3 * DAY_SECONDS  # at most, before answers warn of a token's end
 END_NEAR_SHARE: Final = 0.1  # of its life, at most
 RENEWABLE_SECONDS: Final = 30 * DAY_SECONDS  # after its end a node's token still gets another one
 MOST_SUBMITTERS: Final = 200  # users of a cluster whose accounts nodes look up before a start
 HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
 
 
-NOBODY: Final = UserName("(nobody)")  # in the audit log: a caller whom no token has let in
+NOBODY: Final = UserName("(nobody)")  # in the audit log: a caller without a valid token
 
 
 class SpeakerKind(StrEnum):
@@ -118,11 +118,11 @@ class Token:
     """Token of a user or a node. The secret itself is never stored, only its SHA-256.
 
     Args:
-        role: The most that it lets its user do.
-        user: Owner; of a node's token the node, of a join token whoever made it.
-        uses_left: Number of machines that a join token still lets in.
+        role: Highest role that it grants to its user.
+        user: Owner. A node's token belongs to the node, a join token to its creator.
+        uses_left: Number of machines that a join token still admits.
         origin: Token by which a session or a link was opened; it ends with that one.
-        page_sha256: Digest of the secret that pages send beside a session's cookie.
+        page_sha256: Digest of the secret that pages send along with a session's cookie.
     """
 
     id: TokenId
@@ -136,7 +136,7 @@ class Token:
     used_at: float | None = None  # true within a minute
     uses_left: int | None = None
     kind: TokenKind = TokenKind.BEARER
-    idle_seconds: float | None = None  # without a use for so long it ends
+    idle_seconds: float | None = None  # ends after this time without use
     origin: TokenId | None = None
     page_sha256: str | None = None
 
@@ -251,6 +251,6 @@ def role_of(token: Token, user: User | None, now: float, *, renews: bool = False
 
 
 def is_near_end(created_at: float, expires_at: float, now: float) -> bool:
-    """Whether the bearer of a token should be told of its end with every answer."""
+    """Return whether each answer should warn the bearer that the token ends soon."""
     left, life = expires_at - now, expires_at - created_at
     return left <= min(END_NEAR_SECONDS, END_NEAR_SHARE * life)

@@ -1,4 +1,5 @@
-"""An end that its ranks told of, as the machine explains it that they were on (0064)."""
+"""Explanation of an end that ranks reported, by a fault of the machine they ran on (0064).
+"""
 
 from dataclasses import replace
 

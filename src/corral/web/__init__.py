@@ -1,4 +1,5 @@
-"""The pages: files built from ui/, served beside the API. No rule of the cluster is here."""
+"""The web pages: files built from ui/, served next to the API. They hold no cluster rules.
+"""
 
 from corral.web.pages import FOLDER, Pages, is_page
 

@@ -287,8 +287,7 @@ def _is_new(draft: Draft, attempt: Attempt) -> bool:
 
 
 def _stale(draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules) -> Node | None:
-    """Return the node if it can be checked, was not checked lately, and holds no other job.
-    """
+    """Return the node if it can be checked, was not lately, and holds no other job."""
     node, now = draft.node(id), draft.now.wall
     if node is None or not node.inventory.checks or _runs(draft, id):
         return None

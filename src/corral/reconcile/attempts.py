@@ -212,8 +212,7 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -
 
 
 def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
-    """Release seats as their ranks end; nodes with remaining ranks are named in the reason.
-    """
+    """Release seats as their ranks end; the reason names nodes with remaining ranks."""
     last_step = _last_step(parts, attempt)
     if last_step != attempt.last_step:
         attempt = draft.put_attempt(replace(attempt, last_step=last_step))

@@ -1,5 +1,4 @@
-"""Explanation of an end that ranks reported, by a fault of the machine they ran on (0064).
-"""
+"""Explanation of an end that ranks reported, by a fault of their machine (0064)."""
 
 from dataclasses import replace
 

@@ -113,8 +113,7 @@ def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
 def _movables(
     draft: Draft, over: frozenset[QueueName], memo: Memo
 ) -> Callable[[], Movables] | None:
-    """Return a function that lists the jobs that may be relocated; None: relocation is off.
-    """
+    """Return a function that lists relocatable jobs; None: relocation is off."""
     rule = draft.tree.relocation
     if rule is None:
         return None

@@ -208,8 +208,7 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
 
 
 def take_in(draft: Draft, decision: Decision) -> None:
-    """Record reserved seats and their jobs, end finished reservations, and notify due jobs.
-    """
+    """Record reserved seats and their jobs, end old reservations, and notify due jobs."""
     for placed in decision.placed:
         _end_placed(draft, placed)
     for job in decision.dropped:
@@ -340,8 +339,7 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
 
 
 def _end_placed(draft: Draft, placed: Placed) -> None:
-    """Add the receipt of the placed job: the seats it took, from which jobs, and the cost.
-    """
+    """Add the receipt of the placed job: its seats, the stopped jobs, and the cost."""
     known = draft.reservations.get(placed.job) or draft.world.reservations.get(placed.job)
     job = draft.job(placed.job)
     if known is None or known.ended or job is None:

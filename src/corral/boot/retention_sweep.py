@@ -25,8 +25,7 @@ log = HeadLogger("corral.boot")
 
 
 async def keep_swept(control: Control, about: ApiSettings) -> None:
-    """Sweep forever. A failure of a disk is retried, because late removal causes no harm.
-    """
+    """Sweep forever. A disk failure is retried, because late removal causes no harm."""
     swept = -1  # how many were forgotten when the disk was last looked through
     now, uploads_at = asyncio.get_running_loop().time, float("-inf")
     while True:

@@ -64,8 +64,7 @@ class SyncNodes:
     def create_join_token(
         self, *, uses: int = 1, expires_seconds: float = 900.0
     ) -> "joining.JoinTokenMade":
-        """Create a token that allows N machines to join. Its secret is returned only once.
-        """
+        """Create a token that allows N machines to join. Its secret is returned once."""
         return self._call(create_join_token(uses, expires_seconds))
 
     def remove_node(self, name: str, *, force: bool = False) -> None:

@@ -1,5 +1,4 @@
-"""The web pages: files built from ui/, served next to the API. They hold no cluster rules.
-"""
+"""Web pages: files built from ui/, served next to the API, without cluster rules."""
 
 from corral.web.pages import FOLDER, Pages, is_page
 

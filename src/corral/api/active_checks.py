@@ -1,4 +1,4 @@
-"""Routes of active checks: nodes are put to the proof when somebody asks for it."""
+"""Routes of active checks, which run on request."""
 
 import secrets
 

@@ -39,8 +39,8 @@ from corral.wire.bounded_decoding import WRONG, BoundedMessage, read_frame
 log = HeadLogger("corral.agents")
 
 HELLO_SECONDS: Final = 10.0
-GONE_SECONDS: Final = 3.0  # an agent that has not beaten for so long does not hold its place
-AGAIN_SECONDS: Final = 2.0  # an agent that is behind for so long is told again
+GONE_SECONDS: Final = 3.0  # after this time without heartbeats, an agent loses its place
+AGAIN_SECONDS: Final = 2.0  # an agent behind for this time gets the state again
 LATER: Final = 1013
 OLD_PROTOCOL: Final = 4400
 NOT_YOURS: Final = 4403
@@ -267,7 +267,11 @@ class Channels:
         return read.message
 
     def _see_to(self, talk: Talk, control: Control) -> None:
-        """Tell an agent that is behind, and one that was told and does not follow."""
+        """Send the desired state again to an agent that is behind.
+
+        An agent is behind if it has not received the newest version, or received it and
+        does not follow it.
+        """
         if talk.node not in self._newest and (word := self._first_word(talk.node, control)):
             self._newest[talk.node] = word
         if talk.node not in self._newest:
@@ -313,7 +317,7 @@ class Channels:
         try:
             await socket.accept()
         except OSError:
-            return  # it waited for so long that it has gone
+            return  # the agent left before its connection was accepted
         node = caller_of(socket).node
         assert node is not None
         owned: dict[tuple[JobId, AttemptNumber], range] = {}

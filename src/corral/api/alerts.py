@@ -1,4 +1,4 @@
-"""Routes of alerts: what stands now, and a message to try out whom they reach."""
+"""Routes of alerts: list current alerts, and send a test message to their receivers."""
 
 from fastapi import APIRouter
 
@@ -35,7 +35,7 @@ async def alerts(house: Within, caller: Asker) -> wire.Alerts:
 
 @router.post("/v1/alerts/test")
 async def test(house: Within, caller: Asker) -> wire.AlertsSent:
-    """Send one message to each receiver, and say whom it did not reach."""
+    """Send a test message to each receiver, and list the receivers it did not reach."""
     alerting = house.alerting
     asked = alerting.asked() if alerting is not None else None
     if asked is not None and asked.trouble:

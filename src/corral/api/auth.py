@@ -92,7 +92,7 @@ class Caller:
     operated: Set[QueueName] = frozenset()
     kind: TokenKind = TokenKind.BEARER
     origin: TokenId | None = None  # the token that has opened the session or link
-    page_sha256: str | None = None  # of the secret beside a session's cookie
+    page_sha256: str | None = None  # of the second secret of a session
     key: Key = ("", "")
 
     @property
@@ -281,10 +281,13 @@ async def identify(
     *,
     renews: bool = False,
 ) -> Caller:
-    """Return the identity of a token. `jobs` knows tokens of jobs; a standby does not. `renews`: a
-    node requests another token.
+    """Return the identity of a token.
 
-    The store looks a hash up, so that the time it takes tells nothing of any token.
+    `jobs` holds the tokens of jobs; a standby has none. `renews`: a node requests another
+    token.
+
+    The store looks up a hash, so the response time reveals nothing about any token.
+
     Raises: Unauthorised, StoreTrouble.
     """
     attempt = None if jobs is None else jobs.attempt_of(secret)

@@ -49,12 +49,15 @@ _ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
 
 
 class Gate:
-    """Wraps the app. Rights are checked here alone, by the route that will answer.
+    """Wraps the app, and checks the rights of the route that will answer.
 
-    `more`: roles that the cluster's settings let call a route, beside those of the table.
-    `talks`: of WebSockets that thousands hold open, by their path. They are let in as all others,
-    and then nothing of the app stands between the gate and the talk: each of its layers costs
-    every connection some memory, and every message some time (0063).
+    Rights are checked only here.
+
+    `more`: roles that the cluster's settings allow to call a route, in addition to the
+    table. `talks`: handlers of WebSockets that thousands of clients hold open, by path.
+    They are authenticated like all others. After that, the gate passes them directly to
+    their handler, because each layer of the app costs memory per connection and time per
+    message (0063).
     """
 
     def __init__(
@@ -242,7 +245,7 @@ class Gate:
             raise ConnectionAbortedError(f"{scope['path']}: cut short by an error")
         connection = connection_of(scope)
         if connection is not None and not connection.is_proven:
-            response.headers["Connection"] = "close"  # a flood has to connect anew each time
+            response.headers["Connection"] = "close"  # a flood has to reconnect each time
         if scope["type"] == "websocket":
             await WebSocket(scope, receive, begun).send_denial_response(response)
         else:

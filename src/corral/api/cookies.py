@@ -15,7 +15,7 @@ from corral.domain.errors import Unauthorised
 
 Headers = Iterable[tuple[bytes, bytes]]
 PAGE_SECRET: Final = b"corral-page"  # the header with a session's second secret
-OUR_PAGES: Final = (b"same-origin", b"none")  # none: an address that somebody has typed
+OUR_PAGES: Final = (b"same-origin", b"none")  # none: an address typed by the user
 _LOG_IN: Final = "open the pages by: corral ui"
 
 
@@ -48,7 +48,7 @@ def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
 
 
 def page_secret(headers: Headers) -> str:
-    """Return the secret that a page has sent beside the cookie; "" without one."""
+    """Return the secret that a page sent in addition to the cookie; "" without one."""
     found = [value for name, value in headers if name.lower() == PAGE_SECRET]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 

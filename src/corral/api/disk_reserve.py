@@ -63,7 +63,7 @@ class DiskGuard:
         return room
 
     def forget(self) -> None:
-        """Ask the disks anew at the next look."""
+        """Query the disks again at the next look."""
         self._looked.clear()
 
     def room_now(self, folder: Path) -> Room | None:

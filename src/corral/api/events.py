@@ -40,8 +40,10 @@ async def all_events(
     newest: Annotated[int | None, Query(ge=1, le=1_000)] = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> api.Events | Response:
-    """All events, oldest first; with `follow` as server-sent events without end. `newest`: so many
-    of the last ones, of all or of one node."""
+    """Return all events, oldest first; with `follow`, as server-sent events without end.
+
+    `newest`: only the last N events, of the cluster or of one node.
+    """
     if newest is not None or node is not None:
         name = None if node is None else NodeId(node)
         limit = newest or event_streams.PAGE

@@ -15,7 +15,7 @@ WHAT: Final = "login.fail"
 FIRST_SECONDS: Final = 1.0  # after which the first failures after a quiet time are written
 NEXT_SECONDS: Final = 60.0  # between two writes
 ENTRIES_MOST: Final = 20  # of one write; the rest is one entry more
-KINDS_MOST: Final = 10_000  # that are told apart until the next write
+KINDS_MOST: Final = 10_000  # counted separately until the next write
 MANY: Final = "many addresses"
 
 

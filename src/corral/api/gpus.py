@@ -33,7 +33,7 @@ async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = T
     for number, node in enumerate(shown):
         rows.append(row(node, control.sensed.newest.get(node.id), held))
         if number % NODES_AT_ONCE == 0:
-            await asyncio.sleep(0)  # agents are heard meanwhile
+            await asyncio.sleep(0)  # let the loop process agents' messages
     body = {
         "cost_per_hour": round(money.own, 4),
         "currency": control.world.queues.currency,

@@ -1,4 +1,4 @@
-"""A listing of jobs: thousands of rows in one answer, while agents are heard."""
+"""Listing of jobs: thousands of rows in one answer, without blocking agents' messages."""
 
 import asyncio
 import zlib

@@ -65,8 +65,11 @@ async def _found(control: Control, name: str, by: UserName) -> Job:
 
 
 async def _check_index(control: Control, name: str, by: UserName) -> None:
-    """Raises: NoSuchIndex for that of an array which is here, and has lost none of its jobs yet;
-    and for that of a job which is none."""
+    """Refuse an index that does not exist.
+
+    Raises: NoSuchIndex for an unknown index of an array that has not lost any of its jobs
+    yet, and for any index of a job that is not an array.
+    """
     of, _, index = name.rpartition("_")
     if not of or not index.isdecimal():
         return

@@ -18,8 +18,8 @@ from corral.ports.store import Store, Which
 from corral.wire import api
 
 HIDDEN: Final = "hidden"  # in place of the id of a job that holds something
-PAGE: Final = 10_000  # rows at once: with a text each page begins the search anew
-EARLIER: Final = UserName("")  # an owner whose name somebody else has now
+PAGE: Final = 10_000  # rows per query: with a text, each page repeats the search
+EARLIER: Final = UserName("")  # an owner whose name another user has now
 _ID: Final = re.compile(r"\bj\d{1,15}(?:_\d{1,9}){0,2}\b", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 

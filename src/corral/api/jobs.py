@@ -174,7 +174,7 @@ async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
 
 @router.post("/v1/jobs/{job}/requeue", status_code=202)
 async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    """Stop its attempt, with a save, and let it begin anew in its old place in line."""
+    """Stop the job's attempt, with a save, and restart it in its old place in line."""
     found = await _asked(house, job, caller)
     await house.control.ask(Requeue(job=found.id), by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)

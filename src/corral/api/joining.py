@@ -37,7 +37,7 @@ SEEN_JOBS: Final = 5
 async def create_join_token(
     body: wire.JoinTokenCreate, house: Within, caller: Asker
 ) -> wire.JoinTokenMade:
-    """A token that lets so many machines join; its secret is answered this once."""
+    """Create a token that allows N machines to join. Its secret is returned only once."""
     now = house.control.clock.wall()
     secret = PREFIX + secrets.token_urlsafe(24)
     digest = token_digest(secret)
@@ -107,8 +107,11 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
 
 @router.post("/v1/nodes/{node}/dead", status_code=202)
 async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """Take a silent node for dead: its machine is off, or was started anew. What it held is free,
-    and its jobs recover; were it alive, they would run twice until it is heard."""
+    """Declare a silent node dead: its machine is off or was restarted.
+
+    The resources that the node held become free, and its jobs recover. If the node were
+    still alive, the jobs would run twice until its heartbeats arrive again.
+    """
     found = views.find_node(house.control, node)
     if found.liveness == Liveness.ALIVE:
         raise Conflict(
@@ -170,13 +173,16 @@ async def renew(body: wire.TokenRenew, house: Within, caller: Asker) -> wire.Tok
 
 
 def _renews(house: House) -> bool:
-    """Ray's engine hands tokens to its nodes anew with each of their starts."""
+    """Whether nodes renew their tokens.
+
+    Ray's engine issues new tokens at each start of a node instead.
+    """
     return house.settings.needs().engine != "ray"
 
 
 @router.get("/v1/agents/node")
 async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
-    """The node as the head knows it, for its own token; not found before it was heard."""
+    """Return the node that the token belongs to; not found before its first heartbeat."""
     return views.node_detail(house.control, views.find_node(house.control, _own(caller)))
 
 
@@ -192,7 +198,7 @@ def _own(caller: Caller) -> str:
 
 
 async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
-    """First nobody can speak for it any more, then what it held is free, then it is gone."""
+    """Remove a node: revoke its tokens, free the resources it held, then delete it."""
     control = house.control
     now = control.clock.wall()
     for token in await control.store.tokens():
@@ -201,7 +207,7 @@ async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
             await control.store.revoke_token(token.id, at=now, entry=entry)
     house.channels.drop(node, "it is no node of this cluster any more")
     if node not in control.world.nodes:
-        return  # it joined, and was never heard
+        return  # it joined, but sent no heartbeat
     if jobs_on(control.world, node):
         await _set(house, node, "dead", caller)
     await _set(house, node, "remove", caller)

@@ -1,8 +1,9 @@
 """The head's copy of the ranks' logs, as far as shipped.
 
-A log's bytes have two numbers: the agent's offset, and the place in the head's copy, which differs
-once a gap was said as a line. A copy is two files of half the cap each, the older one named .1;
-`rank-N.json` says where they begin. Not synced: what a power cut takes, the agent ships again.
+Each byte of a log has two positions: the agent's offset, and the place in the head's copy.
+They differ once a gap was recorded as a line. A copy consists of two files of half the cap
+each; the older one is named .1. `rank-N.json` records where they begin. Files are not
+synced: after a power failure, the agent ships the lost bytes again.
 """
 
 import asyncio
@@ -71,8 +72,10 @@ class LogCursor:
         self._in: OpenedLog | None = None
 
     def read(self, place: int, most: int) -> tuple[int, bytes]:
-        """(place, bytes) from the place on, or from the oldest byte that is still here: so many,
-        or all to the end."""
+        """Return (place, bytes) from the place on, or from the oldest byte still kept.
+
+        At most `most` bytes are returned, up to the end of the log.
+        """
         place, data = self._some(place, most)
         while data and len(data) < most:
             at, more = self._some(place + len(data), most - len(data))
@@ -204,7 +207,7 @@ class LogKeeper:
         return OpenedLog(place, track.base, None)
 
     def tail(self, key: RankKey, lines: int) -> int:
-        """The place where the last so many lines begin."""
+        """Return the place where the last `lines` lines begin."""
         track = self._track(key)
         if lines == 0:
             return track.end

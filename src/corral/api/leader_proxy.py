@@ -48,7 +48,10 @@ class Forwarder:
         self._http: httpx2.AsyncClient | None = None
 
     async def http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises: NoLeader when nobody answers there, and nothing has been answered yet."""
+        """Forward a request to the leader.
+
+        Raises: NoLeader if the leader does not answer, and no response has started yet.
+        """
         request = self._client().build_request(
             scope["method"],
             httpx2.URL(self.url).copy_with(raw_path=_path(scope)),
@@ -71,7 +74,10 @@ class Forwarder:
             await answer.aclose()
 
     async def websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises: NoLeader when nobody answers there."""
+        """Forward a WebSocket to the leader.
+
+        Raises: NoLeader if the leader does not answer.
+        """
         said = [one for one in scope["headers"] if one[0] in _SAID_AGAIN]
         said += _forwarded(scope)
         try:

@@ -24,7 +24,7 @@ GUARDS: Final = {
 
 
 def refusal_page(error: CorralError) -> HTMLResponse:
-    """A refusal for somebody whom a browser has brought here: no page has asked."""
+    """Return a refusal as a page, because a browser navigated here without a script."""
     said, hint = html.escape(error.message), html.escape(error.hint)
     text = f'<h1>You are not logged in</h1><p>{said}.</p><p>{hint}</p><p><a href="/">Log in</a></p>'
     return _page(text, answer(error).status_code)

@@ -1,7 +1,8 @@
-"""Ranges of kept logs and searches in them: bounded, and read in a thread beside the head's loop.
+"""Ranges of kept logs, and searches in them, with bounds.
 
-Each step reads one piece, so that a search in a large log neither stops the loop nor holds much
-memory. One user has one search at a time.
+They are read in a thread, outside the head's event loop. Each step reads one piece, so a
+search in a large log neither blocks the loop nor uses much memory. Each user can run one
+search at a time.
 """
 
 import asyncio

@@ -67,7 +67,7 @@ def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
 
 
 def write_dropped(root: Path, job: JobId, count: int) -> None:
-    """Keep the count beside the logs. Raises: OSError."""
+    """Store the count next to the logs. Raises: OSError."""
     fresh = root / job / f"{DROPPED}.new"
     fresh.write_text(str(count))
     os.replace(fresh, root / job / DROPPED)

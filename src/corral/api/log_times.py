@@ -1,8 +1,8 @@
-"""Arrival times of logs: stamps in a file beside each log, at most one a second.
+"""Arrival times of logs: stamps in a file next to each log, at most one a second.
 
-A stamp is the place of a byte and the wall clock at its arrival. A byte has the time of the last
-stamp at or before it, so a time is at most a second early. The file is bounded: when it is full,
-each second stamp is dropped. Not synced, as logs are not.
+A stamp is the place of a byte and the wall clock at its arrival. A byte has the time of the
+last stamp at or before it, so a time is at most a second early. The file is bounded: when
+it is full, every second stamp is dropped. Like logs, the file is not synced.
 """
 
 import os
@@ -70,7 +70,7 @@ def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float |
 
 
 def _index(stamps: list[Stamp], place: int) -> int:
-    """Return the index of the last stamp at or before the place; -1 where there is none."""
+    """Return the index of the last stamp at or before the place; -1 if none exists."""
     return bisect_right(stamps, place, key=lambda stamp: stamp.place) - 1
 
 

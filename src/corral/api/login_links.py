@@ -22,7 +22,7 @@ class LogInLinks:
         _bound(self._made)
 
     def is_unused(self, link: TokenId) -> bool:
-        """Return whether this token is a link of this head that has let nobody in yet."""
+        """Return whether this token is a link of this head that has not been used yet."""
         return link in self._made
 
     def use(self, link: TokenId) -> bool:

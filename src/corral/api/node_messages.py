@@ -41,7 +41,7 @@ MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
 
 @dataclass(slots=True, kw_only=True)
 class Talk:
-    """One agent's connection. `told` is the newest word that was sent on it."""
+    """One agent's connection, with the newest desired state that was sent on it."""
 
     socket: WebSocket
     node: NodeId
@@ -55,11 +55,11 @@ class Talk:
     wishes: list[Wish] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     pace: NodeRates = field(default_factory=NodeRates)
-    heads: tuple[str, ...] = ()  # that it was told of
-    users: tuple[str, ...] = ()  # that it was told of
+    heads: tuple[str, ...] = ()  # last list sent to it
+    users: tuple[str, ...] = ()  # last list sent to it
     seen: frozenset[AttemptKey] = frozenset()  # that it reported last
     is_partial: bool = False  # the word did not fit into one frame
-    over: str = ""  # why it is heard no more
+    over: str = ""  # why its messages are no longer accepted
 
 
 class Taking:

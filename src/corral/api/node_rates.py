@@ -76,7 +76,7 @@ class NodeRates:
         return frozenset(late)
 
     def newly_dropped(self, seen: Seen) -> int:
-        """Return how many messages of its ranks the node has not taken since it last said so."""
+        """Return how many more rank messages the node has dropped since its last report."""
         before = self._dropped.get(seen.key, 0)
         if len(self._dropped) >= MOST_CHARGED:
             self._dropped.clear()

@@ -92,7 +92,7 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
     is_own = not seen.saves or all((one.job, one.attempt) == seen.key for one in seen.saves)
     job, attempt = world.jobs.get(id), world.attempts.get(id)
     if job is None or (attempt is not None and number < attempt.number):
-        return _bare(seen), is_own  # over, unknown or fenced: it can only be told to stop
+        return _bare(seen), is_own  # over, unknown or fenced: the node can only stop it
     if attempt is None or number > attempt.number:
         return None, False
     ranks = ranks_on(job.spec, attempt, node)
@@ -106,7 +106,10 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
 
 
 def _bare(seen: Seen) -> Seen:
-    """No more than that it is there: what else is said of it is of no use, and may be much."""
+    """Reduce the report to the presence of the attempt.
+
+    The rest is not used, and may be large.
+    """
     if seen.saves or seen.exits or seen.tails or seen.progress is not None:
         return Seen(key=seen.key, phase=seen.phase, trouble=seen.trouble)
     return seen

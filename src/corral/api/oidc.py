@@ -47,7 +47,7 @@ Word = Annotated[str, Query(max_length=4096)]
 
 @router.get(PATH)
 async def sign_on(house: Within) -> wire.SignOnView:
-    """Return the identity provider of the cluster; null if there is none."""
+    """Return the identity provider of the cluster; null if the cluster has no provider."""
     known = house.settings.sign_on
     return wire.SignOnView(provider=None if known is None else known.name)
 
@@ -92,7 +92,7 @@ async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Re
 async def back(
     request: Request, house: Within, code: Word = "", state: Word = "", error: Word = ""
 ) -> Response:
-    """Back from the provider: a session for whom it names, if they have a role here."""
+    """Handle the return from the provider: open a session for a user with a role here."""
     source, terminal = source_of(request.scope), ""
     try:
         begun = _begun(request, house, state)
@@ -166,8 +166,9 @@ def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
 async def _open_session(
     house: House, to: str, claims: Mapping[str, Any], provider: SignOnSettings, source: str
 ) -> Response:
-    """Open a session of the user whom the claims identify. The page's secret is in the part of the
-    address that no browser sends.
+    """Open a session of the user that the claims identify.
+
+    The page's secret is in the part of the address that browsers do not send.
 
     Raises: Forbidden, IdentityNotLinked, UserDisabled, OverQuota.
     """

@@ -73,9 +73,9 @@ class OutputDesk:
     async def listing(
         self, node: NodeId, key: AttemptKey, seconds: float = LIST_SECONDS
     ) -> OutputListing:
-        """Return what the attempt wrote on the node.
+        """Return the files that the attempt wrote on the node.
 
-        Raises: Conflict, OutputAbsent, CutShort; TimeoutError after so many seconds.
+        Raises: Conflict, OutputAbsent, TransferCutShort; TimeoutError after `seconds`.
         """
         found = bytearray()
         async with asyncio.timeout(seconds):

@@ -15,7 +15,7 @@ router = APIRouter()
 
 def _endpoint(kind: str, ask: PlanKind) -> Callable[..., Awaitable[Response]]:
     async def answer(body: BaseModel, house: Within, caller: Asker) -> Response:
-        """Return the planner's report. It is made in a process beside the head."""
+        """Return the planner's report. It is computed in a separate process."""
         if house.planner is None:
             raise Unsupported("this head makes no plans", hint="on your machine: corral plan")
         request = body.model_dump_json().encode()

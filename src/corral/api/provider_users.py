@@ -1,4 +1,4 @@
-"""Users whom the provider vouches for, and the tokens that a log-in there gives them."""
+"""Users authenticated by the provider, and the tokens that such a log-in creates."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -93,6 +93,6 @@ async def add_token(
 def _entry(
     name: UserName, role: Role, source: str, key: Key, at: float, *, on: str, detail: str
 ) -> AuditEntry:
-    """Return the audit log's entry of a user whom the provider has just named."""
+    """Return the audit log's entry of a user that the provider has just identified."""
     caller = Caller(name=name, role=role, token=TokenId(""), sha256="", source=source, key=key)
     return replace(caller.entry(at, on=on, detail=detail), token=None)

@@ -174,7 +174,7 @@ class QueueSnapshot:
                 since=one.since,
             )
             for one in self.world.reservations.values()
-            if one.latest_start is None  # a promise waits for ends, and takes from nobody
+            if one.latest_start is None  # a promise waits for ends, and displaces no job
             and (job := self.world.jobs.get(one.job))
             and job.spec.queue == queue.name
             and sight.job(job)
@@ -236,7 +236,7 @@ async def put_queues(
 async def put_queue(
     queue: str, body: wire.QueueBody, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.QueueChanges:
-    """One queue: made where there is none of this name, changed where there is."""
+    """Create the queue of this name, or change it if it exists."""
     known = house.control.world.queues.by_name.get(QueueName(queue))
     form = form_of(known) if known is not None else {}
     if "queues" in body.fields:

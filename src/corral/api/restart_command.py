@@ -14,7 +14,7 @@ LONGEST: Final = 120  # characters of a command that is repeated
 
 
 def origin_text(origin: Origin | None) -> str:
-    """For example: j35@400. "" where there is none."""
+    """Return the origin as text, for example: j35@400. "" without an origin."""
     return "" if origin is None else f"{origin.job}@{origin.step}"
 
 

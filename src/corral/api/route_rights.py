@@ -39,7 +39,8 @@ class Reach(StrEnum):
 
     NONE = "none"  # no token of a job: its effect would outlive the attempt
     OWNER = "owner"  # one of scope `submit`, as its owner being a user
-    CLUSTER = "cluster"  # every one: the route tells of the cluster, and a listing of its own jobs
+    # Every one: the route describes the cluster, or lists only its own jobs
+    CLUSTER = "cluster"
     JOB = "job"  # every one on its own job and array; on the owner's others one of scope `submit`
     SELF = "self"  # every one on its own job and array, and none on another job
 

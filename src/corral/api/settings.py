@@ -59,9 +59,11 @@ class SignOnSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
-    """`root` is the cluster's directory; `stop` ends this head (its jobs run on).
+    """Settings of the API.
 
-    `hosts` are names that a request may come under beside the loopback ones and that of `url`.
+    `root` is the cluster's directory. `stop` ends this head; its jobs continue to run.
+    `hosts` are accepted host names of requests, in addition to the loopback names and the
+    host of `url`.
     """
 
     root: Path
@@ -82,7 +84,8 @@ class ApiSettings:
     shared: Path | None = None  # with several heads: what all of them read lies there
     heads: Callable[[], Sequence[HeadNow]] = lambda: ()  # of several, the one that leads first
     sign_on: SignOnSettings | None = None  # None: tokens alone let in
-    too_few_files: Callable[[int], str] = lambda nodes: ""  # to be open at once, for so many nodes
+    # Return a warning if the limit of open files is too low for N nodes; "" if it is not.
+    too_few_files: Callable[[int], str] = lambda nodes: ""
     connections: ConnectionTable | None = None  # of the server; None: it has no such table
     audit_trouble: Callable[[], str] = lambda: ""  # of sending the audit log elsewhere
     python: str = field(default_factory=own_python)  # of jobs that have none of their own

@@ -13,7 +13,7 @@ from corral.wire.field_readers import is_digest
 
 
 class Snapshots:
-    """`<root>/<sha256>.tar.gz`. When somebody last asked for one is its time of change."""
+    """Stores `<root>/<sha256>.tar.gz`. Its mtime is the time of its last request."""
 
     def __init__(self, root: Path, *, most_bytes: int) -> None:
         self._root = root

@@ -29,7 +29,7 @@ WAIT: Final = "another one takes over within some seconds: try again; see: corra
 
 
 class Standby:
-    """The ASGI app of a head that does not lead. `forwarder` None: nobody leads for the moment."""
+    """The ASGI app of a head that does not lead. `forwarder` None: no head leads now."""
 
     def __init__(
         self, *, store: Store, clock: Clock, settings: ApiSettings, forwarder: Forwarder | None
@@ -54,7 +54,7 @@ class Standby:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises: WrongHost, NoLeader, and what refuses `down`."""
         if scope["path"] == HEALTH:
-            said = JSONResponse({"status": "standing by"})  # who leads is told with a token alone
+            said = JSONResponse({"status": "standing by"})  # only a token shows the leader
             await said(scope, receive, send)
         elif scope["path"] == PROOF:
             await (await self._proofs.answer(scope))(scope, receive, send)
@@ -94,7 +94,8 @@ class Standby:
 class Front:
     """Application of a head's port: one for the leader, another for a standby.
 
-    What the last one had open is ended, so that nobody waits for a head that leads no more.
+    When the application changes, open requests of the previous one are ended. No client
+    then waits for a head that no longer leads.
     """
 
     def __init__(self) -> None:

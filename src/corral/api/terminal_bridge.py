@@ -121,7 +121,7 @@ async def _bridge(one: WebSocket, other: WebSocket) -> None:
 
 
 async def _pump(source: WebSocket, target: WebSocket) -> int | None:
-    """Until one of them is gone. Returns: the code that it was closed with, where it said one."""
+    """Copy frames until one side closes. Returns: the closing code, if there was one."""
     try:
         while True:
             await target.send_bytes(await frame_of(source))

@@ -242,7 +242,7 @@ def fresh_token(
     origin: TokenId | None = None,
     page_secret: str = "",
 ) -> tuple[str, Token]:
-    """A secret that nobody has seen, and what is kept of it. `page_secret`: of a session."""
+    """Return a new secret, and the record of it. `page_secret`: of a session."""
     secret = PREFIX + secrets.token_urlsafe(32)
     digest = token_digest(secret)
     made = Token(
@@ -273,7 +273,7 @@ def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
 
 @router.delete("/v1/tokens/{token}")
 async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenView:
-    """It lets nobody in any more; what it has open ends within a second or so."""
+    """Revoke the token. Its open connections end within about a second."""
     control = house.control
     known = {one.id: one for one in await control.store.tokens()}
     found = known.get(TokenId(token))

@@ -74,7 +74,7 @@ def running_since(job: Job, attempt: Attempt | None) -> float | None:
 
 
 async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.JobView]:
-    """Many jobs as in a listing; agents are heard meanwhile."""
+    """Return many jobs as listing rows, while agents' messages are still processed."""
     rows = []
     for number, job in enumerate(jobs):
         rows.append(job_row(control, job))
@@ -337,7 +337,8 @@ def _interface(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dic
         "WORLD_SIZE": str(nodes * each),
         "LOCAL_WORLD_SIZE": str(each),
     }
-    own = {**({} if spec.ray else ranks), "CORRAL_JOB_NAME": spec.name}  # a program of Ray is none
+    # A Ray program is not a rank.
+    own = {**({} if spec.ray else ranks), "CORRAL_JOB_NAME": spec.name}
     if gpus:
         own["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
     if spec.array_index is not None:

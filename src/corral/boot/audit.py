@@ -1,4 +1,4 @@
-"""The audit log's chain walked with the cluster's keys, beside its head."""
+"""Verification of the audit log's chain with the cluster's keys, while the head runs."""
 
 from contextlib import closing
 

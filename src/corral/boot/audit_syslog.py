@@ -1,7 +1,8 @@
-"""The audit log sent to a syslog (RFC 5424), from the store and beside all else.
+"""Export of the audit log to a syslog (RFC 5424), independent of the rest of the head.
 
-Entries are read from the store once they are durable, so that no request waits for a syslog. While
-it takes none, they wait in the store; beyond a bound the oldest are left out, and counted.
+Entries are read from the store once they are durable, so no request waits for a syslog.
+While the syslog accepts none, entries wait in the store. Beyond a limit, the oldest are
+left out and counted.
 """
 
 import asyncio

@@ -124,7 +124,7 @@ def kept_of(place: ClusterDir) -> BackupSources:
 
 
 def _server(url: str) -> Database:
-    # psycopg is there only where somebody has a server
+    # psycopg is installed only if the store is a server
     from corral.store.postgres.database import PostgresDatabase
 
     return PostgresDatabase.at(url)
@@ -225,10 +225,12 @@ def restore(
     into: Into = Into(),  # noqa: B008 - frozen
     identity: X25519PrivateKey | None = None,
 ) -> About:
-    """Make the cluster of the backup in this directory. It has a store once that is whole.
+    """Restore the cluster of the backup in this directory.
 
-    What its nodes run goes on and is heard by the next head; what has ended since the backup may
-    run again. Raises: Conflict when a head runs there, or a store or another key is there;
+    The directory has a store once that store is complete. Work on its nodes continues, and
+    is reported to the next head. Work that has ended since the backup may run again.
+
+    Raises: Conflict if a head runs there, or if a store or another key is there;
     Unsupported for another schema; StoreTrouble for a damaged file.
     """
     with _all_or_nothing(place), sole_head(place):
@@ -314,7 +316,7 @@ def _settle(place: ClusterDir, into: Into) -> None:
 
 
 def _fill_server(url: str, tar: tarfile.TarFile) -> None:
-    # psycopg is there only where somebody has a server
+    # psycopg is installed only if the store is a server
     from corral.store.postgres.database import PostgresDatabase
     from corral.store.postgres.opening import prepare
 

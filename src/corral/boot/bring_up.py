@@ -55,7 +55,7 @@ MADE_HERE: Final = (
 )
 HEAD_ALONE: Final = frozenset(
     {"monitoring", "token_days", "operators_add_machines", "plan_seconds"}
-)  # what nodes that run on need not begin anew for
+)  # settings that do not require running nodes to restart
 NODES_SECONDS: Final = 60.0
 LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor to begin
 SILENT_SECONDS: Final = 30.0  # that what lends the nodes fails without a break
@@ -183,7 +183,8 @@ def settled(
 def lent(asked: ClusterOptions) -> ClusterSettings:
     """Return the settings of a cluster whose nodes belong to another engine.
 
-    Raises: SpecInvalid when the engine is none, or is asked to make nodes of this machine.
+    Raises: SpecInvalid if the engine does not exist, or nodes of this machine are
+    requested.
     """
     made = [name for name in MADE_HERE if name in asked.given]
     if made:
@@ -280,7 +281,7 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     replace(settings, started_in=current_directory()).save(place)
     if asked.policy is not None:
         for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
-            policy.unlink()  # the head writes it anew from the settings
+            policy.unlink()  # the head writes it again from the settings
     known = before[place.cluster_json] is not None
     start = Start(is_new=True, continues=known, since_bytes=logged_bytes(place))
     port = settings.port or last_port(place)
@@ -314,11 +315,13 @@ def wait_for_nodes(
     since_bytes: int,
     tell: Callable[[str], None] = lambda text: None,
 ) -> "api.Status":
-    """The status once every node is alive, and has been heard by this head: the last one may have
-    known it otherwise. `since_bytes`: how long the head's log was before the start. `tell`: hears
-    at once what keeps the nodes of an engine away.
+    """Return the status once every node is alive and has sent a heartbeat to this head.
 
-    Raises: StartFailed with the end of an agent's log when a node does not come.
+    The status of the previous head may be outdated. `since_bytes`: size of the head's log
+    before the start. `tell`: receives messages about nodes that an engine does not provide
+    yet.
+
+    Raises: StartFailed with the end of an agent's log if a node does not come.
     """
     settings = ClusterSettings.load(place) or ClusterSettings()
     if settings.engine != LOCAL:
@@ -349,11 +352,12 @@ def wait_for_any(
     since_bytes: int,
     tell: Callable[[str], None],
 ) -> "api.Status":
-    """The status once any of the engine's nodes is alive. What it waits for, and what the head
-    warns of, is told once.
+    """Return the status once any of the engine's nodes is alive.
 
-    Raises: StartFailed with the head's warnings and the end of its log when none comes, sooner
-    where what lends them does not answer at all.
+    Each reason for waiting, and each warning of the head, is reported once.
+
+    Raises: StartFailed with the head's warnings and the end of its log if no node comes.
+    This happens sooner if the lender of the nodes does not answer at all.
     """
     began = failed = time.monotonic()
     told: set[str] = set()

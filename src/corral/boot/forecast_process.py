@@ -1,5 +1,7 @@
-"""A process beside the head that plays the present forward: `python -m
-corral.boot.forecast_process`."""
+"""Helper process of the head that simulates the current state into the future.
+
+Run it with `python -m corral.boot.forecast_process`.
+"""
 
 import sys
 from collections.abc import Callable

@@ -105,7 +105,7 @@ class HeadProcess:
         self.stopping.set()
 
     async def run(self, listening: socket.socket) -> None:
-        """Serve until told to stop. A fault in any part ends the whole: nothing runs half."""
+        """Serve until stopped. A fault in any part ends the whole head."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
         parts = [
@@ -351,7 +351,7 @@ def main() -> int:
     place = ClusterDir.chosen(parser.parse_args().dir)
     try:
         place.create()
-        os.chdir("/")  # a folder that somebody stood in shall be free to go
+        os.chdir("/")  # do not block the removal of the current directory
         with sole_head(place):
             redaction = configure(place.head_log)
             prepare()

@@ -17,7 +17,10 @@ def announce(place: ClusterDir, about: ApiSettings) -> None:
 
 
 def keep_announced(place: ClusterDir, about: ApiSettings, token: str) -> None:
-    """A head whose files somebody has removed could not be found or stopped any more."""
+    """Announce the head again if its files were removed.
+
+    Without these files, it could not be found or stopped.
+    """
     if not place.head_json.exists():
         announce(place, about)
     once(place.token, token.encode())

@@ -20,7 +20,7 @@ Entry = MutableMapping[str, Any]
 
 
 class Redaction:
-    """Hides values under telling names, bearer tokens, and the tokens that it knows."""
+    """Hides values whose names denote secrets, bearer tokens, and registered tokens."""
 
     def __init__(self, known: tuple[str, ...] = ()) -> None:
         self._known = [word for word in known if word]

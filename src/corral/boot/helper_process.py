@@ -1,7 +1,8 @@
-"""A process beside the head that answers questions over a pipe, one at a time.
+"""A helper process of the head that answers questions over a pipe, one at a time.
 
-The head's loop hands a question over and goes on. The process is started by the first question, and
-ends with the head: it reads from a pipe of the head's, and leaves when that is closed.
+The head's event loop sends a question and continues. The process starts with the first
+question, and ends with the head: it reads from a pipe of the head, and exits when the pipe
+is closed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The processes beside the head, for what would take its loop's time."""
+"""Helper processes of the head, for work that would block its event loop."""
 
 from dataclasses import dataclass
 

@@ -52,11 +52,11 @@ def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
 
 
 class Http(HttpToolsProtocol):
-    """Uvicorn's, which bounds what it reads, and lets go of itself for a WebSocket.
+    """Uvicorn's HTTP protocol, with limits on reads, and a clean end for WebSockets.
 
-    It and its parser hold each other, and so the buffers of the connection long after its end:
-    until Python searches for garbage, which a head does rarely (boot.garbage). With agents that
-    dial anew each day that would be a leak.
+    The protocol and its parser hold references to each other, and so to the buffers of the
+    connection long after its end. They stay until Python collects garbage, which a head
+    does rarely (boot.garbage). With agents that reconnect every day, that would be a leak.
     """
 
     def __init__(

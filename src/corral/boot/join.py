@@ -120,7 +120,7 @@ class Joined:
         try:
             self.ask("GET")
         except NotFound:
-            return True  # it was not heard yet
+            return True  # no heartbeat has arrived yet
         except TokenExpired:
             return True  # its agent renews it, unless the machine was off for long
         except Unauthorised:
@@ -243,7 +243,7 @@ def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
 
 
 def _write_policy(joined: Joined, policy: NodePolicy) -> None:
-    """The agent reads it anew for each start."""
+    """Write the policy; the agent reads it at each start."""
     joined.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomically(joined.dir / POLICY_FILE, encode_policy(policy).decode())
 
@@ -267,9 +267,9 @@ def start_agent(joined: Joined) -> None:
 
 
 def wait_until_heard(joined: Joined) -> "api.NodeDetail":
-    """The node, once the head has heard it.
+    """Return the node once its first heartbeat has reached the head.
 
-    Raises: StartFailed with the end of the agent's log, and what the head refuses with.
+    Raises: StartFailed with the end of the agent's log, and the errors of the head.
     """
     from corral.wire.api import NodeDetail  # pydantic: only this reads an answer
 
@@ -302,10 +302,10 @@ def stop_agent(joined: Joined) -> bool:
 
 
 def leave(joined: Joined, *, force: bool) -> None:
-    """End all of the node here, and let the head know.
+    """End all parts of the node here, and inform the head.
 
-    Raises: Conflict while it holds jobs, and CorralError when the head cannot be told; neither
-    with `force`.
+    Raises: Conflict while the node holds jobs, and CorralError if the head cannot be
+    informed. Neither is raised with `force`.
     """
     try:
         jobs = joined.ask("GET")["jobs"]

@@ -30,9 +30,11 @@ class JoinCall:
 
 
 def ask(url: str, call: JoinCall, *, fingerprint: str = "", trusted: Path | None = None) -> Any:
-    """The answer's body. The token is sent to nobody but the head that was meant.
+    """Send a request and return the body of the response.
 
-    Raises: SpecInvalid, WrongHead, Unreachable, and what the head refuses with.
+    The token is sent only to the intended head.
+
+    Raises: SpecInvalid, WrongHead, Unreachable, and errors returned by the head.
     """
     connection = _connection(url, call.token, fingerprint=fingerprint, trusted=trusted)
     with closing(connection):

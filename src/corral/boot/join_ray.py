@@ -55,7 +55,10 @@ def write(
 
 
 def check_machine(machine: ClusterSettings) -> None:
-    """Raises: SpecInvalid for what a node of Ray cannot be told by its own machine."""
+    """Check the settings of this machine for a node of Ray.
+
+    Raises: SpecInvalid for settings that Ray takes from its head only.
+    """
     if machine.shared:
         raise SpecInvalid(
             "--shared: what all nodes of a cluster on Ray see is told to its head",

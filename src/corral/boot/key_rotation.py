@@ -1,9 +1,9 @@
 """Rotation of the cluster's key, so that several heads agree and a crash loses nothing.
 
-The store says which key is current (`agreed`: "key"). A head that rotates writes the fresh key into
-its file, puts it into the store wrapped under the earlier key, and only then names it the current
-one. Every other head unwraps it. Whatever is still sealed with an earlier key is sealed anew by the
-head that leads, at once and again at each look, so an interrupted rotation goes on where it was.
+The store records the current key (`agreed`: "key"). A head that rotates writes the new key
+into its file, then into the store, wrapped under the earlier key. Only then does it name
+the new key as current. Every other head unwraps it. The leader seals all values under
+earlier keys again, at once and at each look, so an interrupted rotation continues.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""A head among several: it stands by until it may lead, and stands by again when another does.
+"""One of several heads: it stands by until it may lead, and again once another head leads.
 
-A head whose store is a file leads from its start to its end: nobody else can.
+A head whose store is a file leads from its start to its end, because no other head can
+lead.
 """
 
 import asyncio
@@ -98,9 +99,9 @@ class RollCall:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """Leads and stands by in turn. `alone`: on a store that nobody else has.
+    """Alternates between leading and standing by. `alone`: no other head uses the store.
 
-    `build` makes what a term needs; `front` is what the port answers with.
+    `build` creates the parts that a term needs; `front` is the application of the port.
     """
 
     store: Store
@@ -271,7 +272,7 @@ class Turns:
             await asyncio.sleep(BEAT_SECONDS)
 
     def _follow(self, url: str | None) -> None:
-        """Be a door to the head there; None: nobody leads for the moment."""
+        """Forward requests to the head at `url`; None: no head leads at the moment."""
         if self._door == (url,):
             return
         forwarder = Forwarder(url, self._trusted(), self.about.seals) if url is not None else None

@@ -1,8 +1,8 @@
-"""A process beside the head that reads last lines of logs: `python -m
-corral.boot.log_reader_process`.
+"""Helper process of the head that reads the last lines of logs.
 
-Programs print anything. The expressions that read it are linear, yet the tails of a thousand ranks
-take seconds: in the head's loop no heartbeat would be taken meanwhile.
+Run it with `python -m corral.boot.log_reader_process`. Programs print arbitrary text. The
+expressions that parse it are linear, but the tails of a thousand ranks take seconds. In the
+head's event loop, heartbeats would not be processed during that time.
 """
 
 import sys

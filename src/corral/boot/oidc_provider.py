@@ -1,4 +1,4 @@
-"""An OpenID Connect provider, asked who somebody is: discovery, the code's exchange, its keys."""
+"""Client of an OpenID Connect provider: discovery, code exchange and keys."""
 
 import pwd
 from base64 import b64encode
@@ -195,13 +195,16 @@ class Provider:
 
 
 def is_safe(url: str) -> bool:
-    """Whether nobody on the way can change what comes from there."""
+    """Whether the connection is safe from changes in transit."""
     found = urlsplit(url)
     return found.scheme == "https" or (found.scheme == "http" and is_loopback(found.hostname or ""))
 
 
 def rule_of(settings: ClusterSettings) -> SignOnRule | None:
-    """Raises: SpecInvalid where it is told by halves."""
+    """Return the sign-on rule of the settings; None without a provider.
+
+    Raises: SpecInvalid if the settings are incomplete.
+    """
     if settings.oidc_issuer is None:
         return None
     if settings.oidc_client_id is None or not is_safe(settings.oidc_issuer):

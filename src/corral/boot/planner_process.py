@@ -1,7 +1,7 @@
-"""A process beside the head that makes plans: `python -m corral.boot.planner_process`.
+"""Helper process of the head that computes plans: `python -m corral.boot.planner_process`.
 
-A plan takes seconds of a processor. Made in a thread of the head, it takes them from the head's
-loop: of two threads only one runs Python at a time.
+A plan takes seconds of processor time. A thread of the head would take that time from the
+head's event loop, because only one of two threads runs Python at a time.
 """
 
 import sys

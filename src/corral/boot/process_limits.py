@@ -14,7 +14,7 @@ FILES_A_NODE: Final = 2  # its agent's connections: beats and logs
 FILES_BESIDE: Final = 200  # stores, logs that are written now, people's requests
 MOST_FILES: Final = 65_536  # as corral service says: programs that close whatever could be open
 # take long where a container's limit is a thousand million, and the agents started here inherit it
-FEW_NODES: Final = 1_000  # a limit that holds fewer is told of when the head starts
+FEW_NODES: Final = 1_000  # a lower capacity is reported when the head starts
 HINT: Final = "raise it for whoever starts the head: ulimit -Hn, or LimitNOFILE of its service"
 
 # glibc's malloc/malloc.h. Its own threshold rises to the largest block that was ever given back:
@@ -26,7 +26,7 @@ _ARENA_MAX: Final = -8
 LARGE_BYTES: Final = 1 << 20  # blocks from this size on go back to the system at once
 SLACK_BYTES: Final = 8 << 20  # at the heap's end; less is not given back, to be asked for again
 GIVEN_BACK_SECONDS: Final = 60.0
-ARENAS: Final = 2  # one for the loop; the threads beside it need no heap each
+ARENAS: Final = 2  # one for the loop; helper threads need no heap each
 
 log = HeadLogger("corral.head")
 
@@ -63,7 +63,7 @@ def agents_in(files: int) -> int:
 
 
 def too_few_files(nodes: int) -> str:
-    """A sentence where so many nodes are more than this process can hold; else nothing."""
+    """Return a warning if this process cannot hold this number of nodes; "" if it can."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY or files_for(nodes) <= most:
         return ""
@@ -85,7 +85,7 @@ def connection_limits() -> ConnectionLimits:
 
 
 def shape_heap() -> bool:
-    """Whether this C library's allocator could be told."""
+    """Configure the C library's allocator, and return whether that was possible."""
     mallopt = _of_libc("mallopt")
     if mallopt is None:
         return False

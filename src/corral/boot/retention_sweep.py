@@ -18,14 +18,14 @@ from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 5.0
 UNASKED_SECONDS: Final = 3600.0
-STALLED_SECONDS: Final = 600.0  # an upload that has not grown for so long is given up
-SWEEP_SECONDS: Final = 60.0  # the uploads are looked through at least so often
+STALLED_SECONDS: Final = 600.0  # an upload without growth for this time is given up
+SWEEP_SECONDS: Final = 60.0  # longest time between two sweeps of uploads
 SNAPSHOT: Final = ".tar.gz"
 log = HeadLogger("corral.boot")
 
 
 async def keep_swept(control: Control, about: ApiSettings) -> None:
-    """For ever. A disk that fails is tried again: what stays too long harms nobody."""
+    """Sweep forever. A disk failure is retried, because late removal causes no harm."""
     swept = -1  # how many were forgotten when the disk was last looked through
     now, uploads_at = asyncio.get_running_loop().time, float("-inf")
     while True:
@@ -53,8 +53,10 @@ async def sweep_logs(world: World, logs: Path) -> None:
 
 
 async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
-    """Remove what no job runs in and nobody has asked for in an hour: it may be about to be named.
-    It counts against nobody's quota then.
+    """Remove snapshots that no job uses and that were not requested in the last hour.
+
+    A recently requested snapshot may soon be named by a job. Removed snapshots no longer
+    count against any quota.
 
     Raises: OSError, StoreTrouble.
     """

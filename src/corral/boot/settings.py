@@ -221,7 +221,7 @@ class ClusterSettings:
                 f"{self.keep_jobs:,} of them",
                 hint=f"up to {MOST_DAYS:,} days and at least 1 job: corral up --keep-days 30",
             )
-        ClusterLimits.of(self.quotas, self.disk_reserve)  # it refuses what is none
+        ClusterLimits.of(self.quotas, self.disk_reserve)  # raises on invalid values
         work_limits(self.keep_work_days, self.keep_work_size)
         if self.health not in MODES:
             raise SpecInvalid(
@@ -306,7 +306,7 @@ class ClusterSettings:
 
     @classmethod
     def load(cls, place: ClusterDir) -> "ClusterSettings | None":
-        """Load the settings of the cluster in this directory; None if there is none yet."""
+        """Load the settings of the cluster in this directory; None before they exist."""
         if (raw := read_json(place.cluster_json)) is None:
             return None
         known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}

@@ -52,8 +52,11 @@ class SshHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAccess:
-    """Access to hosts over ssh. None: as in ~/.ssh/config. `python`: a Python there with Corral
-    installed; None: install into ~/.corral/venv, with what is `beside` it."""
+    """Access to hosts over ssh. None: as in ~/.ssh/config.
+
+    `python`: a Python there with Corral installed. None: install into ~/.corral/venv,
+    together with the additional packages.
+    """
 
     user: str | None = None
     key: Path | None = None
@@ -198,8 +201,10 @@ async def _run(
 async def _installed(
     connection: "asyncssh.SSHClientConnection", wheel: Path | None, beside: Sequence[str]
 ) -> str:
-    """The Python of a venv there that has this very code, and what is beside it. Raises:
-    HostFailed."""
+    """Return the Python of a venv there with this exact code and the additional packages.
+
+    Raises: HostFailed.
+    """
     assert wheel is not None
     python, mark = f"$HOME/{VENV}/bin/python", f"$HOME/{VENV}/corral.sha256"
     installed = " ".join((sha256(wheel.read_bytes()).hexdigest(), *beside))

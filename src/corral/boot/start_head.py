@@ -60,11 +60,12 @@ def node_processes(place: ClusterDir) -> list[LocalProcess]:
 
 
 def start_head(place: ClusterDir) -> None:
-    """Start a head in the background and wait until it answers. One that somebody else started
-    at the same moment will do.
+    """Start a head in the background and wait until it answers.
 
-    Raises: StartFailed with what the head refused, or with the log's last lines when it ends
-    otherwise or does not answer in time.
+    A head that was started elsewhere at the same moment is sufficient.
+
+    Raises: StartFailed with the refusal of the head. If the head ends otherwise, or does
+    not answer in time, the error holds the last lines of its log.
     """
     log, before = place.head_log, logged_bytes(place)
     words = [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]

@@ -12,7 +12,7 @@ from corral.domain.errors import Conflict, SpecInvalid
 from corral.ports.store import Store
 
 VARIABLE: Final = "CORRAL_STORE"
-KEPT: Final = "store"  # of the cluster's directory: what the variable said
+KEPT: Final = "store"  # file of the cluster's directory with that value
 IDENTITY: Final = "identity"
 MARK: Final = ".corral-state"
 

@@ -136,9 +136,9 @@ def install(unit: Unit) -> bool:
 
 
 def remove(unit: Unit) -> bool:
-    """Take it away; what runs, runs on. False when there is none of this directory.
+    """Remove the unit; running processes continue. False if this directory has no unit.
 
-    Raises: Conflict when systemd does not let it go.
+    Raises: Conflict if systemd does not release it.
     """
     if not unit.file.exists() or _command(unit.file.read_text()) != _command(unit.text):
         return False
@@ -159,7 +159,7 @@ def _may_call(unit: Unit) -> bool:
 
 
 def _call(unit: Unit, *words: str) -> None:
-    """Raises: Conflict with what systemctl has said."""
+    """Call systemctl. Raises: Conflict with its error message."""
     command = [*unit.systemctl, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_CALL_SECONDS)
     if done.returncode != 0:

@@ -1,7 +1,8 @@
-"""The head's certificate: the one that was given, else one of its own.
+"""The head's certificate: the configured one, or else one of its own.
 
-Whoever joins is told the fingerprint of what the head shows, and from then on trusts the authority
-that has signed it: so the certificate can be renewed without asking anybody again.
+A joining machine receives the fingerprint of the head's certificate, and from then on
+trusts the authority that signed it. The certificate can therefore be renewed without
+another prompt.
 """
 
 import asyncio
@@ -31,9 +32,9 @@ from corral.wire.tls import fingerprint_of
 
 DAYS: Final = 397  # as long as a certificate lasts
 RENEW_DAYS: Final = 30  # before its end
-AUTHORITY_DAYS: Final = 3650  # then machines join anew
+AUTHORITY_DAYS: Final = 3650  # then machines have to join again
 LOOK_SECONDS: Final = 3600.0
-ELSEWHERE: Final = "https://192.0.2.1"  # an address of nobody (RFC 5737): the way out leads there
+ELSEWHERE: Final = "https://192.0.2.1"  # an unused address (RFC 5737): finds the way out
 CA_KEY: Final = "ca.key"
 HEAD_KEY: Final = "head.key"
 HEAD_CERTIFICATE: Final = "head.pem"

@@ -1,4 +1,4 @@
-"""alert ls, test: what stands now, and whether messages reach whom they should."""
+"""alert ls and alert test: list current alerts, and test the delivery of messages."""
 
 from typing import TYPE_CHECKING
 

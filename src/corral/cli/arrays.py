@@ -235,7 +235,10 @@ def events_of(
     follow: bool,
     after: int,
 ) -> "list[api.EventView]":
-    """All that happened so far in order, or with `follow` told as it happens until all are over."""
+    """Return past events of the jobs in order.
+
+    With `follow`, pass each event to `tell` as it happens, until all jobs are over.
+    """
     from corral.cli.follow_many import each
 
     async def one(client: "AsyncClient", job: "api.JobView") -> "list[api.EventView]":

@@ -1,4 +1,4 @@
-"""attach: a terminal beside the ranks, or the standard input of one."""
+"""attach: open a terminal next to the ranks, or write to the standard input of one rank."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""One change of several things: each is tried, and of each it is told what came of it."""
+"""Apply one change to several objects: try each one, and print each result."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -20,8 +20,8 @@ def change_each(
 ) -> tuple[list[T], int]:
     """Return the answers for each part of the named jobs, and the common exit code.
 
-    One that is refused is told, and the others are tried all the same; of an array, whose parts
-    are its jobs, that is so when none of them was granted it.
+    A refusal is printed, and the remaining jobs are still tried. The parts of an array are
+    its jobs. An array counts as refused only if every one of its jobs refused the change.
     """
     found: list[T] = []
     code = error_output.DONE
@@ -52,7 +52,7 @@ def _tried(
     try:
         meant = parts(name)
     except Unauthorised:
-        raise  # whoever asks would be told so of each
+        raise  # every further call would be refused in the same way
     except Refusal as why:
         return granted, [why]
     for part in meant:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FREE_SHARE: Final = 0.05  # of a disk: below it the alert of a full disk stands, too
 MOST_NODES: Final = 32  # that are looked at one by one; those that ail come first
 KEPT_APART: Final = ("own_accounts", "pods")  # means by which users are
-OF_NODES: Final = ("node_down", "node_kept_back")  # alerts that are told with their node
+OF_NODES: Final = ("node_down", "node_kept_back")  # alerts shown with their node
 
 
 class Is(StrEnum):
@@ -256,7 +256,7 @@ def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[F
         text = "drained" if node.draining else "cordoned"
         back = f"to give it work again: corral node uncordon {node.id}"
         yield Finding(where=where, state=Is.NOTE, text=f"{text} by a person", to_do=back)
-    for check in detail.checks if detail and not ailments else ():  # else they are told already
+    for check in detail.checks if detail and not ailments else ():  # else in ailments
         if check.result == "failed" and check.kind != "data":
             again = f"when it is repaired: corral doctor gpu --node {node.id}"
             yield Finding(where=where, state=Is.WRONG, text=check.text, to_do=again)

@@ -74,7 +74,7 @@ def say_who_is_kept_out(common: "Common", client: "Client") -> None:
 
 
 def _end_again(common: "Change", left: frozenset[str]) -> None:
-    """Unless somebody else has given it work since."""
+    """End the head again, unless it has been given other work since."""
     with common.client() as client:
         running = unfinished(client)
         if all(job.id in left for job in running):

@@ -34,8 +34,11 @@ def exit_code_of(error: CorralError) -> int:
 
 
 def hint_of(error: CorralError) -> str:
-    """With the way of whoever holds the directory, where the token in it lets nobody in; it is no
-    join token."""
+    """Return the hint of an error, with advice for the owner of the cluster's directory.
+
+    The advice is added if the token in that directory is revoked or expired. It is not
+    added for a join token, or if CORRAL_URL or CORRAL_TOKEN is set.
+    """
     given = {"CORRAL_URL", "CORRAL_TOKEN"} & os.environ.keys()
     ours = isinstance(error, TokenRevoked | TokenExpired) and JOIN_LINE not in error.hint
     if given or not ours:

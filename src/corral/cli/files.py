@@ -39,7 +39,10 @@ def read_text(path: Path, kind: str, *, hint: str) -> str:
 
 
 def missing(path: Path) -> NotFound:
-    """With the name of a file beside it that is nearly the same, and where to look."""
+    """Build the error for a missing file.
+
+    It names a file in the same directory with a similar name, and says where to look.
+    """
     there = next(one for one in (*path.parents, Path()) if one.is_dir())
     beside = [str(one) for one in islice(there.iterdir(), NEIGHBOURS)]
     return NotFound("file", str(path), beside, see=f"ls {quote(str(there))}")

@@ -24,7 +24,7 @@ LAST_EVENTS_SECONDS = 2.0
 _ENDS = {event for (_, event), state in MOVES.items() if state in FINAL - {JobState.DONE}}
 SAID_ELSEWHERE = frozenset({JobEvent.RANKS_FAILED, *_ENDS})
 SAID_ELSEWHERE -= {JobEvent.ASKED_CANCEL}  # of a job that runs it says who has asked
-MOST_TOLD = 10  # failures of one submission that are told one by one
+MOST_TOLD = 10  # failures of one submission that are printed one by one
 
 
 def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:

@@ -77,7 +77,7 @@ class Common:
 
     @property
     def remote(self) -> bool:
-        """Whether the head is looked after by somebody else."""
+        """Whether the head is remote: CORRAL_URL is set, and no directory is given."""
         return self.dir is None and bool(os.environ.get("CORRAL_URL"))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from corral.wire.imports import ImportedJob
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-MOST_FAULTS = 10  # that are told one by one
+MOST_FAULTS = 10  # listed one by one
 
 
 def sacct(

@@ -20,10 +20,13 @@ class _Begun(NamedTuple):
 
 
 class LogLinePrinter:
-    """Puts before each line its job, where there are several, and its rank, where `label`. On a
-    terminal what could command it is left out, unless `raw`. Where a later attempt begins is noted
-    beside it, so that the lines themselves stay as they were printed. With `times`, when a line
-    came stands before it."""
+    """Prints log lines with a prefix.
+
+    The prefix is the job, if there are several, and the rank, if `label` is set. With
+    `times`, the time at which the line arrived comes first. On a terminal, control
+    sequences are removed unless `raw` is set. The start of a later attempt is noted on
+    standard error, so the lines themselves stay as they were printed.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,10 @@ class LogLinePrinter:
 
 
 def _times_of(begun: _Begun, piece: "api.LogLines", count: int) -> list[float | None]:
-    """Return when each of so many lines came: that which had begun, and those of the piece."""
+    """Return the arrival times of `count` lines.
+
+    These are the time of the line that had begun before, and those of the piece.
+    """
     own = piece.times or [None] * (piece.data.count("\n") + 1)
     if begun.text and count == len(own):
         return [begun.at, *own[1:]]

@@ -99,7 +99,7 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
         with Client(url=log_in.url, token=log_in.token) as client:
             client.revoke_token(log_in.id)
     except (Unauthorised, NotFound):
-        ended = False  # it lets in nobody any more
+        ended = False  # the token is already invalid
     except CorralError as error:
         drop_log_in(root, log_in.url)
         raise Unreachable(
@@ -120,7 +120,13 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
 
 
 def _log_in(root: Path, given: str | None) -> "LogIn":
-    """Raises: NotFound; Conflict where there is none; Usage where several are and none is named."""
+    """Return the log-in to end.
+
+    Raises:
+        NotFound: there is no log-in at the given address.
+        Conflict: there are no log-ins.
+        Usage: there are several log-ins, and none is named.
+    """
     from corral.client.log_ins import all_log_ins, log_in_at
     from corral.domain.errors import Conflict, NotFound
 

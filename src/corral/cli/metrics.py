@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HOUR_SECONDS: Final = 3600.0
 LEAST_SECONDS: Final = 1.0
-EACH_SECONDS: Final = 10.0  # a point is kept so often
+EACH_SECONDS: Final = 10.0  # interval at which points are stored
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def health_text(node: "api.NodeView") -> str:
-    """Return the worst fault of the node; "" if there is none."""
+    """Return the worst fault of the node; "" if it has no fault."""
     return f"suspect: {node.health}" if node.suspect else node.health
 
 

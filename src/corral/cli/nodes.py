@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _UNLIMITED = "memory and CPU are counted, not held: no cgroup is to be had"
 LIMITS = {"pid-namespace": _UNLIMITED, "subreaper": _UNLIMITED}
-MOST_REFUSED = 5  # users that are named beside the first
+MOST_REFUSED = 5  # users that are named in addition to the first
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen

@@ -59,8 +59,11 @@ def print_json_line(value: "BaseModel") -> None:
 
 
 def clean(text: str) -> str:
-    """Text that was written by the head, a job or another person, without what could move a
-    terminal. The head's moments are told in the reader's own time, as all others are."""
+    """Make text from the head, a job or another person safe for a terminal.
+
+    Nonprintable characters are replaced. Timestamps from the head are converted to the
+    local time zone, like all other times.
+    """
     plain = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
     return _MOMENT.sub(_own_time, plain)
 
@@ -80,8 +83,12 @@ def state(word: str) -> "Text":
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> "Table":
-    """A table without lines. `right` columns hold numbers; the last one gives way when it is too
-    wide: it goes on in further lines, or ends in an ellipsis where its cells are `cut`."""
+    """Build a table without lines.
+
+    Columns in `right` hold numbers and are aligned to the right. If the table is too wide,
+    only the last column shrinks. Its text wraps, or ends in an ellipsis if its cells are
+    `cut`.
+    """
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, header_style="bold")
@@ -99,9 +106,11 @@ def cut(text: str) -> "Text":
 
 
 def show_table(made: "Table") -> None:
-    """Lines without blanks at their ends, so that files and diffs stay clean; in a file or a pipe
-    nothing is shortened. Where a terminal is too narrow for all columns but the last, lines go on
-    below: a shortened id is none."""
+    """Print a table without trailing blanks, so that files and diffs stay clean.
+
+    In a file or a pipe nothing is shortened. If a terminal is too narrow for all columns
+    but the last, lines wrap, because a shortened id would be useless.
+    """
     out = _out()
     if (least := _least_width(made, out)) > out.width:
         out = console(width=least)
@@ -125,7 +134,7 @@ def _out() -> "Console":
 
 
 def _least_width(made: "Table", out: "Console") -> int:
-    """Columns that all columns need when only the last one gives way."""
+    """Return the width that the table needs if only the last column shrinks."""
     from rich.cells import cell_len
     from rich.measure import Measurement
 

@@ -51,4 +51,4 @@ def _tick(now: WorkProgress, ended: threading.Event) -> None:
                 break
         print(before, end="", file=sys.stderr, flush=True)
     except OSError:
-        pass  # nobody reads it any more
+        pass  # standard error is closed

@@ -335,7 +335,7 @@ def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
     """The whole tree of a file."""
     from corral.wire.queues import read_queues
 
-    read_queues(document)  # what is wrong is said with its line, before anything is sent
+    read_queues(document)  # reports errors with their line before anything is sent
     with common.client() as client:
         planned = client.set_queues(document.value, dry_run=True)
         if dry_run or not planned.changes:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from corral.wire.imports import ImportedJob
 
 OWN = "own history"
-Nodes = tuple[list[int], dict[str, int]]  # GPUs of each; and of each vc, where that is told
+Nodes = tuple[list[int], dict[str, int]]  # GPUs of each node, and of each vc, if known
 
 
 def replayed(

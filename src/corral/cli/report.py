@@ -43,11 +43,12 @@ class ReportQuery(Common):
     """Options of every report.
 
     Attributes:
-        by: Whose: each job's, user's, queue's or type of GPU's.
-        job: Of this one alone, by its id or name.
-        since: From this day on: 7d (ago), or 2026-11-01 (UTC); else a week, or all of the job.
-        until: Up to this day, which is in it; else today.
-        limit: Show the most of so many.
+        by: Group by job, user, queue or GPU type.
+        job: Only this job, by its id or name.
+        since: First day: 7d (ago) or 2026-11-01 (UTC); default: a week ago, or the job's
+            start.
+        until: Last day, inclusive; default: today.
+        limit: Show at most this number of rows, the largest first.
     """
 
     by: By = "queue"

@@ -44,7 +44,7 @@ def share(part: float | None) -> str:
 
 
 def of(used_bytes: int | None, total_bytes: int | None) -> str:
-    """Used of all; "" where nobody says."""
+    """Return the used part of the total; "" if either is unknown."""
     if used_bytes is None or total_bytes is None:
         return ""
     return f"{size_text(used_bytes)} of {size_text(total_bytes)}"

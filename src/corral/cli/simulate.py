@@ -126,7 +126,10 @@ def _tree(
 def _named(
     policy: Sequence[str], config: Path | None, restart_seconds: float, tree: "QueueTree | None"
 ) -> "dict[str, Named]":
-    """The policies to play beside the queues; with queues there need be none."""
+    """Return the policies to simulate in addition to the queues.
+
+    With queues, no policy is required.
+    """
     from corral.traces.policies import chosen
 
     alone = tree is not None and not policy and config is None
@@ -272,7 +275,7 @@ def _refused(
 def _refuse_endless(
     work: "Workload", sizes: list[int], failures: "NodeFaults", restart_seconds: float
 ) -> None:
-    """Nodes that fail so often that some job would never get on."""
+    """Refuse nodes that fail so frequently that some job would never finish."""
     from corral.domain.errors import Conflict
     from corral.replay.node_failures import endless
 

@@ -68,7 +68,7 @@ def bring(common: Common, others: SshOptions, targets: "list[SshHost]") -> "list
         wheel = own_wheel(Path(folder)) if way.python is None else None
         found = bring_up_hosts(targets, way, invitation, wheel)
     with common.client() as client:
-        client.revoke_token(made.id)  # what is left of it lets in nobody
+        client.revoke_token(made.id)  # its remaining uses are no longer valid
     return found
 
 

@@ -91,8 +91,11 @@ def instead_text(one: "api.ChangeSuggestionView") -> str:
 
 
 def forms_text(forms: "Sequence[api.Form]", shape: "api.ShapeView") -> str:
-    """All forms in the order in which they are tried; of an older head, which tells none, the
-    shape. For example: 2 to 9 nodes, each with 8 GPUs; else 1 node with 2 GPUs."""
+    """Return all forms in the order in which they are tried.
+
+    An older head reports no forms; then return the shape. For example: 2 to 9 nodes, each
+    with 8 GPUs; else 1 node with 2 GPUs.
+    """
     texts = [shape_text(form, least=form.least_nodes) for form in forms]
     return "; else ".join(texts) or shape_text(shape)
 

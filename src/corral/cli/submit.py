@@ -88,10 +88,12 @@ def run(
 
 
 def _with_workdir(typed: Typed, common: Change) -> Typed:
-    """The same, with a decision about the workdir where the current directory is the home
-    directory or one around it: nothing of it is sent unless it is named.
+    """Return the same input with a decision about the workdir.
 
-    Raises: Usage where nobody can be asked.
+    A decision is needed if the current directory is the home directory or a parent of it.
+    None of its files are sent unless it is named.
+
+    Raises: Usage if it is not possible to ask.
     """
     here = Path.cwd()
     if typed.workdir is not None or typed.no_workdir or not is_around_home(here):
@@ -169,7 +171,7 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
     from corral.client.workdir_snapshot import notes_on
     from corral.domain.errors import Conflict
 
-    wished = read_wished(spec)  # what is wrong is said before anything is started
+    wished = read_wished(spec)  # reports errors before anything is started
     _note_past(wished)
     for path in wished.workdirs:
         for left_out in notes_on(path):

@@ -212,7 +212,7 @@ class HeadOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """Options of monitoring beside the head."""
+    """Options of monitoring outside the head."""
 
     monitoring: Annotated[
         bool | None,

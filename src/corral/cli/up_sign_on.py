@@ -1,4 +1,4 @@
-"""Options of `corral up` about who else than a token lets somebody in."""
+"""Options of `corral up` for sign-in methods other than tokens."""
 
 from dataclasses import dataclass
 from pathlib import Path

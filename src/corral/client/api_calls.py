@@ -35,7 +35,7 @@ class ApiCall(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Generic[T]):
-    """One answer that goes on; `is_last` tells its last piece."""
+    """A streaming response. `is_last` identifies its last piece."""
 
     path: str
     read: Callable[[Any], T]

@@ -1,4 +1,7 @@
-"""The client for asyncio: the methods of `Client`, awaited. What each means is said there."""
+"""Client for asyncio, with the methods of `Client` as coroutines.
+
+See `Client` for their description.
+"""
 
 import asyncio
 import secrets

@@ -52,7 +52,7 @@ class AsyncOutputs:
         node: str | None = None,
         rank: int | None = None,
     ) -> Fetched:
-        """Copy as `Client.fetch` does. Files are written in a thread, beside the loop."""
+        """Copy as `Client.fetch` does. A thread outside the event loop writes the files."""
         import httpx2
 
         async with AsyncExitStack() as stack:

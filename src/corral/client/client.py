@@ -165,9 +165,13 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         tail: int | None = None,
         times: bool = False,
     ) -> "Iterator[api.LogLines]":
-        """Pieces of the ranks' logs, of the newest attempt (or the one asked for) and, with
-        `follow`, of those after it. `tail`: the last so many lines of each rank. `times`: with
-        those at which lines reached the head. The last piece has `end`: the job's state."""
+        """Yield pieces of the ranks' logs.
+
+        The pieces are of the newest attempt, or the requested one. With `follow`, later
+        attempts are included. `tail`: only the last N lines of each rank. `times`: include
+        the times at which lines reached the head. The last piece has `end`: the job's
+        state.
+        """
         asked = api_calls.logs(
             job, follow=follow, rank=rank, attempt=attempt, tail=tail, times=times
         )
@@ -184,8 +188,10 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         columns: int = 80,
         command: str = "",
     ) -> "Iterator[ClientConnection]":
-        """A terminal beside the rank, of a shell or of `command`, or the rank's standard input:
-        `send(bytes)`, iterate for bytes."""
+        """Open a terminal next to the rank, or the rank's standard input.
+
+        The terminal runs a shell or `command`. Use `send(bytes)`, and iterate for bytes.
+        """
         from websockets.exceptions import InvalidStatus
         from websockets.sync.client import connect
 

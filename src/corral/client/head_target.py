@@ -68,16 +68,17 @@ class Where:
     token: str | None = None
     dir: str | Path | None = None
     _passed_over: int = field(default=0, init=False)
-    token_ends_at: float | None = field(default=None, init=False)  # said in its last days
+    # Set in the token's last days.
+    token_ends_at: float | None = field(default=None, init=False)
     _own: bool = field(default=False, init=False)  # the token is the directory's
     log_in: LogIn | None = field(default=None, init=False)  # whose token is used
 
     def target(self) -> HeadTarget:
-        """Read anew at each connection: a head that came back may have another address.
+        """Return the target, read again at each connection because a head may move.
 
-        Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address;
-            Unauthorised when there is no token for it, or what is given cannot be one; InsecureHead
-            when the token would travel in clear to another machine.
+        Raises: Unreachable if no head was ever started there; SpecInvalid on an odd
+        address; Unauthorised if there is no token for it, or the given token is malformed;
+        InsecureHead if the token would travel in clear to another machine.
         """
         given, urls = self._given(), self.addresses()
         here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"

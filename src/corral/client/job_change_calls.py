@@ -59,7 +59,7 @@ class SyncJobChanges:
         return self._call(change_job_call(job, "resume"))
 
     def requeue(self, job: str) -> "api.JobDetail":
-        """Stop its attempt, with a save, and let it begin anew in its old place in line."""
+        """Stop the job's attempt, with a save, and restart it in its old place in line."""
         return self._call(change_job_call(job, "requeue"))
 
     def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":

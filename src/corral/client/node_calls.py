@@ -64,7 +64,7 @@ class SyncNodes:
     def create_join_token(
         self, *, uses: int = 1, expires_seconds: float = 900.0
     ) -> "joining.JoinTokenMade":
-        """A token that lets so many machines join. Its secret is answered this once."""
+        """Create a token that allows N machines to join. Its secret is returned once."""
         return self._call(create_join_token(uses, expires_seconds))
 
     def remove_node(self, name: str, *, force: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The terminal's part of a log-in by the provider. No token is sent: there is none yet."""
+"""The terminal's part of a log-in by the provider. Requests carry no token yet."""
 
 from collections.abc import Callable
 from typing import Any, Final

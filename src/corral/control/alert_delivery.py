@@ -57,8 +57,11 @@ class AlertMemory(Protocol):
 
 
 class Alerting:
-    """Runs while one head leads. A message that could not be handed over is made anew and tried
-    again: nothing is lost, and a receiver may hear of a thing twice."""
+    """Delivers alerts while the head leads.
+
+    A message that could not be delivered is built again and retried. No alert is lost, but
+    a receiver may get the same alert twice.
+    """
 
     def __init__(
         self,

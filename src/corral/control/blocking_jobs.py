@@ -23,9 +23,11 @@ NO_ROOM: Final = frozenset({"Resources", "Priority", "Topology", "Exclusive"})  
 def holders_text(
     world: World, job: Job, code: str, now: float, ending_of: Callable[[Job], ExpectedEnd | None]
 ) -> str:
-    """For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6; likely
-    first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. Of a job that waits for no
-    GPUs only which nodes take no work, and what others than Corral hold, is told.
+    """Return a text about the jobs that hold the resources a job waits for.
+
+    For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6; likely
+    first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. For a job that
+    requests no GPUs, the text only names closed nodes and resources held outside Corral.
 
     Args:
         code: of the reason that the job waits.
@@ -141,7 +143,7 @@ def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) ->
 
 
 def _latest(ending: ExpectedEnd, now: float) -> float | None:
-    """Seconds until it has ended in most cases; None: nothing tells."""
+    """Return the seconds until it has ended in most cases; None if this is unknown."""
     if ending.ends is not None and ending.ends.high_seconds is not None:
         return ending.ends.high_seconds
     return None if ending.ends_by is None else ending.ends_by - now

@@ -48,7 +48,8 @@ from corral.schedule.waiting import Reason
 log = HeadLogger("corral.control")
 
 LOOK_AT_ALL_SECONDS = 1.0
-LOOK_AT_TERM_SECONDS = 5.0  # an idle head commits nothing so often, to learn whether it still leads
+# Interval at which an idle head makes an empty commit, to check that it still leads.
+LOOK_AT_TERM_SECONDS = 5.0
 RETRY_STORE_SECONDS = 0.5
 
 KeepReplay = Callable[[str, str], None]
@@ -57,7 +58,8 @@ KeepReplay = Callable[[str, str], None]
 class Control:
     """One head. Everything here runs in one asyncio thread; only the store waits elsewhere.
 
-    `world` and `facts` may be read at any moment between two awaits; nobody else changes them.
+    `world` and `facts` may be read at any moment between two awaits. Only this class
+    changes them.
     """
 
     def __init__(
@@ -271,7 +273,7 @@ class Control:
             words.take_back(self.facts, self.sensed, changes)
             self._wrote_at = now.serving
             self.hub.publish(events)
-        if touched is None:  # once a second: what is over, and what sensors said too long ago
+        if touched is None:  # once a second: remove what is over, and outdated samples
             words.forget_steps(self.facts, self.world)
             self.sensed.age(self.clock.wall())
             self.diagnoses.forget(self.world)
@@ -285,8 +287,10 @@ class Control:
     async def _decide(
         self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None, news: Changes
     ) -> Decided:
-        """Reconcile and commit, where there is something to commit or the term must be looked at.
-        What no store can hold is decided anew without it."""
+        """Reconcile and commit, if there are changes or the term must be checked.
+
+        If no store can hold a row, decide again without it.
+        """
         is_due = now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS
 
         def reconciled(anew: bool) -> PassOutcome:
@@ -302,7 +306,10 @@ class Control:
         return await decided(reconciled, commit, news, self.facts)
 
     def _observe(self) -> None:
-        """Ask the engine which nodes are dead or gone, and whom it has placed where it places."""
+        """Query the engine for dead or removed nodes, and for its placements.
+
+        Placements are queried only if the engine places jobs.
+        """
         words.take_engine(self.facts, self.world, self.engine.observe(), self.engine.gone())
         if self.placer is not None:
             self.facts = replace(self.facts, placing=self.placer.placing())

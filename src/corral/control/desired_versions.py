@@ -20,7 +20,7 @@ class Book:
         self._told: dict[NodeId, DesiredState] = {}
         self._held: dict[NodeId, dict[AllocationKey, Allocation]] = defaultdict(dict)
         self._nodes_of: dict[JobId, set[NodeId]] = defaultdict(set)
-        self._grounds: dict[NodeId, list[object]] = {}  # of what was last told
+        self._grounds: dict[NodeId, list[object]] = {}  # of the last desired state
         self._addresses: dict[NodeId, str] = {}
         self._indexed = False
 
@@ -42,7 +42,10 @@ class Book:
                 self._nodes_of[one.job].add(one.seat.node)
 
     def _see_addresses(self, nodes: Iterable[Node], removed: Iterable[NodeId] = ()) -> None:
-        """Gangs are told where their nodes are: where one has moved, every word is made anew."""
+        """Build all desired states again if the address of a node has changed.
+
+        Each gang receives the addresses of its nodes.
+        """
         there = {node.id: node.address for node in nodes}
         there.update(dict.fromkeys(removed, ""))
         if any(self._addresses.get(id) != address for id, address in there.items()):

@@ -1,5 +1,8 @@
-"""Reading of what failed ranks printed last, beside the loop: one attempt at a time, in turns of
-their users, so that no user's logs delay those of others for long."""
+"""Reading of the last lines of failed ranks, outside the event loop.
+
+One attempt is read at a time, in turns of users, so no user's logs delay those of others
+for long.
+"""
 
 import asyncio
 from collections import OrderedDict, deque

@@ -14,7 +14,7 @@ from corral.ports.log import HeadLogger
 log = HeadLogger("corral.control")
 
 REPORT_SECONDS: Final = 600.0  # between two events about the same node and kind of data
-WARN_SECONDS: Final = 3600.0  # so long `corral status` names the node
+WARN_SECONDS: Final = 3600.0  # time for which `corral status` names the node
 MOST_REPORTS: Final = 1_024  # that are remembered; the oldest go first
 MOST_EVENTS: Final = 64  # that wait for a commit
 WHY_LETTERS: Final = 200
@@ -50,10 +50,10 @@ class DroppedData:
         key: AttemptKey | None = None,
         count: int = 1,
     ) -> bool:
-        """Count what was dropped. True where it is reported now: an event is waiting.
+        """Count dropped data. Return True if it is reported now: an event is waiting.
 
         Args:
-            key: the attempt of that node that it was said of.
+            key: the attempt of that node to which the data belongs.
             at: the head's wall clock.
         """
         self.counts[what] += count

@@ -1,7 +1,7 @@
-"""Predicted starts of waiting jobs, computed in a process beside the event loop.
+"""Predicted starts of waiting jobs, computed in a process separate from the event loop.
 
-What is learned from, ended jobs and the record of what was told, is followed by the events that the
-loop publishes; nothing is added to a tick.
+The predictor learns from ended jobs and from the record of past forecasts. It follows both
+by the events that the loop publishes, so a tick has no additional cost.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ from corral.reconcile.expected_end import ending_of
 
 RUNS: Final = 5_000  # ended jobs that are learned from
 OUTCOMES: Final = 1_000  # rows of the record
-MOST_JOBS: Final = 5_000  # unfinished ones, beyond which nothing is told
-ROUND_SECONDS: Final = 0.5  # so often it is learned from what has happened
+MOST_JOBS: Final = 5_000  # unfinished ones, beyond which there are no forecasts
+ROUND_SECONDS: Final = 0.5  # interval of learning from new events
 MOST_A_ROUND: Final = 20  # ended jobs that are looked up
-REST: Final = 9.0  # a forecast that nobody has asked for is followed by so many times its own time
+REST: Final = 9.0  # after an unrequested forecast, pause for N times its duration
 FRESH_SECONDS: Final = 2.0
 MOST_OF_ONE_USER: Final = 2  # forecasts in line at once; a user's others wait for these
 log = HeadLogger("corral.control")
@@ -202,7 +202,10 @@ class Forecasts:
         await self._settle(list(self._open))
 
     async def _round(self, events: list[Event] | None) -> bool:
-        """Whether more has happened than was told: all must be loaded anew."""
+        """Process events.
+
+        Return whether events were missed, so that everything must be loaded again.
+        """
         if events is None:
             return True
         jobs = self._control.world.jobs

@@ -1,7 +1,7 @@
 """Sums of sensor readings of allocated GPUs between commits.
 
-It is written down once a minute. A head that dies takes at most that minute along: it is then told
-as not measured, never as idle.
+The sums are written once a minute. If a head dies, at most that minute is lost. It is then
+reported as not measured, never as idle.
 """
 
 from collections.abc import Iterable, Iterator
@@ -133,7 +133,7 @@ class GpuUsage:
 
     def waiting(self) -> Iterator[UsageRecord]:
         """Yield the sums that are not written yet."""
-        sums = list(self._sums.items())  # they go on while somebody reads this
+        sums = list(self._sums.items())  # the sums change during iteration
         return (
             row(job, attempt, day, kind, amounts)
             for (_, attempt, day, kind), (job, amounts) in sums
@@ -145,8 +145,11 @@ class GpuUsage:
         return self.flushed(Changes(events=events), now.wall)
 
     def flushed(self, changes: Changes, at: float) -> Changes:
-        """With what was summed, once a minute. It goes out once: where the commit fails nobody
-        knows whether it was written, and it is not counted again."""
+        """Return the changes with the sums, once a minute.
+
+        Each sum is sent once. If the commit fails, it is unknown whether the sum was
+        written, so it is not counted again.
+        """
         if self._flushed_at is None:
             self._flushed_at = at
         if 0 <= at - self._flushed_at < FLUSH_SECONDS:

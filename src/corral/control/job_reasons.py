@@ -66,9 +66,12 @@ def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
 
 
 def reason_held(world: World, job: Job, now: Now, *, stopped: str = "", said: str = "") -> Reason:
-    """Return the reason of a job that no pass has judged: what a held one still waits for; how a
-    suspended one continues; that a queued one was not looked at yet. `stopped`: why the head places
-    nothing; `said`: why the engine has not begun with a placed one."""
+    """Return the reason of a job that no pass has judged.
+
+    For a held job: what it still waits for. For a suspended job: how to continue it. For a
+    queued job: that it was not considered yet. `stopped`: why the head places nothing.
+    `said`: why the engine has not started a placed job.
+    """
     if job.state == JobState.QUEUED:
         sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))
         return Reason(code="Stopped" if stopped else "New", sentence=sentence)

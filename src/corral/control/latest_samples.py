@@ -11,15 +11,15 @@ from corral.domain.telemetry import NodeSample
 from corral.domain.world import World
 
 Listener = Callable[[NodeId, NodeSample, float], None]
-PART_SECONDS: Final = 30.0  # so long a part's last sample counts: three of them
+PART_SECONDS: Final = 30.0  # validity of a part's last sample: three intervals
 
 
 class Sensed:
-    """The newest sample of each node, and whoever wants to be told of each: (node, sample, when it
-    came by the head's wall clock).
+    """The newest sample of each node, with listeners for (node, sample, arrival time).
 
-    Of a lent node it is made of what its parts said last (0062). One that has left is known no
-    more, nor is a GPU that its attempt has given back by `world`: unknown, and never as it was.
+    The arrival time is the head's wall clock. The sample of a lent node is built from the
+    latest values of its parts (0062). A node that has left is unknown, and so is a GPU that
+    its attempt has returned according to `world`. Old values are never shown.
     """
 
     def __init__(self, world: Callable[[], World] | None = None) -> None:
@@ -47,13 +47,13 @@ class Sensed:
         return len(self._parts.get(node, ()))
 
     def left(self, part: NodeId, at: float) -> None:
-        """It is heard no more, or not now."""
+        """Drop the samples of a part that is disconnected, at least for now."""
         node = node_of(part)
         if self._parts.get(node, {}).pop(part, None) is not None:
             self._unite(node, at)
 
     def age(self, at: float) -> None:
-        """Let go of what was said too long ago."""
+        """Drop outdated samples."""
         for node, told in list(self._parts.items()):
             if any(_is_old(came, at) for came, _ in told.values()):
                 self._unite(node, at)

@@ -7,7 +7,7 @@ from corral.domain.node import Liveness, Node
 from corral.domain.node_fault import Bar
 from corral.domain.user_isolation import names_text, separations
 
-MOST_TOLD: Final = 5  # nodes of which each is told by itself: a storm has hundreds
+MOST_TOLD: Final = 5  # nodes listed one by one: a storm has hundreds
 
 
 def node_warnings(nodes: Collection[Node]) -> Iterator[str]:

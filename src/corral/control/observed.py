@@ -31,7 +31,7 @@ def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
 
 
 def is_news(old: NodeFacts, new: NodeFacts) -> bool:
-    """Whether the node has said something of itself that was not known."""
+    """Whether the node has reported something about itself that was not known."""
     known = {(one.told_by, one.number) for one in old.signals}
     signals = any((one.told_by, one.number) not in known for one in new.signals)
     return signals or (old.boot, old.inventory) != (new.boot, new.inventory)
@@ -53,8 +53,11 @@ def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
 def take_engine(
     facts: Facts, world: World, proofs: Mapping[NodeId, str], gone: Set[NodeId]
 ) -> None:
-    """Its proofs, and people's words about nodes that were not heard since; which nodes are gone,
-    of those that are known here: an engine may tell of them for long."""
+    """Take in the engine's proofs and removals, and manual death declarations.
+
+    A declaration counts while no heartbeat has arrived since. Removals are limited to known
+    nodes, because an engine may report a node for a long time.
+    """
     facts.proofs.clear()
     facts.proofs.update(proofs)
     for id, node in world.nodes.items():

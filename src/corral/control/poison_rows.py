@@ -19,7 +19,7 @@ from corral.reconcile import PassOutcome
 
 log = HeadLogger("corral.control")
 
-MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded anew
+MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded again
 
 
 class Decided(NamedTuple):
@@ -37,14 +37,17 @@ async def decided(
     news: Changes,
     facts: Facts,
 ) -> Decided:
-    """Decide and commit; where no store can hold a row, decide anew without it. Its job fails, its
-    node is not heard (`facts`), and everything else is committed.
+    """Decide and commit. If no store can hold a row, decide again without it.
+
+    The job of that row fails, or its node's heartbeats are ignored (`facts`). Everything
+    else is committed.
 
     Args:
-        reconcile: decides; with True for every job, and without what the last tick has kept.
+        reconcile: decides; with True for every job, and without what the last tick has
+            kept.
         commit: writes changes; None where there was nothing to write.
         news: events and accounts that go with what is decided.
-    Raises: what `commit` raises; Unrecordable when no round gets better.
+    Raises: what `commit` raises; Unrecordable if no round gets better.
     """
     left_out = LeftOut()
     for round in count():
@@ -65,8 +68,11 @@ class LeftOut:
         self._rows: set[str] = set()
 
     def take(self, error: Unrecordable, facts: Facts) -> bool:
-        """Find whom each row is of: such a job fails, and such a node is not heard. False where
-        nothing new was found, and another round would end the same."""
+        """Find the owner of each row.
+
+        A job that owns a row fails. The heartbeats of a node that owns a row are ignored.
+        Return False if nothing new was found; another round would then end the same.
+        """
         before = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
         for row, why in error.rows:
             log.error("unrecordable", row=type(row).__name__, of=_owner(row), why=why[:400])

@@ -13,8 +13,10 @@ KEEP_SECONDS: Final = 5.0  # 10,000 that wait are put in order in a tenth of a s
 
 
 class InLine:
-    """Made when somebody asks, and kept for some seconds. It has a memo of its own: what the
-    control's is in the midst of is nobody else's."""
+    """Positions in the queue, computed on request and kept for some seconds.
+
+    It has its own memo, because the memo of the control may be in use by a pass.
+    """
 
     def __init__(self) -> None:
         self._memo = Memo()

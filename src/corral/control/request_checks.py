@@ -298,7 +298,10 @@ def _check_suspend(job: Job) -> None:
 
 
 def _check_requeue(job: Job) -> None:
-    """Only what runs has an attempt to begin anew; a wish that outranks this one wins."""
+    """Check that a job can be requeued: only a running attempt can start again.
+
+    A wish that outranks this one wins.
+    """
     if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
         return
     if job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT:

@@ -18,13 +18,16 @@ from corral.insight.straggler import Look, Looks, StepSpan, Straggler, span_of, 
 
 LOOK_SECONDS: Final = 4.0
 STARTING_SECONDS: Final = 60.0  # in which programs are loaded: GPUs may stand idle meanwhile
-LOOKS: Final = 15  # that are kept: what is said holds for the last minute
+LOOKS: Final = 15  # kept looks: results cover the last minute
 
 
 @dataclass(slots=True)
 class _Loop:
-    """One attempt's loop. `spans` are between each two of its looks, None where those say too
-    little. `told`: the straggler that was told of."""
+    """The training loop of one attempt.
+
+    `spans` lie between each two of its looks; a span is None if those looks hold too little
+    data. The last field is the rank of the straggler that was last reported.
+    """
 
     looks: Looks = field(default_factory=lambda: Looks(LOOKS))
     newest: Look = field(default_factory=dict)

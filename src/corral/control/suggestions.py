@@ -24,7 +24,7 @@ def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, Jo
     another queue, a shorter limit. Only what the cluster could run and the queue would accept of
     any user of this name."""
     if spec.elastic is not None or spec.any_of:
-        return ()  # it has said itself what would do
+        return ()  # the spec already lists its alternatives
     fleet = NodeTypes(world.nodes.values())
     found = [
         (change, other)

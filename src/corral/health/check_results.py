@@ -23,7 +23,7 @@ SHARED: Final = " shared"  # ends the unit of a disk that others use, too
 _OF_ASKER: Final = (
     CheckKind.CLOCK,
     CheckKind.DATA,
-)  # a sensor tells of the one, nobody of the other
+)  # a sensor reports the clock; nothing reports the data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Checked:
 def take_checks(
     node: Node, signals: Sequence[Signal], fleet: Iterable[Node], now: float
 ) -> Checked:
-    """Take in what a node tells of its checks; other signals go by as they are.
+    """Process the check results among a node's signals; pass other signals through.
 
     Args:
         fleet: all nodes, whose links are compared.

@@ -101,7 +101,7 @@ _WHAT: Final = re.compile(r"^\s{0,9}what\(\):\s")
 
 
 def is_report_of_shell(line: str) -> bool:
-    """Return whether a shell tells here how a process ended."""
+    """Return whether the line is a shell's report of how a process ended."""
     return _REPORTS.match(line) is not None
 
 

@@ -43,10 +43,11 @@ class ErrorChain:
 
 
 def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorChain:
-    """Return the chain of the newest error; wrappers of other processes' errors are no part.
+    """Return the chain of the newest error, without wrappers of other processes' errors.
 
     Args:
-        line: a line of an error in its middle that tells the class: then it begins there.
+        line: a line of an error in the middle that shows the class: then the chain begins
+            there.
     """
     links = [one for one in raised if one.chain == newest.chain and not one.is_wrapper]
     links = links or [newest]
@@ -87,7 +88,7 @@ def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
     """Return both errors of a chain in one line.
 
     Args:
-        line: the line of one of them that tells its class, where that is not its first.
+        line: the line of one of them that shows its class, if that is not its first.
     """
     root, last = _said(chain.root, line), _said(chain.last, line)
     if root in last or (last in root and not root_first):

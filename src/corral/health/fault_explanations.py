@@ -1,7 +1,8 @@
 """Faults of a machine that explain ends of programs, and the resulting cause. Pure.
 
-A program tells of what it met, seldom of what broke: a port that went down is a lost peer to it, a
-page of memory that failed a crash. What the node has noticed about then says more (0064).
+A program reports its symptom, and rarely the broken part. A port that went down looks like
+a lost peer, and a failed page of memory looks like a crash. The node's observations at that
+time are more precise (0064).
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from corral.domain.node_fault import Ailment
 from corral.domain.node_signal import FULL, UNCORRECTED, SignalKind
 from corral.domain.telemetry import PORTS, SENSORS
 
-CLOCKS_SECONDS: Final = 3.0  # what is told so long after an end may have been before it
+CLOCKS_SECONDS: Final = 3.0  # a report this late may describe an event before the end
 _BETWEEN_RANKS: Final = frozenset({F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.FABRIC})
 _ON_A_GPU: Final = frozenset(
     {F.UNKNOWN, F.CRASH, F.GPU_PROGRAM, F.GPU_MISSING, F.GPU_FAULT, F.HANG}

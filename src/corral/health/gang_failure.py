@@ -1,7 +1,7 @@
-"""Failure of a gang, by the last lines and the ends of its ranks, and which rank began.
+"""Failure of a gang, and the rank that began, from last lines and ends of its ranks.
 
-A rank that lost its peers tells of the peers: where another rank of the gang has a cause of its
-own, was named by those who waited, or was still silent when they gave up, that one is to blame.
+A rank that lost its peers reports those peers. Another rank is to blame if it has a cause
+of its own, if waiting ranks named it, or if it was still silent when they gave up.
 """
 
 import re
@@ -93,7 +93,10 @@ def _waited_for(own: Sequence[RankReading], stopped: Sequence[RankReading]) -> R
 
 
 def _was_frozen(one: RankReading) -> bool:
-    """It did not even leave when it was told to: of those that did, none was in the others' way."""
+    """Whether the rank ignored the request to leave.
+
+    A rank that did leave was not blocking the others.
+    """
     return one.end.exit is not None and signal_of(one.end.exit) == KILL
 
 

@@ -8,16 +8,19 @@ Mode = Literal["observe", "enforce"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRules:
-    """`observe`: nothing is cordoned, drained or ended for it; what would be is listed.
+    """Rules of automatic health actions.
 
-    `users`: so many must meet a fault of programs on one GPU within `users_seconds` before the GPU
-    is to blame.
-    `breaker_share` of all nodes, and at least one, are cordoned by itself in `breaker_seconds`.
-    `repeat_seconds`: a fault that comes again within it climbs to the next remedy.
-    `outbreak_seconds`: signals closer together are of one outbreak.
-    `check_every_seconds`: so often is a node with GPUs checked while it is idle, 0: never; who is
-    suspected at once, and again after `retest_seconds`. A gang of `gang_gpus` and more (0: none)
-    begins when its nodes were checked within `gang_fresh_seconds`; it waits `gang_seconds` at most.
+    `observe`: nothing is cordoned, drained or ended; such actions are only listed. `users`:
+    number of users that must see a program fault on one GPU within `users_seconds` before
+    the GPU is to blame. `breaker_share`: share of all nodes, and at least one node, that
+    may be cordoned automatically within `breaker_seconds`. `repeat_seconds`: a fault that
+    recurs within this time gets the next remedy. `outbreak_seconds`: signals closer
+    together belong to one outbreak.
+
+    `check_every_seconds`: interval between checks of a node with GPUs while it is idle; 0:
+    never. A suspected node is checked at once, and again after `retest_seconds`. A gang of
+    `gang_gpus` or more (0: none) starts once its nodes were checked within
+    `gang_fresh_seconds`. It waits for `gang_seconds` at most.
     """
 
     mode: Mode = "enforce"

@@ -1,10 +1,10 @@
-"""Whether a node is over-represented in failures of different users: a beta-binomial tail. Pure.
+"""Detection of nodes that are over-represented in failures of different users. Pure.
 
-A user whose programs are wrong fails everywhere, and one node sees many more attempts than another;
-so neither a count nor a rate tells. Each user has a rate of failure of their own, known as well as
-their record on all other nodes has it. Under the hypothesis that the node is like the others, how
-many of its attempts fail is a sum of beta-binomials, one a user; the chance of so many or more is
-what is shown.
+The test is a beta-binomial tail. A user whose programs are wrong fails everywhere, and one
+node sees far more attempts than another. Neither a count nor a rate is therefore
+conclusive. Each user has their own failure rate, estimated from their record on all other
+nodes. If the node is like the others, the number of its failed attempts is a sum of
+beta-binomials, one per user. The result is the probability of at least the observed number.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ CHANCE: Final = 0.01  # that any node at all is wrongly suspected, of all that a
 CHANCE_WITHOUT: Final = 0.05  # of one node, with any one user left out: no one alone makes it so
 FEWEST_FAILURES: Final = 3
 FEWEST_USERS: Final = 2
-PRIOR_TRIES: Final = 4.0  # a user of whom nothing is known fails like all others: so much it weighs
-PRIOR_RATE: Final = 0.1  # of the first attempts of a cluster: so many failures of so many tries
+PRIOR_TRIES: Final = 4.0  # weight of the average rate for a user without a record
+PRIOR_RATE: Final = 0.1  # failures per try among a cluster's first attempts
 PRIOR_RATE_TRIES: Final = 20.0
 
 
@@ -116,9 +116,10 @@ def tail(rates: Sequence[UserRate]) -> float:
 
 
 def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[float]:
-    """The chances of 0, 1, ... failures of so many tries, of fewer than `below`.
+    """Return the probabilities of 0, 1, ... failures in `tries` tries.
 
-    By the ratio of neighbours, from P(0) = B(alpha, beta + n) / B(alpha, beta).
+    Only those of fewer than `below` failures are returned. They are computed by the ratio
+    of neighbours, from P(0) = B(alpha, beta + n) / B(alpha, beta).
     """
     chance = 1.0
     for number in range(tries):

@@ -19,11 +19,11 @@ LEAST_WAIT_SECONDS: Final = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Judgement about a node. `counted_seconds`: its silence without excused times; `past_bound`:
-    its work may be started elsewhere.
+    """Judgement about a node.
 
-    `frozen`: so many nodes went silent together that the network or the head is likelier to be at
-    fault than all of them; their silence then bounds nothing.
+    `counted_seconds`: its silence without excused times. `past_bound`: its work may be
+    started elsewhere. `frozen`: many nodes went silent together, so a fault of the network
+    or the head is more likely than a fault of all nodes. Their silence then sets no bound.
     """
 
     liveness: Liveness
@@ -37,10 +37,12 @@ class Verdict:
 def judge(
     nodes: Mapping[NodeId, Node], facts: Facts, serving_seconds: float
 ) -> dict[NodeId, Verdict]:
-    """A verdict for each node. Times are the head's serving clock: it stands while the head does.
+    """Return a verdict for each node.
 
-    A node that was never heard since this head began to serve counts from that beginning. The
-    seconds in `facts.excused`, during which too many were silent together, count for nothing.
+    Times are by the head's serving clock, which stops while the head is down. The silence
+    of a node without a heartbeat since this head began to serve counts from that moment.
+    The seconds in `facts.excused`, when too many nodes were silent together, are not
+    counted.
     """
     silent_for = {
         node: serving_seconds - (facts.nodes[node].heard_at if node in facts.nodes else 0.0)

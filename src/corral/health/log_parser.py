@@ -1,7 +1,8 @@
-"""The end of a rank's log as what it tells: errors that were raised, and other lines.
+"""Parser of the end of a rank's log: raised errors, and other lines.
 
-Programs print one error in many dresses: behind the name of a rank, an actor or a logger, in a box,
-over several lines, as a cause within a chain, or once more by the launcher that lost its worker.
+Programs print one error in many forms. It can follow the name of a rank, an actor or a
+logger, or stand in a box. It can span several lines, or be a cause within a chain. The
+launcher that lost its worker can print it again.
 """
 
 import re
@@ -27,8 +28,8 @@ from corral.health.raised_errors import (
 PARTING_WORDS: Final = 4
 LAST_LINES: Final = 15
 ENDING_LINES: Final = 2  # quoted where no line is an error
-FRESH_LINES: Final = 8  # an error that stands so near to the end was the last thing it told
-MOST_RAISED: Final = 50  # the newest; who raises more tells nothing by the older ones
+FRESH_LINES: Final = 8  # an error this close to the end was the last output
+MOST_RAISED: Final = 50  # the newest; older ones add nothing
 
 _COLOURS: Final = re.compile(r"\x1b(\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9])")
 _SIDES: Final = "│┃|"  # of a box around a line
@@ -79,14 +80,14 @@ _WORK: Final = re.compile(  # words of lines that tell of work
     r"|downloading|building|processing|training|giving)\b|it/s|%|\.\.\.$",
     re.IGNORECASE,
 )
-_REASON: Final = re.compile(  # words by which a program tells that it cannot go on
+_REASON: Final = re.compile(  # words that show that a program cannot continue
     r"\b(?:no|not|none|nothing|never|missing|must|needs?|requires?d?|expect(?:s|ed)|only|without"
     r"|empty|should|please|too|wrong|bad|mismatch\w*|den(?:y|ied)|exceed\w*|less|more|fewer|lower"
     r"|differ\w*|unknown|unsupported|outside|out of|bye|quit\w*|stopp\w*|exit\w*|end(?:s|ed|ing)?"
     r"|problem|violat\w*|broken|lost|expired|corrupt\w*|stale|already|\w{1,30}n't|un\w{2,30}(?:ed|ble))\b",
     re.IGNORECASE,
 )
-_HINTS: Final = re.compile(  # lines that tell what to do, below the line that tells what failed
+_HINTS: Final = re.compile(  # lines with advice, below the line with the failure
     r"^\W{0,4}(?:To (?!\S{1,30} (?:failed|could))|[Hh]int\b|HINT\b|Please |See |For more|Try |Use "
     r"|You (?:may|can) )"
 )
@@ -100,7 +101,7 @@ _LEVELS: Final = (  # "error:" and "fatal error:" of the languages that programs
     r"|(?:严重|致命|嚴重)?(?:错误|錯誤|异常|異常)|(?:致命的)?エラー|오류|에러) ?[::!-]"
 )
 _WARNS: Final = re.compile(r"\bWARNING\b|Warning:|^warn(ing)?\b", re.IGNORECASE)
-_SHAPED: Final = re.compile(  # a line by which some program told that it failed
+_SHAPED: Final = re.compile(  # a line in which a program reports a failure
     r"\b(error|errors|exception|fatal|panic|panicked|failed|failure|abort(ed|ing)?|cannot|"
     r"could not|unable to|invalid|traceback|refus(ed|ing)|not found|giving up|no such|unbound)\b|"
     r'\w(Error|Exception)\b|\*\*\* |^E\d{4} |\bERR!|"level": ?[56]0\b|' + _LEVELS,
@@ -129,7 +130,7 @@ class Printed:
 
     @property
     def ends_raising(self) -> bool:
-        """The last thing it told was an error that it raised."""
+        """Whether the last output was an error that the program raised."""
         newest = [one.lines[0] for one in self._own[-1:]]
         return any(line in newest for line in self.last[-FRESH_LINES:])
 
@@ -206,7 +207,7 @@ class Printed:
 
     @property
     def told_by_launcher(self) -> str:
-        """The last line by which torchrun tells of a worker's signal; "" for none."""
+        """Return torchrun's last line about a worker's signal; "" without one."""
         found = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
         return _cut(found[-1]) if found else ""
 

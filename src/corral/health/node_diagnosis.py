@@ -214,9 +214,12 @@ def _judged(
 def _remedy(
     one: Ailment, others: Sequence[Ailment], now: float, rules: HealthRules, rule: FaultCode
 ) -> tuple[Remedy, Bar]:
-    """The table's, unless time, others beside it or the driver say something else."""
+    """Return the remedy and bar of the table.
+
+    Time, related faults and the driver can change both.
+    """
     if len(one.times) < rule.an_hour and not _was_acted_on(one):
-        return Remedy.IGNORE, Bar.OPEN  # one flap: it is told and counted
+        return Remedy.IGNORE, Bar.OPEN  # one flap: it is reported and counted
     if rule.blames_user:
         many = len(one.users) >= rules.users
         return (Remedy.DEEP_TEST, Bar.CORDON) if many else (rule.remedy, Bar.OPEN)
@@ -263,7 +266,10 @@ def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
 
 
 def _climbed(remedy: Remedy, times: int) -> Remedy:
-    """The remedy of a fault that has come again so often: reset, deep test, RMA."""
+    """Return the remedy for a recurring fault, by its number of recurrences.
+
+    The order is reset, deep test, RMA.
+    """
     if times <= 0 or remedy not in (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT):
         return remedy
     start = 0 if remedy == Remedy.RESTART_APP else 1

@@ -10,11 +10,12 @@ from corral.health.network_words import NETWORK_WORDS
 from corral.health.pattern_form import LINE_CHARACTERS, Pattern
 from corral.health.program_words import PROGRAM_WORDS
 
-MACHINE: Final = frozenset(  # what is wrong with machines, whatever the program says beside it
+MACHINE: Final = frozenset(  # machine faults, whatever else the program prints
     {F.GPU_MEMORY, F.GPU_FAULT, F.GPU_MISSING, F.SHARED_MEMORY, F.DISK_FULL, F.STORAGE}
     | {F.HOST_MEMORY, F.LOCKED_MEMORY, F.FABRIC}
 )
-# Told by a job of one rank that is no launcher: whom it lost was no rank of its own.
+# Printed by a job of one rank that is not a launcher: the lost peer was not one of its
+# ranks.
 CUT_OFF: Final = re.compile(
     r"^(?!.*(gloo|NCCL)).*\bConnection\w* (broken|closed|reset|aborted)|ConnectionReset"
     r"|ECONNRESET|socket hang up|^(?!.*(gloo|NCCL|coordination|distributed)).*\bUNAVAILABLE\b"

@@ -28,7 +28,7 @@ _ENQUEUED: Final = re.compile(
 )
 _TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18})")
 _ROOT: Final = (
-    "Root Cause"  # of torchrun's report: within so many characters it tells of the worker
+    "Root Cause"  # of torchrun's report: the worker follows within _ROOT_CHARACTERS
 )
 _FAILURES: Final = "\nFailures:"
 _STOPPED: Final = re.compile(
@@ -133,7 +133,7 @@ def _root_cause(text: str) -> tuple[int, int] | None:
 
 
 def _ended(exit: Exit, code: int) -> Exit:
-    """`code` negative: by that signal, as Python's subprocess tells it."""
+    """Return the exit. A negative `code` is a signal, as in Python's subprocess module."""
     if code < 0:
         return replace(exit, code=None, signal=-code)
     return replace(exit, code=code or 1)

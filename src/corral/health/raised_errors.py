@@ -92,7 +92,7 @@ class Raised:
 
     @property
     def is_wrapper(self) -> bool:
-        """It only tells that another process failed."""
+        """Whether the error only reports that another process failed."""
         is_join = self.step == NextStep.RUST and _OTHER_PANIC.search(" ".join(self.lines[:2]))
         return is_of_wrapper(self.lines[0]) or bool(is_join)
 
@@ -115,7 +115,7 @@ def without_late_threads(raised: Sequence[Raised]) -> tuple[Raised, ...]:
 
 
 def is_of_wrapper(line: str) -> bool:
-    """Return whether the line only tells that another process failed."""
+    """Return whether the line only reports that another process failed."""
     return _WRAPPED.search(line) is not None
 
 

@@ -32,11 +32,12 @@ SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what i
 BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 KILL: Final = 9
 _ABORT, _TERM = 6, 15
-_CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})  # ILL, TRAP, BUS, FPE, SEGV, SYS beside
+# ABRT, ILL, TRAP, BUS, FPE, SEGV, SYS.
+_CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})
 _BY_ITSELF: Final = frozenset({4, 5, _ABORT})  # ILL, TRAP: checks that compilers put in
 _LEFT_BEHIND: Final = frozenset({_ABORT, 11})
-_INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
-_ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
+_INT, _PIPE = 2, 13  # PIPE: the reader of its output is gone
+_ASKED: Final = frozenset({1, _INT, 3})  # also HUP and QUIT: sent by a terminal
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
 DELIBERATE: Final = range(1, 124)  # codes with which programs end that have given a reason
 _CLOSED: Final = NextStep.CLOSED_PIPE
@@ -167,7 +168,8 @@ def _of_errors(read: RankReading, log: Printed, newest: Raised, said: Hit | None
         return replace(_of_pattern(read, retried[0]), quote=quote, place=newest.place)
     line = said[1] if said is not None else ""
     chain = chain_of(log.raised, newest, line)
-    if said is not None and not has_line(chain, line):  # printed beside, or of an earlier chain
+    # Printed separately, or of an earlier chain.
+    if said is not None and not has_line(chain, line):
         quote = log.assertion if _ASSERTS in line and log.assertion else line
         place = chain.place(chain.last)
         return replace(_of_pattern(read, said[0]), quote=quoted(quote), place=place)
@@ -234,8 +236,11 @@ def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
 
 
 def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
-    """Return the line that tells of a signal: of a crash or a kill, and of one that aborts itself
-    any error; "" where the last lines are of its work."""
+    """Return the line that explains the end by a signal.
+
+    It is the line about a crash or a kill; if the program aborted itself, any error. Return
+    "" if the last lines are part of its work.
+    """
     newest, aborts = _newest(log.raised), signal_of(exit) in _BY_ITSELF
     if aborts and newest is not None and (newest.step is not None or log.ends_raising):
         return message(newest.lines)
@@ -265,10 +270,13 @@ def _by_place(newest: Raised) -> FailureKind | None:
 
 
 def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> bool:
-    """Whether the words are believed where a signal ended it: one that aborts itself tells why, and
-    one that was told to stop may have lost its peers. Nobody tells of having been killed, but one
-    that had just failed may have been killed for not leaving. Where another process tells how it
-    ended, the words are of others too: who lost it says so."""
+    """Whether to trust the log of a process that a signal ended.
+
+    A process that aborts itself prints why. A process that was asked to stop may have lost
+    its peers. No process can report that it was killed, but a process that had just failed
+    may have been killed because it did not exit. If another process reports the end, the
+    words may concern other ranks. Ranks that lost it then report that.
+    """
     signal = signal_of(exit)
     if is_told and (said is None or said[0].kind == FailureKind.PEER):
         return False

@@ -90,7 +90,7 @@ def earlier_command(kind: FailureKind, text: str, quote: str) -> Earlier | None:
 
 
 def is_missing_command(line: str) -> bool:
-    """Return whether a shell tells here that it did not find a command."""
+    """Return whether the line is a shell's report of a missing command."""
     return _MISSING.match(line) is not None
 
 
@@ -115,5 +115,5 @@ def _earlier_import(text: str, used: "re.Match[str]") -> Earlier | None:
 
 
 def is_of_timeout(line: str) -> bool:
-    """Return whether a shell tells here that a process ended that the command timeout ran."""
+    """Return whether the line is a shell's report that a process run by `timeout` ended."""
     return _TIMEOUT.search(line) is not None

@@ -1,1 +1,1 @@
-"""Limits on what comes in from the network, before and beside authentication."""
+"""Limits on incoming network traffic, before and alongside authentication."""

@@ -1,10 +1,10 @@
-"""Connections of one server: how many there may be, and how long each may keep it waiting.
+"""Connections of one server: their number, and the time for which each may delay it.
 
-A connection is proven once a valid token came over it. Only connections that are not proven count
-against the limits here: what agents and people with a token hold open stays, whatever comes in
-beside it. Where unproven connections reach a limit, the oldest one that has sent no complete
-request is closed for the next: a client with a token sends its request at once, an attacker that
-holds connections open does not.
+A connection is proven once a valid token arrived over it. Only unproven connections count
+against the limits here. Connections of agents and users with a token stay open, regardless
+of other traffic. If unproven connections reach a limit, the oldest one that has sent no
+complete request is closed for the next. A client with a token sends its request at once; an
+attacker that holds connections open does not.
 """
 
 from collections import Counter

@@ -13,5 +13,5 @@ class Clock(Protocol):
         ...
 
     def fresh_id(self) -> str:
-        """32 hexadecimal digits that nobody else has."""
+        """Return 32 hexadecimal digits that are unique."""
         ...

@@ -1,4 +1,4 @@
-"""Interface of the forecaster, which works beside the head's event loop."""
+"""Interface of the forecaster, which runs outside the head's event loop."""
 
 from typing import Protocol
 
@@ -7,8 +7,8 @@ from corral.domain.run_history import Question, StartForecast
 
 class Foreteller(Protocol):
     async def forecast(self, question: Question) -> StartForecast | None:
-        """The answer; None for a job that does not wait.
+        """Return the forecast; None for a job that does not wait.
 
-        Raises: Trouble when there is none in time.
+        Raises: Trouble if it is not ready in time.
         """
         ...

@@ -6,7 +6,7 @@ is written."""
 import logging
 from typing import Any, Final
 
-FIELDS: Final = "fields"  # of a record: what stands beside the event
+FIELDS: Final = "fields"  # of a record: its fields, in addition to the event
 logging.getLogger("corral").addHandler(logging.NullHandler())
 
 

@@ -1,4 +1,4 @@
-"""Seam of the reader of what failed ranks printed last, beside the head's loop."""
+"""Interface of the reader of failed ranks' last lines, outside the head's event loop."""
 
 from typing import Protocol
 

@@ -6,7 +6,7 @@ from corral.insight.notifications import Notification, Taste
 
 
 class Receiver(Protocol):
-    """One of those who are told."""
+    """A receiver of notifications."""
 
     @property
     def name(self) -> str: ...

@@ -81,7 +81,7 @@ class Store(UserStore, Protocol):
         ...
 
     async def leave(self, *, name: str) -> None:
-        """The head of this name is none of `heads` any more."""
+        """Remove the head of this name from `heads`."""
         ...
 
     async def heads(self) -> Seq[HeadSeen]:
@@ -108,8 +108,8 @@ class Store(UserStore, Protocol):
     ) -> Wish:
         """Append a wish, and its line of the audit log, durably.
 
-        A Submit with a key that this user has used already answers with the first one's wish, and
-        nothing is appended. An empty key is none.
+        If this user has used the key of a Submit before, return the first wish, and append
+        nothing. An empty key counts as no key.
         """
         ...
 
@@ -217,9 +217,10 @@ class Store(UserStore, Protocol):
         ...
 
     async def tell(self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()) -> None:
-        """Write down what waiting jobs were told, or what it came to: one row a job, the newest.
+        """Record forecasts for waiting jobs, or their outcomes.
 
-        Rows of jobs that are not recorded (any more) are passed over; those of `void` go.
+        Each job has one row, the newest. Rows of jobs that are no longer recorded are
+        skipped; those of `void` are removed.
         """
         ...
 
@@ -234,11 +235,11 @@ class Store(UserStore, Protocol):
     async def add_upload(
         self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
     ) -> None:
-        """Count the snapshot for this user; one that counts for somebody stays theirs."""
+        """Count the snapshot for this user, unless it already counts for another user."""
         ...
 
     async def drop_uploads(self, digests: Seq[str]) -> None:
-        """These snapshots are gone, and count for nobody."""
+        """Remove these snapshots, so that they count against no quota."""
         ...
 
     async def put_secret(

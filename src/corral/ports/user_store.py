@@ -34,29 +34,33 @@ class UserStore(Protocol):
         limits: Mapping[str, int | None] | None = None,
         entry: AuditEntry,
     ) -> User | None:
-        """The user afterwards; None when there is none of this name. `limits`: quotas of their own
-        by name; None takes one away, and others stay. Another role, and being disabled, revokes
-        the user's sessions and links.
+        """Change a user and return the result; None if the name does not exist.
 
-        Raises: Conflict when nobody would be left who is an admin.
+        `limits`: the user's own quotas by name. None removes a quota; others are unchanged.
+        A new role, or disabling the user, revokes the user's sessions and links.
+
+        Raises: Conflict if no admin would remain.
         """
         ...
 
     async def link_user(
         self, name: UserName, *, identity: ProviderIdentity | None, entry: AuditEntry
     ) -> User | None:
-        """The user, who logs in by this identity and no other; None when there is none.
+        """Link the user to this identity only, and return the user.
 
-        Raises: Conflict when the identity logs in as another user.
+        Return None if the name does not exist.
+
+        Raises: Conflict if another user logs in by the identity.
         """
         ...
 
     async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> Removed | None:
-        """Forget the user, revoke their tokens and remove their secrets; None when there is none.
-        Secrets for everybody stay, and belong to whom the entry names. The counts are the detail of
-        the entry.
+        """Remove the user, revoke their tokens and delete their secrets.
 
-        Raises: Conflict when nobody would be left who is an admin.
+        Return None if the name does not exist. Secrets for all users remain, and then
+        belong to the user named in the entry. The counts are the detail of the entry.
+
+        Raises: Conflict if no admin would remain.
         """
         ...
 
@@ -69,31 +73,40 @@ class UserStore(Protocol):
         ...
 
     async def revoke_token(self, id: TokenId, *, at: float, entry: AuditEntry) -> Token | None:
-        """The token afterwards; None when there is none of this id. Again is harmless. Sessions
-        and links that it has opened are revoked with it."""
+        """Revoke a token and return the result; None if the id does not exist.
+
+        Repeated calls are harmless. Sessions and links opened by the token are revoked with
+        it.
+        """
         ...
 
     async def forget_token(self, id: TokenId, *, entry: AuditEntry) -> bool:
-        """Keep nothing of the token: it lets in nobody. False when there is none of this id."""
+        """Delete the token completely, so that it is invalid.
+
+        Return False if the id does not exist.
+        """
         ...
 
     async def spend_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        """Take one use of a join token, and add the node's token that it was used for. Answers with
-        the join token afterwards; None when it lets in nobody (any more).
+        """Take one use of a join token, and add the node's token that it was used for.
 
-        Raises: Conflict when another token that is valid names the same node.
+        Return the join token afterwards; None if it is no longer valid.
+
+        Raises: Conflict if another valid token names the same node.
         """
         ...
 
     async def renew_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        """Add a token in the place of another, which ends within a day; older ones of the same
-        node are forgotten. The token that was replaced; None when there is none to replace.
+        """Replace a token with a new one.
 
-        Raises: TokenRevoked when it has been replaced before, by a token that is in use.
+        The old token ends within a day, and older tokens of the node are deleted. Return
+        the replaced token; None if the id does not exist.
+
+        Raises: TokenRevoked if it was replaced before, by a token that is in use.
         """
         ...
 

@@ -25,7 +25,8 @@ from corral.reconcile.attempts import blame
 from corral.reconcile.changeset import Draft
 
 BY_HEALTH: Final = "health"
-OWN_SECONDS: Final = 7 * 86400.0  # what health has asked for waits so long for a quiet moment
+# Time for which a check requested by health waits for a quiet moment.
+OWN_SECONDS: Final = 7 * 86400.0
 MOST_AT_ONCE: Final = 16  # that are checked because it is their turn: they share disks
 SETTLE_SECONDS: Final = 600.0  # a node that has just come is left alone
 LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is given up
@@ -64,7 +65,10 @@ def _secret_of(secret: str, place: int) -> str:
 
 
 def ring(nodes: list[NodeId]) -> list[tuple[NodeId, NodeId]]:
-    """Each and the next, the last and the first: those that can go on at once beside each other."""
+    """Return links from each node to the next, and from the last to the first.
+
+    Links that can be tested at the same time are adjacent in the list.
+    """
     if len(nodes) < 3:
         return list(zip(nodes, nodes[1:], strict=False))
     links = list(zip(nodes, [*nodes[1:], nodes[0]], strict=True))
@@ -77,7 +81,7 @@ def _want(draft: Draft, id: NodeId, checkup: CheckUp) -> None:
         draft.nodes[id] = replace(node, checkups=(*node.checkups, checkup))
 
 
-# -- what is heard -------------------------------------------------------------------------------
+# -- check results -------------------------------------------------------------------------
 
 
 def take_results(draft: Draft, node: Node, new: tuple[Signal, ...]) -> tuple[Signal, ...]:
@@ -115,8 +119,10 @@ def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signa
 
 
 def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
-    """Give up what is late, ask for what is due, begin where nothing runs, let gangs begin. Not
-    `whole`: only where a node has just said something of itself."""
+    """Advance active checks: drop late ones, request due ones, start them, and open gates.
+
+    If not `whole`, do so only after a node has just sent a signal.
+    """
     if not whole and not draft.noticed:
         return
     now = draft.now.wall
@@ -184,8 +190,11 @@ def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
 
 
 def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
-    """Whether it is this node's turn. A pretend GPU shows what it is told to, and a machine without
-    one has other work: these are checked when somebody asks."""
+    """Whether a check of this node is due.
+
+    A pretend GPU returns a preset result, and a machine without one has other work. Such
+    nodes are checked only on request.
+    """
     every = rules.check_every_seconds
     at = node.checked_at
     if every <= 0 or now < (node.since + SETTLE_SECONDS if at is None else at + every):
@@ -278,7 +287,7 @@ def _is_new(draft: Draft, attempt: Attempt) -> bool:
 
 
 def _stale(draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules) -> Node | None:
-    """The node, where it can be checked and was not lately, and nobody else is on it."""
+    """Return the node if it can be checked, was not lately, and holds no other job."""
     node, now = draft.node(id), draft.now.wall
     if node is None or not node.inventory.checks or _runs(draft, id):
         return None
@@ -317,7 +326,7 @@ def _open_gates(draft: Draft, rules: HealthRules) -> None:
             _take_back(draft, job, attempt, failed[0])
         elif not any(one.gang == key for node in nodes for one in node.checkups):
             draft.put_attempt(replace(attempt, gated=False))
-            draft.put(job)  # its nodes' words are made anew
+            draft.put(job)  # rebuild the desired state of its nodes
 
 
 def _failed(node: Node, key: AttemptKey) -> bool:
@@ -325,7 +334,10 @@ def _failed(node: Node, key: AttemptKey) -> bool:
 
 
 def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
-    """It has not begun; it is placed anew, and the node that failed is closed by its health."""
+    """Place an attempt again that has not started.
+
+    The health of the failed node closes that node.
+    """
     worst = next(one for one in node.measures if bars(one))
     where = f"{worst.where} of node {node.id}" if worst.gpu is not None else f"node {node.id}"
     kind = FailureKind.GPU_FAULT if worst.gpu is not None else FailureKind.CLUSTER

@@ -40,10 +40,11 @@ _RECEIPTS: Final = {
 
 
 def conclude(draft: Draft, job: Job) -> None:
-    """Let the job go on once nothing of its attempt is left.
+    """Let the job continue once nothing of its attempt is left.
 
-    A recovering job does not wait for a seat that is UNREACHABLE: its attempt is fenced. A job
-    that somebody stopped does: it is not called stopped while it may still run.
+    A recovering job does not wait for a seat that is UNREACHABLE, because its attempt is
+    fenced. A job stopped on request does wait: it is not called stopped while it may still
+    run.
     """
     attempt = draft.attempt(job.id)
     if attempt is None or job.state not in (JobState.STOPPING, JobState.RECOVERING):
@@ -94,9 +95,12 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _kind(why: StopWhy, attempt: Attempt, code: str) -> str:
-    """A job that was to be moved, and whose user suspended it meanwhile, is suspended. One that was
-    stopped for no other job begins anew because somebody asked so, or because a node is drained:
-    `code` of its reason tells."""
+    """Return the kind of the receipt.
+
+    A job that was to be moved, and that its user suspended meanwhile, counts as suspended.
+    If a preempted job did not make room for another job, it was requeued on request or its
+    node was drained. The `code` of its reason distinguishes the two.
+    """
     if why != StopWhy.PREEMPT or attempt.gave_way_to is not None:
         moved = why == StopWhy.PREEMPT and attempt.relocated
         return RELOCATION if moved else _RECEIPTS[why]

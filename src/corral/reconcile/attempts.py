@@ -26,7 +26,7 @@ from corral.reconcile.failure_diagnosis import diagnosed, exit_text, left_behind
 from corral.reconcile.masked_failures import doubt_of
 from corral.reconcile.node_fault_causes import explained
 
-UNRECORDABLE = "Unrecordable"  # the reason code of a job of which no store can hold what was said
+UNRECORDABLE = "Unrecordable"  # reason code: a report about the job cannot be stored
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
 
 
@@ -106,7 +106,7 @@ def _note_loss(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 
 
 def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
-    """Something was said of it that no store can hold: it ends, and its user reads why."""
+    """Fail a job for which a report cannot be stored; the reason shows its user why."""
     blame(
         draft, attempt, cause=Cause.USER, culprit=f"job {job.id}", evidence=why, node=None,
         failure=FailureKind.COMMAND,
@@ -162,7 +162,7 @@ def _has_stepped(parts: list[SeatReport]) -> bool:
 
 
 def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
-    """A living node that once said the attempt was up and now knows nothing of it."""
+    """Fail an attempt that a living node has reported before, and no longer knows."""
     for part in parts:
         node = part.allocation.seat.node
         known = draft.node(node)
@@ -212,7 +212,7 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -
 
 
 def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -> None:
-    """Seats return as their ranks are seen gone; who is still there is told so in the reason."""
+    """Release seats as their ranks end; the reason names nodes with remaining ranks."""
     last_step = _last_step(parts, attempt)
     if last_step != attempt.last_step:
         attempt = draft.put_attempt(replace(attempt, last_step=last_step))
@@ -236,10 +236,10 @@ def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]) -
 
 
 def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
-    """Whether the job had finished by itself when it was told to stop.
+    """Whether the job had finished by itself when it was asked to stop.
 
-    An exit 0 after that is how many programs answer SIGTERM, and says nothing: unless the training
-    loop has reached its end, the job has more to do.
+    An exit 0 after that is a common response to SIGTERM, and proves nothing. Unless the
+    training loop has reached its end, the job has more to do.
     """
     if len(parts) != len(attempt.seats) or not all(part.is_clean for part in parts):
         return False
@@ -250,8 +250,11 @@ def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
 
 
 def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> None:
-    """The earliest bad exit is the cause; what ended after it is its consequence. Where a node's
-    ranks said why they end, that is told of them and not their exit code alone."""
+    """Blame the earliest bad exit; later exits are its consequences.
+
+    If a node reported why its ranks ended, that report is recorded together with their exit
+    code.
+    """
     ends: list[tuple[float, int, Exit, SeatReport]] = []
     for part in failed:
         ends += [(exit.at, rank, exit, part) for rank, exit in _exits(part) if not exit.clean]

@@ -1,5 +1,8 @@
-"""Ends that the machine may explain yet: what a driver or the kernel tells of a rank's end comes a
-moment after it. Until then nobody is charged (0058)."""
+"""Ends that the machine may still explain.
+
+A driver or kernel message about a rank's end arrives a moment after the end. Until then no
+user is charged (0058).
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -48,14 +51,18 @@ def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
 
 
 def _is_open(attempt: Attempt) -> bool:
-    if attempt.cause == Cause.INFRA:  # its words name a fault: whose is told by the machine
+    # The evidence names a fault; the machine names its owner.
+    if attempt.cause == Cause.INFRA:
         return attempt.failure in UNNAMED and attempt.culprit.startswith("rank ")
     return attempt.cause == Cause.USER and (attempt.failure or FailureKind.UNKNOWN) in OPEN
 
 
 def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
-    """Whether the attempt was on the device, and this befell it before its end. Of who has ended
-    there the node may know nothing any more: then whose seat it was tells, from its placing on."""
+    """Whether the attempt was on the device when it failed, before the attempt's end.
+
+    The node may no longer know which attempts ended there. In that case the seats of the
+    attempt count, from its placing on.
+    """
     until = attempt.ended_at if attempt.ended_at is not None else float("inf")
     at = ailment.noticed_at
     if not ailment.confirmed or not _is_open(attempt) or at > until + CLOCKS_SECONDS:

@@ -71,7 +71,8 @@ class Draft:
     is_urgent: bool = False  # what is done for a node's health waits for no pass of the scheduler
     trusts_health: bool = True  # what nodes notice of themselves explains ends
     noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)  # new in this look
-    unread: dict[AttemptKey, RankEnds] = field(default_factory=dict)  # to be read beside the loop
+    # Logs to read off the event loop.
+    unread: dict[AttemptKey, RankEnds] = field(default_factory=dict)
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
 
     def job(self, id: JobId) -> Job | None:
@@ -221,8 +222,11 @@ class Draft:
         at_node: NodeId | None = None,
         **also: Any,
     ) -> Job:
-        """Make the job's move, with what `also` changes, and tell it; a moot one changes and tells
-        nothing. `at_node`: the node whose history has it, too."""
+        """Move the job, with the changes in `also`, and record the event.
+
+        A move without effect changes and records nothing. `at_node`: also add the event to
+        the history of that node.
+        """
         moved = job.moved(event, self.now.wall, reason=reason, code=code, **also)
         if moved is job:
             return job

@@ -27,9 +27,11 @@ def movables_of(
     over: frozenset[QueueName],
     as_gang: Callable[[Job], Waiting],
 ) -> Movables:
-    """All that run, save, are past their guard, and were not moved within the pause; nobody, as
-    long as somebody is on the way: what that costs is not known yet. `over`: queues whose budget
-    is spent."""
+    """Return all running jobs that save, are past their guard, and were not moved recently.
+
+    The list is empty while a job is on the way to its new place, because the cost of that
+    move is not known yet. `over`: queues whose budget is spent.
+    """
     receipts = list(_relocations(draft))
     budget = rule.gpu_hours * HOUR_SECONDS
     left = budget - spent_gpu_seconds(receipts, draft.now.wall)

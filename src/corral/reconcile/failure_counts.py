@@ -49,7 +49,7 @@ def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> 
 
 
 def forget_blame(before: Node, node: Node) -> Node:
-    """Whoever is found well begins anew: what was held against it is gone."""
+    """Reset the failure record of a node after its blame is cleared."""
     was = any(one.kind == SignalKind.BLAME and one.is_live for one in before.ailments)
     still = any(one.kind == SignalKind.BLAME and one.is_live for one in node.ailments)
     return replace(node, record=NodeRecord()) if was and not still else node

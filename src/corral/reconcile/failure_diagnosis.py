@@ -103,8 +103,10 @@ def _prompt(ends: Iterable[RankEnd]) -> str:
 
 
 def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
-    """Return what the ranks failed of, as far as it is known. Where last lines are read beside the
-    loop, new ones are asked for."""
+    """Return why the ranks failed, as far as it is known.
+
+    If last lines are read outside the event loop, request those that are not covered yet.
+    """
     diagnoses = draft.facts.diagnoses
     if diagnoses is None or not any(end.tail for end in ends):
         return failure_of(ends)

@@ -16,8 +16,11 @@ IDLE: Final = "Idle"  # the reason code of what is suspended for it
 
 
 def see_idle(draft: Draft, job: Job) -> None:
-    """Warn, then suspend, a job that is idle beyond its queue's rule. What sensors have not said
-    since this head began is taken to be as it was."""
+    """Warn, then suspend, a job that is idle beyond its queue's rule.
+
+    If no sensor values have arrived since this head started, the previous state still
+    holds.
+    """
     attempt = draft.attempt(job.id)
     if job.state != JobState.RUNNING or attempt is None:
         return

@@ -20,7 +20,7 @@ CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the h
 
 
 def holds_seconds(spec: JobSpec) -> float | None:
-    """So long a job holds its seats at the most, once it is placed; None: nobody knows."""
+    """Return the longest time a placed job holds its seats; None if it is unknown."""
     limit = spec.max_duration_seconds
     return None if limit is None else START_SECONDS + limit + spec.grace_seconds + GONE_SECONDS
 

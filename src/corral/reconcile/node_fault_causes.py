@@ -1,4 +1,4 @@
-"""An end that its ranks told of, as the machine explains it that they were on (0064)."""
+"""Explanation of an end that ranks reported, by a fault of their machine (0064)."""
 
 from dataclasses import replace
 

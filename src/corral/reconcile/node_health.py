@@ -76,7 +76,8 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
             draft.is_urgent |= (node.cordoned, node.suspect) != (before.cordoned, before.suspect)
         if verdict.struck and rules.mode == "enforce" and not node.suspect:
             ended |= _end_jobs(draft, node, verdict.struck, held.take(node.id))
-        if verdict.struck and rules.mode == "enforce":  # a suspect's too: that touches nobody
+        # Also for a suspect: it affects no job.
+        if verdict.struck and rules.mode == "enforce":
             ended |= _explain_ends(draft, node, verdict.struck, open_ends)
     return ended
 

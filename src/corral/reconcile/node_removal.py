@@ -19,7 +19,10 @@ def take_for_dead(draft: Draft, wish: Wish, node: Node) -> None:
 
 
 def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
-    """Nothing where it still holds something: that could be returned by nobody then."""
+    """Remove a node.
+
+    A node that still holds jobs is refused, because their seats could not be returned.
+    """
     if any(one.seat.node == node for one in draft.held()):
         draft.tell("not_removed", f"node {node} is not removed: it holds jobs", node=node)
         return

@@ -78,7 +78,7 @@ def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: AllocationsByNode
     assert node is not None
     touched: set[JobId] = set()
     if node.said_dead and verdict.liveness != Liveness.DEAD:
-        node = draft.nodes[id] = replace(node, said_dead="")  # it was heard again
+        node = draft.nodes[id] = replace(node, said_dead="")  # heartbeats arrive again
     if node.liveness != verdict.liveness:
         node = replace(node, liveness=verdict.liveness, since=draft.now.wall, why=verdict.why)
         if verdict.liveness == Liveness.ALIVE:

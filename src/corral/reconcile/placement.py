@@ -1,4 +1,4 @@
-"""Ask the scheduler, and write down whom it placed where."""
+"""Run the scheduler, and record the jobs it placed and their nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -113,7 +113,7 @@ def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
 def _movables(
     draft: Draft, over: frozenset[QueueName], memo: Memo
 ) -> Callable[[], Movables] | None:
-    """Asks who may be relocated; None: nobody ever."""
+    """Return a function that lists relocatable jobs; None: relocation is off."""
     rule = draft.tree.relocation
     if rule is None:
         return None
@@ -174,8 +174,11 @@ def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
 
 
 def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
-    """GPUs of the smallest nodes that would do for one that wants nodes for itself: so many of each
-    it is charged at the least, whatever it asks for. 0: it shares its nodes."""
+    """Return the GPUs per node charged at least to a job that requires exclusive nodes.
+
+    This is the size of the smallest sufficient node, regardless of the request. 0: the job
+    shares its nodes.
+    """
     if not spec.place.exclusive:
         return 0
     least = min(shape.resources.gpus for shape in spec.shapes)

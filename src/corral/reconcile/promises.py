@@ -1,4 +1,4 @@
-"""Promised starts: what is told of them, and what has become of it."""
+"""Promised starts: their events and their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,16 +37,17 @@ def promised_of(draft: Draft) -> list[Promise]:
 
 
 def _are_there(draft: Draft, one: Reservation) -> bool:
-    """Whether all of its nodes take work as soon as they are heard."""
+    """Whether all of its nodes accept work as soon as their heartbeats arrive."""
     nodes = [draft.node(seat.node) for seat in one.seats]
     return all(node is not None and node.may_take_work for node in nodes)
 
 
 def take_promises(draft: Draft, decision: Decision) -> None:
-    """Write down who is promised what from now on, and tell those for whom it is news."""
+    """Record the promised starts, and notify the jobs whose promise has changed."""
     known = {one.job: one for one in standing_reservations(draft) if one.latest_start is not None}
     placed = {one.job for one in decision.placed}
-    reserved = {one.job for one in decision.reserved}  # others stop for them: that is told instead
+    # Other jobs stop for these: that is reported instead.
+    reserved = {one.job for one in decision.reserved}
     for promise in decision.promised:
         before = known.pop(promise.job, None)
         row = Reservation(

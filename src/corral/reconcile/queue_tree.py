@@ -1,4 +1,4 @@
-"""Queues as somebody wished them: the tree of the next tick."""
+"""Queues as requested by users: the queue tree of the next tick."""
 
 from dataclasses import replace
 
@@ -12,7 +12,10 @@ from corral.reconcile.changeset import Draft
 
 
 def set_queues(draft: Draft, wish: Wish, asked: SetQueues) -> None:
-    """Put the tree in its place. One that another wish has made impossible meanwhile is told."""
+    """Replace the queue tree.
+
+    If a change accepted meanwhile makes the tree impossible, record the refusal.
+    """
     before = draft.tree
     try:
         tree = tree_of(before, asked, wish.at)

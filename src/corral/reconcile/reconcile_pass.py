@@ -46,13 +46,14 @@ _MAY_WAIT = (JobState.HELD, JobState.SUSPENDED)  # for other jobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOutcome:
-    """Result of a pass: what to commit, why each waiting job waits, and the latest time of the next
-    pass.
+    """Result of a pass.
 
-    `reasons` None: nothing has changed that could place a job, so the last ones still hold.
-    `frozen` are nodes whose silence counts for nothing now, because too many others share it.
-    `unread`: last lines of ranks that are to be read beside the loop.
-    `bugs` are jobs on which a step failed by a fault of ours: they were left as they were, or HELD.
+    It holds the changes to commit, the reason why each job waits, and the latest time of
+    the next pass. `reasons` None: nothing changed that could place a job, so the previous
+    reasons still hold. `frozen`: nodes whose silence is ignored now, because too many
+    others are silent too. `unread`: last lines of ranks to read outside the event loop.
+    `bugs`: jobs on which a step failed because of a bug in Corral. They were left
+    unchanged, or HELD.
     """
 
     changes: Changes

@@ -44,12 +44,12 @@ from corral.replay.start_distribution import HORIZON_SECONDS, Drawn, RunTimeKnow
 from corral.schedule import Learned
 from corral.schedule.waiting import Waiting
 
-RUNS: Final = 40  # of the present, for what is told
+RUNS: Final = 40  # of the present, for the forecast
 RUNS_INSTEAD: Final = 20  # for each suggestion
 FEWEST: Final = 5  # runs, where they take no more than PATIENCE times the time for all
 PATIENCE: Final = 3
 PASSES: Final = 2_000  # of one run
-FIRST_PART: Final = 0.5  # of the time is for what is told, the rest for suggestions
+FIRST_PART: Final = 0.5  # of the time is for the forecast, the rest for suggestions
 SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of the time, or less
 NOW_SECONDS: Final = 1.0  # a start within them is that of the next pass
 MOST_INSTEAD: Final = 3
@@ -233,8 +233,11 @@ def _sooner(
     told: Interval,
     record: Record,
 ) -> tuple[ChangeSuggestion, ...]:
-    """The changes with which the job starts clearly sooner than in the middle of what was drawn
-    for it, and neither end of what is told is later than as it is; the soonest first."""
+    """Return the changes with which the job would start clearly sooner, the soonest first.
+
+    The start must be sooner than the middle of the drawn starts. Neither end of the
+    interval may be later than in the forecast without the change.
+    """
     found: list[tuple[float, ChangeSuggestion]] = []
     changes = plays.question.instead
     for number, (change, spec) in enumerate(changes, start=1):

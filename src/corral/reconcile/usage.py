@@ -39,7 +39,10 @@ class ChargedAllocation:
 
 
 def held_now(draft: Draft) -> Iterator[ChargedAllocation]:
-    """All that is held and not yet charged. What is out of reach charges nobody."""
+    """Yield all allocations that are held and not yet charged.
+
+    Unreachable allocations are not charged.
+    """
     types = types_of(draft)
     for allocation in draft.held():
         held = held_by(draft, allocation, types)
@@ -195,7 +198,10 @@ def is_spent(budget: Budget, spent: BudgetSpent, at: float) -> bool:
 
 
 def judge_budgets(draft: Draft, held: Iterable[ChargedAllocation]) -> frozenset[QueueName]:
-    """The queues whose budget is spent or over; each is told once, and so is a new period."""
+    """Return the queues whose budget is spent or over.
+
+    One event is recorded for each such queue, and for each new period.
+    """
     over = set()
     for name, spent in spent_now(draft, held).items():
         queue = draft.tree.queue(name)

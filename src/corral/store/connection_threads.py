@@ -224,7 +224,7 @@ def _settle(members: list[BatchedWork]) -> None:
     """Wake every caller in its own loop, one wake-up a loop."""
     for loop in {member.loop for member in members}:
         mine = [member for member in members if member.loop is loop]
-        with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # its loop is closed: no caller waits
             loop.call_soon_threadsafe(_settle_here, mine)
 
 

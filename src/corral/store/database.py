@@ -25,7 +25,7 @@ class Database(Protocol):
 
     @property
     def begin_writing(self) -> Sequence[str]:
-        """Statements after which nobody else writes until the end."""
+        """Return statements after which no other connection writes until the end."""
         ...
 
     @property
@@ -49,7 +49,10 @@ class Database(Protocol):
         ...
 
     def is_busy(self, error: Exception) -> bool:
-        """Whether somebody else writes, so that to try each for itself would wait for each."""
+        """Whether another connection writes.
+
+        Each separate retry would then have to wait for it.
+        """
         ...
 
     def named(self, error: Exception) -> CorralError:

@@ -22,13 +22,13 @@ _LEADER: Final = select(_TERM, table.c.term, table.c.name, table.c.url, table.c.
 
 def leader(connection: Connection) -> Leader:
     term, told, name, url, beats = connection.execute(_LEADER).one()
-    if told < term:  # who leads has not said so yet
+    if told < term:  # the leader has not announced itself yet
         return Leader(term=term)
     return Leader(term=term, name=name, url=url, beats=beats, vacant=not name)
 
 
 def begin(connection: Connection) -> None:
-    """The row of a new store: nobody leads."""
+    """Write the row of a new store, which has no leader yet."""
     _write(connection, Leader(term=0))
 
 

@@ -143,7 +143,7 @@ def world(connection: Connection) -> World:
 
 
 def _read_shares(connection: Connection, found: World) -> None:
-    """The queues, what they have used, and what is kept for whom."""
+    """Read the queues, their usage, and the reservations."""
     for tree in _rows(connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES):
         found.queues = tree
     uses = _rows(connection, select(usage.c.record, usage.c.crc), row_codec.USE)

@@ -46,12 +46,12 @@ def add_upload(
     at: float,
     entry: AuditEntry,
 ) -> None:
-    """Count the snapshot for this user, unless it counts for somebody already."""
+    """Count the snapshot for this user, unless it already counts for another user."""
     row = dict(sha256=sha256, owner=owner, bytes=size_bytes, at=at)
     if put(connection, _ADD, [row]):
         add_entry(connection, entry)
 
 
 def drop_uploads(connection: Connection, digests: Seq[str]) -> None:
-    """Count these snapshots for nobody."""
+    """Stop counting these snapshots against any quota."""
     connection.execute(_DROP, {"digests": row_codec.text_of(digests)})

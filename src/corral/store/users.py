@@ -1,6 +1,7 @@
-"""Users, tokens and the audit log in the tables: each a function of a connection, on a lane.
+"""Users, tokens and the audit log in the tables.
 
-What changes somebody's rights and the line of it in the log are one transaction.
+Each operation is a function of a connection, on a lane. A change of a user's rights and its
+line in the log are written in one transaction.
 """
 
 import hmac

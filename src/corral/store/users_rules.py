@@ -108,7 +108,7 @@ def ended_with_token(revoked: Token, tokens: Iterable[Token], at: float) -> list
 
 
 def spent(token: Token | None, at: float) -> Token | None:
-    """The join token, used once more; None when it lets in nobody (any more)."""
+    """Return the join token after one more use; None if it is no longer valid."""
     if token is None or not token.uses_left or token.revoked_at is not None:
         return None
     if token.expires_at is not None and at >= token.expires_at:

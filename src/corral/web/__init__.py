@@ -1,4 +1,4 @@
-"""The pages: files built from ui/, served beside the API. No rule of the cluster is here."""
+"""Web pages: files built from ui/, served next to the API, without cluster rules."""
 
 from corral.web.pages import FOLDER, Pages, is_page
 

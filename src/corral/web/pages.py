@@ -1,8 +1,8 @@
-"""The pages' files, at the head's address: `/` and below, beside `/v1/`.
+"""The files of the web pages, at the head's address: `/` and below, next to `/v1/`.
 
-They hold nothing of the cluster, so they ask for no token; all that is shown comes by the API. A
-file under `assets/` has its content in its name and is kept by browsers for ever; the page itself
-is asked for anew each time.
+They hold no cluster data, so they require no token; all data comes from the API. A file
+under `assets/` has a content hash in its name, and browsers cache it forever. The page
+itself is requested each time.
 """
 
 from collections.abc import Mapping

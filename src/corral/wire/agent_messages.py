@@ -25,7 +25,7 @@ ENDED: Final = 4000  # and an exit code: a terminal's WebSocket closes so when i
 
 
 def exit_code_of(closed_with: int | None) -> int | None:
-    """The exit code that a terminal's closing tells; None when it tells none."""
+    """Return the exit code in the closing code of a terminal; None if it holds none."""
     code = -1 if closed_with is None else closed_with - ENDED
     return code if 0 <= code <= 255 else None
 
@@ -54,10 +54,12 @@ class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
-    """The head is there and has taken in the beat of this number. `heads`: where each of several
-    serves, the one that leads first; said once on each connection, and when it has changed.
-    `signals`: those up to this number are recorded. `wall` is the head's clock, 0 of an older head.
-    `users`: users who may submit jobs, whose accounts the node looks up; said as `heads` are.
+    """Confirmation that the head received the heartbeat of this number.
+
+    `heads`: addresses of all heads, the leader first. They are sent once per connection,
+    and again after a change. `signals`: signals up to this number are recorded. `wall`: the
+    head's clock; 0 from an older head. `users`: users who may submit jobs, whose accounts
+    the node looks up. They are sent at the same times as `heads`.
     """
 
     number: int
@@ -72,11 +74,12 @@ class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
 
 
 class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
-    """Somebody wants a terminal: dial `/v1/agents/attach/{session}` and pump raw bytes both ways.
+    """Request for a terminal.
 
-    `shell` True: a shell beside the ranks, in their containment and environment, on a pty, or the
-    `command` that is named, which /bin/sh reads. False: the standard input of the rank, and its
-    output from now on.
+    The agent dials `/v1/agents/attach/{session}`, and copies raw bytes both ways. `shell`
+    True: a shell on a pty next to the ranks, in their containment and environment. If
+    `command` is given, /bin/sh runs it instead. `shell` False: the standard input of the
+    rank, and its output from now on.
     """
 
     session: str

@@ -1,4 +1,4 @@
-"""Alerts: how people write whom to tell of what (alerts.yaml), and how they are answered."""
+"""Alerts: the format of alerts.yaml (receivers and rules), and the answers of the API."""
 
 import re
 from collections.abc import Mapping
@@ -234,7 +234,7 @@ class AlertRow(ForecastView):
 
 
 class ReceiverRow(ForecastView):
-    """One who is told; `trouble`: why the last message did not reach them."""
+    """A receiver of alerts. `trouble`: why the last message did not reach it."""
 
     name: str
     trouble: str

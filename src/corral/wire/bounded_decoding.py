@@ -286,7 +286,10 @@ def _part_of_seen(sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: At
 
 
 def _progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
-    """Return the progress; a loss that is no number is none, as of a run that has diverged."""
+    """Return the progress.
+
+    A loss that is not a number counts as missing, for example after a run has diverged.
+    """
     mine = _Sieve([])
     found: Progress | None = mine.take(Progress, raw, "progress", key)
     if found is None and mine.dropped:

@@ -62,7 +62,7 @@ def shown(value: object) -> str:
 
 
 def text(value: Any, *, noun: str, example: str, most: int = 4096) -> str:
-    """Non-empty text without NUL, at most so many characters."""
+    """Return non-empty text without NUL, of at most `most` characters."""
     if not isinstance(value, str):
         raise WrongValue(f"{shown(value)} is no {noun}", f"write text: {example}")
     if not value.strip():

@@ -1,15 +1,21 @@
-"""Every GPU as its sensors said last, as it is answered: a list for each column, to stay small."""
+"""Latest sensor values of every GPU, as sent to clients.
+
+Each field is one list per column, so that answers stay small.
+"""
 
 from corral.wire.job_parts import ForecastView
 
 
 class GpusOfNode(ForecastView):
-    """GPUs of a node, in the order of its inventory; each list has a value for each of them, and
-    null where nobody knows. `at`: when the head heard its sensors last, by the node's clock; null:
-    not yet. Shares are from 0 to 1. `holders`: ids of the jobs that hold it, joined by commas;
-    `signs`: lost, silent (its driver does not answer), taken (by a program that Corral has not
-    started), or "" for none of these. `pretend`: they are pretend GPUs, whose readings are derived
-    from the processes of the jobs."""
+    """GPUs of a node, in the order of its inventory.
+
+    Each list has one value per GPU, and null where the value is unknown. `at`: time of the
+    last sensor values that reached the head, by the node's clock; null: none yet. Shares
+    are from 0 to 1. `holders`: ids of the jobs that hold the GPU, joined by commas.
+    `signs`: lost, silent (its driver does not answer), taken (by a program that Corral did
+    not start), or "". `pretend`: the GPUs are simulated, and their readings are derived
+    from the processes of the jobs.
+    """
 
     node: str
     at: float | None

@@ -19,8 +19,12 @@ _Moment = Annotated[float, Field(ge=0, le=LATEST)]
 
 
 class ImportedJob(BaseModel):
-    """A job that is over. `id`: the system and what it calls the job there, sacct:4711. Moments are
-    seconds since 1970; `seconds`: so long it held its GPUs; `state`: in the system's own word."""
+    """A job that is over.
+
+    `id`: the system and the job's id there, for example sacct:4711. Moments are seconds
+    since 1970. `seconds`: the time for which it held its GPUs. `state`: the state in the
+    system's own terms.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

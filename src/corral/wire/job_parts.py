@@ -68,7 +68,7 @@ class ShapeView(ForecastView):
 
 
 class Form(ShapeView):
-    """A form that would do: the shape on so many nodes, or on fewer, down to `least_nodes`."""
+    """An acceptable form: the shape on N nodes, or on fewer, down to `least_nodes`."""
 
     least_nodes: int
 
@@ -285,8 +285,10 @@ class ExpectedEndView(ForecastView):
 
 
 class ChangeSuggestionView(ForecastView):
-    """A change with which the job would start sooner: with 1 node instead of 2. `stops`: whom it
-    is likely to stop then; "" nobody."""
+    """A change with which the job would start sooner, for example 1 node instead of 2.
+
+    `stops`: the jobs that it would probably stop; "" for none.
+    """
 
     change: str
     starts: TimeSpanView
@@ -294,14 +296,15 @@ class ChangeSuggestionView(ForecastView):
 
 
 class StartForecastView(ForecastView):
-    """Predicted start and end of a waiting job, as an interval that is meant to hold `percent`
-    times of 100.
+    """Predicted start and end of a waiting job.
 
-    `runs`: so often the present was played forward. `known_percent` of the jobs in it have kin that
-    tell how long they run; the others go by their limits, or by a guess. `told` is how many
-    outcomes are on the record, and `held_percent` how many of these lay in what was told.
-    `gives_up_at`: when it is given up, if it has not started; null: that is likely to come later.
-    `is_too_late`: it is likely to be given up before it starts.
+    Each prediction is an interval that should hold `percent` times out of 100. `runs`:
+    number of simulations of the current state. `known_percent`: percentage of simulated
+    jobs whose run time is predicted from similar jobs. The others use their limits or a
+    guess. `told`: number of past forecasts with a recorded outcome. `held_percent`:
+    percentage of those outcomes that lay in their interval. `gives_up_at`: time at which
+    the job is given up if it has not started; null: probably after the predicted interval.
+    `is_too_late`: it will probably be given up before it starts.
     """
 
     starts: TimeSpanView

@@ -1,4 +1,7 @@
-"""node.json: what an engine tells the agent of one node. It is read once, at the agent's start."""
+"""node.json: settings that an engine gives the agent of one node.
+
+The agent reads it once, at its start.
+"""
 
 from typing import Literal
 
@@ -12,30 +15,34 @@ Isolation = Literal["disk", "hide", "none"]
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one node.
 
-    `head_file` is the head's head.json, read again at each dial; over TLS the head shows a
-    certificate that `trusted` (a PEM file; None: the machine's own list) vouches for.
-    `address` is that by which the other nodes reach this one; "" is that of the way to the head.
-    `index` is the node's place among the nodes of its machine. `pretend_gpus` None: the machine's
-    own, those of `real_gpus` (indices of the machine; None takes all). `gpu_slices`: into so many
-    parts each pretend GPU is cut; `pretend_taken`: so many of them, the last, are held by others.
-    `amd_gpus`: so many of AMD's, of `gpu_type`, has whoever lends the node detected there: NVIDIA's
-    driver, which else is asked, knows none of them. `gpu_numbers`: of a part (0062), what the head
-    calls the GPUs that are granted to it, in their order; None: all count from 0 on.
-    `cpu_millis` and `memory_bytes` None: the machine's.
+    `head_file` is the head's head.json; it is read again at each dial. Over TLS, the head
+    shows a certificate that `trusted` verifies (a PEM file; None: the machine's own list).
+    `address` is the address at which other nodes reach this one; "" means the local address
+    of the connection to the head. `index` is the node's place among the nodes of its
+    machine.
 
-    `own_machine`: no other node is on its machine, so that its disk is its own as it is.
-    `isolation`: "disk", the node's ranks see a disk of their own and only `shared` is seen from
-    another node; "hide", the machine's disk without what is in `hidden`; "none", all of it.
-    `common`: paths that all nodes of this machine see alike with isolation "hide".
-    `neighbours`: names of the nodes of this machine, in order. A node among them has its name as
-    hostname; without any it has the machine's.
-    `images`: where its unpacked images are kept; None: in the node's own folder.
-    `containment` None: the strongest that works here (cgroup, pid-namespace, subreaper);
-    "engine": that of the engine's, which is around the agent.
+    `pretend_gpus` None: use the machine's GPUs listed in `real_gpus` (indices; None: all).
+    `gpu_slices`: number of parts into which each pretend GPU is divided. `pretend_taken`:
+    number of pretend GPUs, the last ones, held by other programs. `amd_gpus`: number of AMD
+    GPUs, of `gpu_type`, detected by the lender of the node. NVIDIA's driver, which is
+    queried otherwise, does not report them. `gpu_numbers`: for a part (0062), the head's
+    numbers of the GPUs granted to it, in their order; None: count from 0. `cpu_millis` and
+    `memory_bytes` None: the machine's.
 
-    `sample_seconds`: so often its sensors are read; 0: never. `sensors_root` is the folder below
-    which /proc and /sys are looked for. `kernel_log`: where the kernel tells of faults; "" for
-    nowhere; None: /dev/kmsg, and kernel.log in the node's folder where its GPUs are pretended.
+    `own_machine`: no other node is on the machine, so the node uses the machine's disk as
+    it is. `isolation`: "disk": ranks see a disk of their own, and share only `shared` with
+    other nodes; "hide": ranks see the machine's disk without the paths in `hidden`; "none":
+    ranks see all. `common`: paths that all nodes of this machine see alike with isolation
+    "hide". `neighbours`: names of the nodes of this machine, in order. A node in that list
+    uses its name as hostname; otherwise it uses the machine's. `images`: folder of unpacked
+    images; None: the node's own folder. `containment` None: the strongest that works here
+    (cgroup, pid-namespace, subreaper); "engine": the containment of the engine around the
+    agent.
+
+    `sample_seconds`: interval between sensor readings; 0: never. `sensors_root`: folder
+    that contains /proc and /sys. `kernel_log`: source of the kernel's fault reports; "" for
+    no source. None: /dev/kmsg, and also kernel.log in the node's folder if its GPUs are
+    pretended.
     """
 
     node: NodeId

@@ -19,7 +19,7 @@ class NodeGpu(ForecastView):
     type: str
     memory_bytes: int
     pretend: bool
-    slices: int = 0  # into so many parts it is cut; 0: it is whole
+    slices: int = 0  # number of parts; 0: it is whole
     numa: int = 0  # the NUMA node of the machine that it is near
     taken: bool = False  # by a program that Corral has not started
     jobs: list[str]
@@ -33,15 +33,18 @@ class NodeGpus(ForecastView):
     held: list[int] = []  # those that jobs hold, by index
     utilisation: list[
         float | None
-    ] = []  # of each by its place, as sensors said last; null: unknown
+    ] = []  # by place, latest sensor values; null: unknown
     pretend: bool = False  # they are pretend GPUs, and so are their readings
 
 
 class NodeAilment(ForecastView):
-    """Fault of a node. `remedy`: what repairs it; `bar`: how far it keeps the node from work. Times
-    are in seconds since 1970; `mended_at`: since when it is repaired. `to_mend`: the command that
-    repairs it; "" if there is none. `uuid`: of the GPU, where its index may change, as on a lent
-    node."""
+    """Fault of a node.
+
+    `remedy`: the repair. `bar`: how far the fault keeps the node from work. Times are in
+    seconds since 1970; `mended_at`: time of the repair. `to_mend`: the command that repairs
+    it; "" if it has no such command. `uuid`: of the GPU, where its index may change, as on
+    a lent node.
+    """
 
     kind: str
     code: int | None
@@ -65,12 +68,16 @@ class NodeAilment(ForecastView):
 
 
 class NodeView(ForecastView):
-    """A node in a listing. `heard`: by this head; else it is as the last one knew it.
-    `held_whole_by`: the exclusive job that has it; none of its GPUs is free then. `cpus` and
-    `memory_bytes` are what it has, `taken_*` what others than Corral hold of that. `closed`: why
-    whoever lends the node gives it no new work now. `health`: the worst of what ails it now;
-    `cordoned_by`: "health", or "" for a person; `suspect`: health would cordon it, and leaves that
-    to a person. `lost_jobs`: those that ran there when it died, until it is alive again."""
+    """A node in a listing.
+
+    `heard`: this head has received its heartbeat; otherwise the values are those of the
+    previous head. `held_whole_by`: the exclusive job that holds the node; none of its GPUs
+    is then free. `cpus` and `memory_bytes` are its capacity; `taken_*` is the part used
+    outside Corral. `closed`: why the lender of the node gives it no new work now. `health`:
+    its worst fault. `cordoned_by`: "health", or "" for a person. `suspect`: health would
+    cordon the node, but leaves that to a person. `lost_jobs`: jobs that ran there when it
+    died, until it is alive again.
+    """
 
     id: str
     address: str
@@ -150,11 +157,14 @@ def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
 
 
 class NodeDetail(NodeView):
-    """One node whole (`corral node show`). `sample`: what its sensors said last; None when they
-    have said nothing since the head was started. `checks`: what active checks have shown last;
-    `checkups`: which are before it; `checked_at`: when it was last checked as a whole.
-    `shared_account`: the one account of all users' ranks; "" where each user has an account.
-    `refused_users`: users whose ranks its policy refuses, and why."""
+    """Complete view of a node (`corral node show`).
+
+    `sample`: its latest sensor values; None if none have arrived since the head started.
+    `checks`: latest results of active checks. `checkups`: pending checkups. `checked_at`:
+    time of its last full check. `shared_account`: the account of all users' ranks; "" if
+    each user has an account. `refused_users`: users whose ranks its policy refuses, and
+    why.
+    """
 
     boot: str
     devices: list[NodeGpu]

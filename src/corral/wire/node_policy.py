@@ -26,7 +26,7 @@ def encode_policy(policy: NodePolicy) -> bytes:
     return msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
 
 
-@lru_cache(maxsize=4)  # read anew for each start, it is nearly always the same
+@lru_cache(maxsize=4)  # read at each start, but it rarely changes
 def decode_policy(text: bytes) -> NodePolicy:
     """Raises: ValueError with the field that is wrong or unknown."""
     named: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])

@@ -78,9 +78,12 @@ class RelocationRow(ForecastView):
 
 
 class Queues(ForecastView):
-    """`relocation` null: no job is moved to make room. `rack_patience_seconds` and
-    `pod_patience_seconds`: so long a gang waits for one rack, and for one pod. `currency`: of
-    budgets, rates and the prices of nodes."""
+    """Queues and their common settings.
+
+    `relocation` null: no job is moved to make room. `rack_patience_seconds` and
+    `pod_patience_seconds`: time for which a gang waits for a single rack, or a single pod.
+    `currency`: of budgets, rates and the prices of nodes.
+    """
 
     queues: list[QueueRow]
     half_life_seconds: float

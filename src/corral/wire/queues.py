@@ -260,9 +260,9 @@ def is_queue_file(document: Document) -> bool:
 
 
 def queue_file_of(documents: Sequence[Document]) -> Document | None:
-    """The document of a file of queues; None for a file of specs.
+    """Return the document of a file of queues; None for a file of specs.
 
-    Raises: SpecInvalid for queues of another kind, and for more documents beside them.
+    Raises: SpecInvalid if queues have another kind, or the file has further documents.
     """
     for one in documents:
         if "queues" in one.value and not is_queue_file(one):

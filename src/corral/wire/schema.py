@@ -47,7 +47,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def spec_schema() -> dict[str, Any]:
-    """The spec's schema for editors, with the spellings of other tools beside our own."""
+    """Return the spec's schema for editors, with other tools' spellings as aliases."""
     schema = Spec.model_json_schema()
     definitions = schema.get("$defs", {})
     for kind, model in SECTIONS.items():

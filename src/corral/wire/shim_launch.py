@@ -1,7 +1,7 @@
-"""Translation of a node's desired state into the spec of a shim, as far as any machine can make it.
+"""Translation of a node's desired state into the spec of a shim, for any machine.
 
-An attempt that a batch system brings to its nodes has its shim's spec in its part's folder, so that
-its ranks begin at once and its agent comes up beside them (0039).
+If a batch system brings an attempt to its nodes, the shim's spec is in the folder of the
+attempt's part. Its ranks then start at once, while its agent starts in parallel (0039).
 """
 
 import json
@@ -46,9 +46,11 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
 
 
 def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = False) -> Early | None:
-    """Return the launch with which a pilot begins its ranks before its agent is there; None if that
-    is impossible: fetching and preparing is an agent's work, and no secret may lie in a file.
-    `has_workdir`: its workdir lies beside the spec."""
+    """Return the launch with which a pilot starts its ranks before its agent is there.
+
+    Return None if that is impossible. Only an agent fetches and prepares, and no secret may
+    be stored in a file. `has_workdir`: the workdir is stored next to the spec.
+    """
     needs_workdir = launch.workdir is not None and not has_workdir
     fetched = launch.secrets or needs_workdir or launch.image is not None
     if fetched or launch.ray or settings.containment != ENGINE:

@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 EARLY_FILE: Final = "early.json"
-WORKDIR_FILE: Final = "workdir.tar.gz"  # beside it, where the job has a workdir
+WORKDIR_FILE: Final = "workdir.tar.gz"  # next to EARLY_FILE, if the job has a workdir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShimSpec:
-    """One attempt on one node. `env` is shared by its ranks, `rank_env` each one's own.
+    """One attempt on one node.
 
-    `account`: the fields of the account that ranks run as; None: that of the shim.
-    `apart`: how they are kept apart from other users' processes; None: they are not.
-    `devices`: majors of GPUs, each with the only minors it may open; None: all.
-    `image`: an ImageRoot; None: the node as it is. `beside`: a folder beside `work` that is its
-    user's too.
+    `env` is shared by its ranks; `rank_env` is separate for each.
+    `account`: the fields of the account that ranks run as; None: that of the shim. `apart`:
+    the separation from other users' processes; None: not separated. `devices`: majors of
+    GPUs, each with the only minors it may open; None: all. `image`: an ImageRoot; None: the
+    node as it is. `beside`: a folder next to `work` that also belongs to the user.
     """
 
     job: str

@@ -66,8 +66,13 @@ def _truth(field: str) -> Any:
 
 
 def _kind(value: Any) -> str:
-    """A service is read, and nobody is led to one: no engine serves requests yet. Queues are no
-    spec, and who means them is led to their kind. Raises: Wrong."""
+    """Return the kind of a spec.
+
+    A service is accepted but not suggested, because no engine serves requests yet. Queues
+    are refused with a hint, because they are not a spec.
+
+    Raises: WrongValue.
+    """
     known = {"task": "job", "service": "service"}
     if isinstance(value, str) and value in known:
         return known[value]

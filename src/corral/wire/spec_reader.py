@@ -1,5 +1,7 @@
-"""Specs from files, texts and API bodies: read, checked, and every problem told at once, each with
-its line, what was asked, what stands in the way, and what to write instead."""
+"""Read and check specs from files, texts and API bodies, and report every problem at once.
+
+Each problem names its line, the request, the obstacle, and the replacement to write.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +57,8 @@ _EXAMPLES: Final = {
 }
 
 _WITH_WORDS: Final = ((), ("resources",), ("any_of", "resources"))
-MOST_ENTRIES: Final = 20_000  # of one spec beside its variables, in all of its lists and sections
-MOST_CHARACTERS: Final = 500_000  # of one spec beside its variables
+MOST_ENTRIES: Final = 20_000  # of one spec without its variables, in all lists and sections
+MOST_CHARACTERS: Final = 500_000  # of one spec, without its variables
 MOST_PROBLEMS: Final = 100  # of one spec that are looked at
 
 
@@ -125,7 +127,7 @@ def count_of(spec: Spec) -> int:
 def check(document: Document) -> Parsed:
     """Read one document.
 
-    Raises: SpecInvalid that tells every problem.
+    Raises: SpecInvalid with every problem.
     """
     _check_size(document)
     value, spelt, problems = _respelt(document.value)
@@ -259,7 +261,7 @@ def _written(own: Where, spelt: Mapping[Where, Where]) -> Where:
 
 
 def _unknown(own: Where, written: Where) -> Problem:
-    """A field that nobody knows: the one that was meant, or where it belongs."""
+    """Describe an unknown field: name the intended one, or the section where it belongs."""
     word = str(own[-1])
     kind = _kind(own[:-1])
     here = _fields(SECTIONS.get(kind, Spec))

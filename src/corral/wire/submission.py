@@ -69,7 +69,9 @@ def _unfolded(first: JobSpec, place: int, elements: Sequence[Element]) -> Iterat
 
 
 def check_size(jobs: Sequence[JobSpec], source: str) -> None:
-    """Refuse specs that are too large for so many jobs, each of which is sent to its nodes whole.
+    """Refuse specs that are too large for the number of jobs.
+
+    Each job is sent to its nodes whole.
 
     Raises: SpecInvalid.
     """

@@ -21,7 +21,11 @@ _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def moment(value: Any, *, field: str) -> Moment:
-    """A moment with its zone, "2026-11-22T08:00Z", or so long after the submission: "30m"."""
+    """Return a moment from text.
+
+    The text is a moment with its zone, "2026-11-22T08:00Z", or a delay after submission,
+    "30m".
+    """
     example = f"write: {field}: 30m, or a moment with its zone: 2026-11-22T08:00Z"
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6:
         raise WrongValue(f"{value} of what?", f"write the unit: {field}: {value}m")

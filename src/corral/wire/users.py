@@ -208,8 +208,12 @@ class TokenMade(ForecastView):
 
 
 class KeyRotated(ForecastView):
-    """The key that seals now, by its id. `sealed`: values sealed anew; `unreadable`: values that no
-    key opens; `earlier_until`: until then tokens of jobs that run now are taken."""
+    """Result of a rotation of the sealing key.
+
+    `key`: the id of the new key. `sealed`: number of values sealed again. `unreadable`:
+    number of values that no key opens. `earlier_until`: time until which tokens of
+    currently running jobs remain valid.
+    """
 
     key: str
     sealed: int
@@ -222,10 +226,11 @@ class TokensView(ForecastView):
 
 
 class AuditEntryView(ForecastView):
-    """One request, its caller and its result. Numbers rise.
+    """One request, its caller and its result. Numbers increase.
 
-    `kind` is user, node, join, job, head or nobody; "" in entries from before it was recorded, as
-    `link`. `count` is the number of equal requests that the entry stands for.
+    `kind` is the kind of caller: user, node, join, job, head or `nobody`. `kind` and `link`
+    are "" in entries from before they were recorded. `count` is the number of equal
+    requests that the entry stands for.
     """
 
     number: int
@@ -267,8 +272,11 @@ class SessionView(ForecastView):
 
 
 class SessionOpened(SessionView):
-    """The one answer that holds `page_secret`. Pages send it in the header Corral-Page, beside the
-    cookie: without it the cookie lets in nobody."""
+    """Response that holds `page_secret`; it is returned only once.
+
+    Pages send the secret in the header Corral-Page, in addition to the cookie. The cookie
+    without the secret is not sufficient.
+    """
 
     page_secret: str
 
@@ -305,7 +313,7 @@ class TerminalFetch(BaseModel):
 
 
 class TerminalToken(ForecastView):
-    """Token of the user who has confirmed the log-in; null while nobody has."""
+    """Token of the user who confirmed the log-in; null until it is confirmed."""
 
     token: str | None = None
     id: str | None = None

@@ -399,7 +399,7 @@ def gpu_families(
 def _labelled(
     world: World, samples: Mapping[NodeId, NodeSample], seen: Callable[[Job], bool]
 ) -> list[tuple[Node, str, GpuSample]]:
-    """All GPUs that are heard of, and their labels without braces."""
+    """Return all GPUs with known samples, and their labels without braces."""
     nobody, held = ',job="",user="",queue=""', holders(world, seen)
     return [
         (

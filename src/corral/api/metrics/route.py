@@ -37,7 +37,7 @@ async def metrics(request: Request, house: Within, caller: Asker) -> StreamingRe
 
 
 async def _text(house: House, is_open: bool, sight: CallerView) -> AsyncIterator[bytes]:
-    """A family at a time: agents are heard between two."""
+    """Yield one family at a time. Agents' messages are processed between two families."""
     control, settings = house.control, house.settings
     series = HeadSeries(
         control, version=settings.version, disk=_disk_of(house), goodput=await _goodput(control)

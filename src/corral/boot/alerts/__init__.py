@@ -1,4 +1,4 @@
-"""Alerts leave the cluster here: who is told, by which way, and what is remembered of it."""
+"""Delivery of alerts: their receivers and senders, and a record of sent messages."""
 
 import socket
 from collections.abc import Mapping

@@ -52,7 +52,7 @@ class AlertFiles:
 
 
 class DiskMemory:
-    """One JSON file, 0600. A file that cannot be read is as if nothing had been told."""
+    """One JSON file, 0600. An unreadable file counts as empty: no message has been sent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -67,8 +67,11 @@ class _Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(_Receiver):
-    """POST of JSON. With a secret, `X-Corral-Signature: sha256=...` is the HMAC of the body.
-    Redirects are not followed: what is told goes where the file says."""
+    """POST of JSON.
+
+    With a secret, `X-Corral-Signature: sha256=...` is the HMAC of the body. Redirects are
+    not followed, so messages go only to the address in the file.
+    """
 
     address: str
     secret_file: Path | None = None

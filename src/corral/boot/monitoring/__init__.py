@@ -1,4 +1,4 @@
-"""A Prometheus beside the head, for whoever asks for one."""
+"""An optional Prometheus process next to the head."""
 
 from corral.boot.monitoring.config import scrape_config
 from corral.boot.monitoring.prometheus import USER, Prometheus, check_prometheus, prometheus_of

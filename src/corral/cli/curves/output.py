@@ -17,7 +17,7 @@ MOST_GPUS: Final = 16  # that are shown one by one without being asked for
 WIDEST: Final = 100  # characters of a curve
 LEAST: Final = 10
 _OVER_TIME: Final = "OVER TIME"
-BESIDE: Final = 44  # columns beside the names: four numbers and the gaps
+BESIDE: Final = 44  # columns next to the names: four numbers and the gaps
 
 
 def show(picture: Picture, *, width: int, every_gpu: bool) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 POINTS: Final = 360
 STEP_SECONDS: Final = 10.0  # between two moments of a curve, in its first day
-HELD_STEPS: Final = 1.5  # so many steps a value holds when no other follows
+HELD_STEPS: Final = 1.5  # steps for which a value holds if no other follows
 MOST_NODES: Final = 64  # of a job whose GPUs are asked about
 GPU_FIELDS: Final = ("utilisation", "memory", "power_watts", "temperature_celsius")
 _OF_GPU: Final = re.compile(r"gpu(?P<index>\d+)\.(?P<field>.+)")  # a field of a node's series
@@ -27,8 +27,10 @@ Points = list[tuple[float, float]]  # (moment, value), in any order
 
 @dataclass(frozen=True, slots=True)
 class CurveKind:
-    """A row: its name, the field that it is made of, its unit. `is_rate`: the field only rises, and
-    its rise in a second is told."""
+    """A row of the output: its name, the field it is computed from, and its unit.
+
+    `is_rate`: the field only increases, and the row shows its increase per second.
+    """
 
     name: str
     field: str
@@ -207,7 +209,10 @@ class Gathered:
 def job_asks(
     job: "api.JobDetail", since: float, until: float, *, nodes: int = MOST_NODES
 ) -> list[SeriesQuery]:
-    """Its own curve, and those of its GPUs while it held them: of so many nodes at most."""
+    """Return queries for the job's own series and for those of the GPUs it held.
+
+    The GPU series cover at most `nodes` nodes per attempt, while the job held the GPUs.
+    """
     asks = [SeriesQuery(key=f"job:{job.id}", since=since, until=until)]
     for attempt in job.attempts:
         first = max(since, attempt.placed_at)

@@ -32,7 +32,9 @@ def _block(value: float, low: float, high: float) -> str:
 
 
 def narrowed(values: Sequence[Value], width: int) -> list[Value]:
-    """The means of so many parts of about one length; as they are where they are no more.
+    """Return the means of `width` parts of about equal length.
+
+    If there are at most `width` values, return them unchanged.
 
     Raises: ValueError on a width below 1.
     """
@@ -46,13 +48,16 @@ def narrowed(values: Sequence[Value], width: int) -> list[Value]:
 
 
 def mean(values: Sequence[Value]) -> Value:
-    """Return the mean of the known values; None if there is none."""
+    """Return the mean of the known values; None if there are no known values."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def value_text(value: Value, unit: str) -> str:
-    """A value for a column; `unit` share is from 0 to 1 and told as a percentage."""
+    """Return a value as the text of a column.
+
+    A value with the unit `share` is from 0 to 1, and is shown as a percentage.
+    """
     if value is None:
         return "-"
     if unit == "share":

@@ -123,7 +123,10 @@ def _said(options: ByHand | Replayed) -> list[str]:
 
 
 def _refuse(options: Sequence[str], why: str, hint: str) -> None:
-    """Raises: Usage where there is an option that would be read in vain."""
+    """Refuse options that would have no effect.
+
+    Raises: Usage if there is such an option.
+    """
     if options:
         raise Usage(f"{' and '.join(options)} {why}", hint=hint)
 

@@ -13,7 +13,7 @@ LONGEST: Final = 300  # digits; what is longer is no number of anything
 _FORM: Final = re.compile(
     r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,4})?)([kmbt]?)", re.I | re.A
 )
-_ODD: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.I)  # the planner tells what is wrong
+_ODD: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.I)  # the planner reports the error
 
 
 def counted(kind: Any, tokens: Sequence[Token]) -> Any:

@@ -183,8 +183,11 @@ def _offers() -> Iterable[Any]:
 
 
 def cheapest(offers: Iterable[Any], only: str | None) -> Iterator[tuple[str, str, float]]:
-    """CLOUD:GPU, the kind of price, and USD a GPU-hour: of each the cheapest offer. GPUs that the
-    catalog does not know are told and left out."""
+    """Return CLOUD:GPU, the kind of price and the USD per GPU-hour of the cheapest offers.
+
+    Only the cheapest offer of each CLOUD:GPU and kind of price is returned. GPUs that are
+    not in the catalog are reported and left out.
+    """
     from corral.catalog.devices import device
 
     best: dict[tuple[str, str], float] = {}

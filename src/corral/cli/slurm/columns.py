@@ -60,7 +60,10 @@ def percent(text: str, letters: Mapping[str, Field]) -> list[Cell]:
 
 
 def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
-    """squeue -O and sinfo -O: 20 wide where nothing is said. Raises: Wrong."""
+    """Parse the format of squeue -O and sinfo -O; the default width is 20.
+
+    Raises: SlurmRefusal.
+    """
     cells: list[Cell] = []
     for part in text.split(","):
         match = _LONG.fullmatch(part.strip())

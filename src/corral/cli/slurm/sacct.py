@@ -193,7 +193,10 @@ def _named(head: HeadClient, text: str) -> list[dict[str, Any]]:
 
 
 def _between(read: ParsedOptions, now: float, *, named: bool) -> tuple[float, float]:
-    """Today, unless something else is said."""
+    """Return the period to list; the default is today.
+
+    If jobs are named or a state is given, the default is all time.
+    """
     here = datetime.fromtimestamp(now, UTC).astimezone()
     until = read.get("endtime")
     end = now + 1 if until is None else _past(until, here)

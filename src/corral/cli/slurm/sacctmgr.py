@@ -18,7 +18,7 @@ Queue = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Association:
-    """A user's right to use one account. `total_weight` is of all accounts beside it."""
+    """A user's right to use one account. `total_weight` covers all sibling accounts."""
 
     user: str
     account: str

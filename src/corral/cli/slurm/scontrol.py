@@ -249,7 +249,10 @@ def _each(words: Sequence[str], change: Callable[[HeadClient, str], object]) -> 
 
 
 def _requeue(words: Sequence[str]) -> int:
-    """Also of the job that this runs in, which is told to stop before the answer is here."""
+    """Requeue jobs, including the job that runs this command.
+
+    SIGTERM is ignored, because that job is stopped before the answer arrives.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return _each(words, lambda head, id: head.change(id, "requeue"))
 

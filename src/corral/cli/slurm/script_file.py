@@ -14,7 +14,7 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 
 def names_script(path: Path) -> bool:
-    """Whether the file is a batch script; not where there is none that can be read."""
+    """Whether the file is a batch script; False if it cannot be read."""
     try:
         if not path.is_file():
             return False

@@ -110,7 +110,10 @@ def _hosts(text: str | None) -> list[str]:
 
 
 def _asked(head: HeadClient, text: str) -> list[dict[str, Any]]:
-    """Raises: Wrong where one alone is asked for and there is none, as Slurm does."""
+    """Return the rows of the requested jobs.
+
+    Raises: SlurmRefusal if a single job is requested and does not exist, as in Slurm.
+    """
     ids = list(ids_of(text))
     rows: dict[str, dict[str, Any]] = {}
     for id in ids:

@@ -13,7 +13,7 @@ from corral.wire.slurm.ids import number_of, raw_of
 from corral.wire.slurm.options import ParsedOptions
 
 _KEPT: Final = ".terminal-environment"  # in the attempt's own folder, where its ranks begin
-_ENDED: Final = ".terminal-ended"  # beside it, a FIFO: the exit code of what ran in the terminal
+_ENDED: Final = ".terminal-ended"  # FIFO in that folder: exit code of the terminal
 # What the job itself does: it keeps its place, leaves the variables of a batch job to what runs in
 # the terminal, and ends as that ends. They are whole when the file has its name.
 SCRIPT: Final = (

@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 
 class SrunStep:
-    """One srun: what it was told, and how far its tasks have come."""
+    """One srun command: its options and the progress of its tasks."""
 
     def __init__(self, read: ParsedOptions, frames: Frames) -> None:
         self._read = read

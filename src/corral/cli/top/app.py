@@ -105,7 +105,7 @@ class Top(App[None]):
             canvas.renew()
 
     def _tick(self) -> None:
-        """Times go on, also while nothing is heard."""
+        """Update the displayed times, even if no data arrives."""
         if self.said and self.feed.clock() - self._said_at > SAID_SECONDS:
             self.said = ""
         for canvas in self.screen_stack[0].query("#header").results(Canvas):

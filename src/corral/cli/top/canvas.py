@@ -24,7 +24,7 @@ Draw = Callable[[int, int], Sequence[Line]]
 
 
 class Canvas(Widget):
-    """Draws what `draw` says for its width and height, anew whenever it is refreshed."""
+    """Draws the result of `draw` for its width and height, again on each refresh."""
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
 

@@ -1,8 +1,8 @@
-"""Requests of the live view to the head, as rare as it can bear.
+"""Requests of the live view to the head, as infrequent as possible.
 
-Each second one small question: the number of the newest event. Only when it has moved, or the
-sensors have had the time to speak anew, listings are asked for again, and none of them may take
-more than a fiftieth of the time, however large the cluster is.
+Each second the feed sends one small request: the number of the newest event. It requests
+listings again only if that number has changed or new sensor values are due. No listing may
+take more than a fiftieth of the time, regardless of the size of the cluster.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BEAT_SECONDS: Final = 1.0
-SENSED_SECONDS: Final = 10.0  # nodes say so often what their sensors read
-SHARE: Final = 50  # an answer that took a second is not asked for again within so many
+SENSED_SECONDS: Final = 10.0  # interval at which nodes report sensor values
+SHARE: Final = 50  # after an answer that took T seconds, wait SHARE * T seconds
 AWAY_SECONDS: Final = 5.0  # the longest between two tries while no head answers
 PAGE: Final = 100
 MOST_JOBS: Final = 1_000  # in one table; further ones are found by the filter

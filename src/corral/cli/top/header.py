@@ -16,7 +16,7 @@ LIST: Final = "{:,.2f} USD an hour at list prices"
 
 
 def header(known: TopState, width: int, now: float, said: str = "") -> list[Line]:
-    """Three lines. `said`: what the last key came to."""
+    """Return three lines; the last one shows the result of the last key press."""
     rows = [_gpus(known), _work(known), _news(known, now, said)]
     return [sized(row, width) for row in rows]
 

@@ -34,7 +34,10 @@ class JobKnown:
 
 
 def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
-    """Exactly so many lines. The log has what is left, its newest lines last."""
+    """Return exactly `height` lines.
+
+    The log fills the remaining lines, with its newest lines last.
+    """
     job = known.job
     if job is None:
         said = known.link.why or "asking the head"

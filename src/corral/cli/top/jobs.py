@@ -56,7 +56,7 @@ WHICH: Final[Mapping[str, tuple[JobListing, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopJobRow:
-    """A job, how busy its GPUs are, and the moment by which its times are told."""
+    """A job, the utilization of its GPUs, and the reference time for its durations."""
 
     job: "api.JobView"
     busy: float | None

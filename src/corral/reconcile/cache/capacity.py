@@ -15,7 +15,7 @@ from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.reservations import on_the_way
 from corral.schedule import Floor, NodeRoom
 
-SUSPECTED_SECONDS: Final = 86400.0  # a node that failed is the last to be taken for so long
+SUSPECTED_SECONDS: Final = 86400.0  # time for which a failed node is chosen last
 
 Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
 
@@ -28,10 +28,10 @@ def suspicion_of(node: Node, now: float) -> int:
 
 
 class CapacityCache:
-    """Nodes that take work now, with what is free on them.
+    """Nodes that accept work now, with their free resources.
 
-    A node that this head has not heard yet takes none: it may be starting anew just now, and would
-    lose what is given to it when it says so.
+    A node without a heartbeat at this head accepts none. It may be restarting, and would
+    then lose any work it was given.
     """
 
     def __init__(self) -> None:

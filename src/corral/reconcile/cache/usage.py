@@ -27,7 +27,7 @@ Basis = tuple[ResourceAmounts, frozenset[str], frozenset[QueueName], frozenset[Q
 
 
 class UsageCache:
-    """In step with the seats, of which it is told what has changed."""
+    """Usage in step with the seats; callers pass the changes of each pass."""
 
     def __init__(self) -> None:
         self.held: dict[AllocationKey, ChargedAllocation] = {}

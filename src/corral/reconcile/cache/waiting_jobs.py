@@ -1,7 +1,8 @@
-"""The queued jobs as the scheduler sees them: kept from tick to tick, always what the draft says.
+"""Queued jobs as the scheduler sees them.
 
-A row of a job that is still the same object needs no second look, so a tick costs what has changed.
-Only what gangs are made of beside their own rows, the basis, makes all of them be made anew.
+They are kept between ticks, and always equal the draft. The row of an unchanged job object
+is reused, so a tick costs only what has changed. All rows are rebuilt only if the basis
+changes, on which gangs depend in addition to their own rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,8 +24,8 @@ Make = Callable[[Job], Waiting | None]
 class OfNodes:
     """State of all nodes that waiting jobs depend on.
 
-    `shared`: paths that nodes declare as shared. `refused`: for each user whom nodes refuse an
-    account, the constraint on the user's jobs.
+    `shared`: paths that nodes declare as shared. `refused`: for each user that some nodes
+    refuse an account, the constraint on the user's jobs.
     """
 
     shared: frozenset[str]
@@ -82,7 +83,10 @@ class Queued:
         return self._groups
 
     def of_nodes(self, draft: Draft) -> OfNodes:
-        """Return what of all nodes a waiting job is made of; made anew when an inventory is."""
+        """Return the state of all nodes that waiting jobs depend on.
+
+        It is rebuilt when an inventory changes.
+        """
         inventories = {node.id: node.inventory for node in draft.all_nodes().values()}
         known = self._inventories
         if inventories.keys() != known.keys() or any(

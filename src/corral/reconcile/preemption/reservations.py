@@ -1,5 +1,8 @@
-"""Jobs that give way to others: who and for whom is one durable record, made before anybody is told
-to stop; it lasts until the other has started, or is wanted no more."""
+"""Preemption: one durable record names the jobs that stop, and the job they make room for.
+
+The record is written before any of those jobs is asked to stop. It lasts until the waiting
+job has started, or is no longer wanted.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -40,7 +43,7 @@ def standing_reservations(draft: Draft) -> Iterator[Reservation]:
     return (one for one in merged.values() if not one.ended)
 
 
-# -- what the scheduler is told --------------------------------------------------------------------
+# -- input of the scheduler ----------------------------------------------------------------
 
 
 def running_gang(
@@ -102,7 +105,7 @@ def reserved_of(draft: Draft) -> list[Reserved]:
 
 
 def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool:
-    """Whether one that was told to stop still holds something on the nodes of these seats."""
+    """Whether a job asked to stop still holds something on the nodes of these seats."""
     attempt = draft.attempt(victim.job)
     if victim.gone_at is not None or attempt is None or attempt.number != victim.attempt:
         return False
@@ -191,7 +194,7 @@ def _why_ended(draft: Draft, one: Reservation) -> str:
 
 
 def _tell_spared(draft: Draft, ended: Reservation) -> None:
-    """Whoever has not been told to stop runs on."""
+    """Record that jobs which have not been asked to stop continue to run."""
     for victim in ended.victims:
         job = draft.job(victim.job)
         if job is not None and is_untold(draft, victim):
@@ -205,7 +208,7 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
 
 
 def take_in(draft: Draft, decision: Decision) -> None:
-    """Write down whose seats are kept for whom, end what is done with, and tell who is due."""
+    """Record reserved seats and their jobs, end old reservations, and notify due jobs."""
     for placed in decision.placed:
         _end_placed(draft, placed)
     for job in decision.dropped:
@@ -332,11 +335,11 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
         draft.put_attempt(replace(attempt, gave_way_to=by.id, relocated=is_moved))
 
 
-# -- what is said of it ----------------------------------------------------------------------------
+# -- receipts ------------------------------------------------------------------------------
 
 
 def _end_placed(draft: Draft, placed: Placed) -> None:
-    """The other side of the receipts: what it took, from whom, and what that cost them."""
+    """Add the receipt of the placed job: its seats, the stopped jobs, and the cost."""
     known = draft.reservations.get(placed.job) or draft.world.reservations.get(placed.job)
     job = draft.job(placed.job)
     if known is None or known.ended or job is None:

@@ -17,8 +17,8 @@ from corral.store.postgres.trouble import named
 from corral.store.schema import APPLICATION_ID, REVISION, metadata
 
 STAMP: Final = "alembic_version"
-# Tables are made and changed in one transaction, beside which libraries are read: on a busy machine
-# that takes longer than a transaction of every day may, and other heads wait for it.
+# Tables are created and changed in one transaction, while libraries are loaded. On a busy
+# machine that exceeds the limit of an ordinary transaction, and other heads wait for it.
 PREPARE_MILLISECONDS: Final = 60_000
 _BEGIN: Final = (
     f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {PREPARE_MILLISECONDS}; "

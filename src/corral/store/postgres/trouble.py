@@ -23,7 +23,7 @@ _OURS: Final = (
     psycopg.InterfaceError,
     psycopg.DataError,
 )
-# The driver tells no code for why a connection was refused.
+# The driver gives no code for a refused connection.
 _REACH: Final = (
     "see that the server runs, and that its database (createdb), user and password (~/.pgpass) "
     "are right: psql URL"

@@ -21,10 +21,11 @@ _HEAD: Final = struct.Struct("<IId")  # bytes of the names, moments, the first m
 
 @dataclass(slots=True)
 class Block:
-    """Rows of the same fields, one a moment.
+    """Rows with the same fields, one per moment.
 
-    They lie in parts of PART_ROWS rows, all of one size. Thousands of blocks are open at once: in
-    one array each, which is laid anew whenever it grows, they would leave holes of every size.
+    They are stored in parts of PART_ROWS rows, all of one size. Thousands of blocks are
+    open at once. If each were one array, which is reallocated as it grows, they would leave
+    gaps of every size.
     """
 
     fields: tuple[str, ...]
@@ -78,7 +79,7 @@ def packed(block: Block) -> bytes:
 
 
 def unpacked(data: bytes) -> Curve:
-    """Raises: ValueError when it is none."""
+    """Decode a packed block. Raises: ValueError if the data is not a valid block."""
     try:
         names_bytes, moments, first = _HEAD.unpack_from(data)
         raw = zlib.decompress(data[_HEAD.size :])

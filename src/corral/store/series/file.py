@@ -14,8 +14,8 @@ from corral.store.series.block import Block, block_of, packed, unpacked
 
 T = TypeVar("T")
 SPAN_SECONDS: Final = 600.0  # of one block of what is new
-SAVED_SECONDS: Final = 300.0  # a block that is still open is written down so often
-FULL_SECONDS: Final = 86_400.0  # so long everything is kept
+SAVED_SECONDS: Final = 300.0  # interval at which an open block is written
+FULL_SECONDS: Final = 86_400.0  # time for which every value is kept
 THIN_STEP_SECONDS: Final = 300.0
 THIN_SPAN_SECONDS: Final = 6 * 3600.0  # of one thinned block
 KEPT_SECONDS: Final = 30 * 86_400.0
@@ -33,9 +33,12 @@ log = HeadLogger("corral.series")
 
 
 class SeriesFile:
-    """Blocks by key in one file. What was not yet written down is lost by a crash, and that alone:
-    at most SAVED_SECONDS of pictures. A file that is no database is set aside and begun anew; of
-    one that is damaged in places the rest is told. Nothing that ails it ends the head."""
+    """Blocks by key in one file.
+
+    A crash loses only values that were not yet written, at most SAVED_SECONDS of them. A
+    file that is not a database is set aside, and a new one is created. The readable part of
+    a damaged file is still used. No fault of this file ends the head.
+    """
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES) -> None:
         self._path = path

@@ -27,10 +27,12 @@ CHECK_BYTES: Final = 128 * 1024 * 1024  # up to this, every start checks all of 
 
 
 def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
-    """Make the store at the path if there is none, check it, bring an older one to REVISION.
+    """Create the store at the path if it does not exist, check it, and upgrade it.
 
-    Raises: Unsupported for a newer schema or another program's file, StoreTrouble for a file that
-    is damaged or cannot be opened; then nothing of it has been changed.
+    An older store is brought to REVISION.
+
+    Raises: Unsupported for a newer schema or another program's file; StoreTrouble for a
+    file that is damaged or cannot be opened. Nothing of it has then been changed.
     """
     try:
         if not _has_content(path):

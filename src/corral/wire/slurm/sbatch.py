@@ -57,10 +57,13 @@ class BatchSubmission:
 def read_batch(
     words: Sequence[str], script: str | None, here: Here, *, name: str = "", path: str = ""
 ) -> BatchSubmission:
-    """`words` are those of the command line before the script's own arguments; of what is said
-    several times the command line counts, then the environment, then the script.
+    """Read a batch script and its options.
 
-    Raises: Wrong.
+    `words` are the arguments of the command line before the script's own arguments. If an
+    option is given several times, the command line takes precedence, then the environment,
+    then the script.
+
+    Raises: SlurmRefusal.
     """
     typed = SBATCH.read(words)
     if typed.has("wrap"):
@@ -273,8 +276,11 @@ def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
 
 
 def exported(said: str | None, environment: Mapping[str, str], notes: list[str]) -> dict[str, str]:
-    """The variables that travel with the job. Of ALL, which nobody looks through, those that are
-    named like secrets stay: a spec is kept in plain text."""
+    """Return the variables that are sent with the job.
+
+    ALL leaves out variables that are named like secrets, because a spec is stored in plain
+    text.
+    """
     parts = [one for one in re.split(r",(?=[A-Za-z_])", said or "ALL") if one]
     found: dict[str, str] = {}
     if "ALL" in parts:

@@ -4,8 +4,11 @@ USAGE = 255  # how Slurm ends on an option that it cannot read
 
 
 class SlurmRefusal(ValueError):
-    """`lines` are said one by one, each behind the command's name and `before` (None: as it is);
-    `hint` is what to do instead."""
+    """A refusal in Slurm's words.
+
+    `lines` are printed one by one, each after the command's name and `before` (None:
+    unchanged). `hint` describes an alternative.
+    """
 
     def __init__(
         self, *lines: str, hint: str = "", code: int = 1, before: str | None = "error: "

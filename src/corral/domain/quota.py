@@ -180,8 +180,7 @@ class Quotas:
         return "cluster" if quota in self.cluster else "default"
 
     def check(self, quota: Quota, *, used: int, asked: int) -> None:
-        """Raises: OverQuota if the used and the requested amount together exceed the limit.
-        """
+        """Raises: OverQuota if the used and the requested amount together exceed the limit."""
         limit, rule = self.limit(quota), RULES[quota]
         if not asked or used + asked <= limit:
             return

@@ -195,8 +195,7 @@ class ExpectedEnd:
     until: int | None = None
 
     def __str__(self) -> str:
-        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" without data.
-        """
+        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" without data."""
         if self.ends is None:
             return ""
         if self.step is not None and self.until is not None:

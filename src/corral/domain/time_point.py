@@ -22,8 +22,7 @@ class Moment:
             raise ValueError(f"a moment is by the clock or after the submission: {self}")
 
     def is_after(self, other: "Moment") -> bool:
-        """Return whether this can never come before the other; False while that is unknown.
-        """
+        """Return whether this can never come before the other; False while that is unknown."""
         if self.at is not None and other.at is not None:
             return self.at >= other.at
         if self.after_seconds is not None and other.after_seconds is not None:

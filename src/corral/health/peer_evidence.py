@@ -27,9 +27,7 @@ _ENQUEUED: Final = re.compile(
     r"last enqueued (?:NCCL )?work: (\d{1,18})"
 )
 _TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18})")
-_ROOT: Final = (
-    "Root Cause"  # of torchrun's report: the worker follows within _ROOT_CHARACTERS
-)
+_ROOT: Final = "Root Cause"  # of torchrun's report: the worker follows within _ROOT_CHARACTERS
 _FAILURES: Final = "\nFailures:"
 _STOPPED: Final = re.compile(
     r"\brank\s{0,9}:\s{0,9}(\d{1,9}) [^\n]{0,60}\n\s{0,9}exitcode\s{0,9}:\s{0,9}-(?:9|15) "

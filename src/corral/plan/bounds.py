@@ -84,8 +84,7 @@ def as_fields(text: str, request: type) -> str:
 
 
 def told(value: float) -> str:
-    """Return a number for a message. Words stand for NaN, infinity and numbers above 1e300.
-    """
+    """Return a number for a message. Words stand for NaN, infinity and numbers above 1e300."""
     if value != value:
         return "no number"
     if abs(value) == inf:

@@ -31,9 +31,7 @@ class NodeGpus(ForecastView):
     types: list[str]
     taken: int = 0  # by programs that Corral has not started
     held: list[int] = []  # those that jobs hold, by index
-    utilisation: list[
-        float | None
-    ] = []  # by place, latest sensor values; null: unknown
+    utilisation: list[float | None] = []  # by place, latest sensor values; null: unknown
     pretend: bool = False  # they are pretend GPUs, and so are their readings
 
 

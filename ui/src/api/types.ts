@@ -1352,7 +1352,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "How many.",
+      "says": "Number of GPUs.",
       "names": []
     },
     {
@@ -1361,7 +1361,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "h100-sxm",
-      "says": "Of which type.",
+      "says": "Type of GPU.",
       "names": [
         "v100-sxm-16",
         "v100-sxm-32",
@@ -1473,7 +1473,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 3.0,
-      "says": "For how long.",
+      "says": "Number of years.",
       "names": []
     },
     {
@@ -1482,7 +1482,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0.7,
-      "says": "The share of all hours in which they are used, by owner or renter alike.",
+      "says": "Share of all hours in which the GPUs are used, the same for owning and renting.",
       "names": []
     },
     {
@@ -1491,7 +1491,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "GPUs of a node; else what is usual.",
+      "says": "GPUs of a node; the default depends on the type of GPU.",
       "names": []
     },
     {
@@ -1500,7 +1500,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Kept beside them.",
+      "says": "Storage for the GPUs, in TB.",
       "names": []
     },
     {
@@ -1509,7 +1509,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0.0,
-      "says": "What leaves a cloud each month.",
+      "says": "Data that leaves a cloud each month, in TB.",
       "names": []
     },
     {
@@ -1518,7 +1518,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Instead of the GPUs, or beside them, what there is to spend.",
+      "says": "Budget in USD. It replaces the number of GPUs, or is given in addition to it.",
       "names": []
     },
     {
@@ -1527,7 +1527,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": [],
-      "says": "(GPUs, hours a year) of a duration curve, for the best mix of owned and rented ones.",
+      "says": "(GPUs, hours a year) of a duration curve, for the best mix of owned and rented GPUs.",
       "names": []
     },
     {
@@ -1536,7 +1536,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": null,
-      "says": "Numbers in the place of catalog/data/economics.csv, by name.",
+      "says": "Numbers that replace those of catalog/data/economics.csv, by name.",
       "names": []
     },
     {
@@ -1545,7 +1545,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Rent at this one; else at the middle of all.",
+      "says": "Cloud to rent from; the default is the median of all clouds.",
       "names": [
         "aws",
         "aws-blocks",
@@ -1567,7 +1567,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Where they stand, for the price of electricity.",
+      "says": "Region of the GPUs, for the price of electricity.",
       "names": [
         "world",
         "au",
@@ -1892,7 +1892,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of weights that are served or frozen: fp8, int4, ...; else that in which they are published.",
+      "says": "Precision of served or frozen weights: fp8, int4, ...; the default is the published precision.",
       "names": [
         "fp32",
         "tf32",
@@ -1910,7 +1910,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of the keys and values that are kept while serving: fp8, ...; else 16 bits.",
+      "says": "Precision of the keys and values in the cache while serving: fp8, ...; the default is 16 bits.",
       "names": [
         "fp32",
         "tf32",
@@ -1928,7 +1928,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "At most so many.",
+      "says": "Maximum number of GPUs.",
       "names": []
     },
     {
@@ -1937,7 +1937,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 16,
-      "says": "Of LoRA's matrices.",
+      "says": "Rank of LoRA's matrices.",
       "names": []
     }
   ],
@@ -2284,7 +2284,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "That the run needs at once.",
+      "says": "GPUs that the run needs at once.",
       "names": []
     },
     {
@@ -2293,7 +2293,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Of training, were there no failure.",
+      "says": "Days of training without any failure.",
       "names": []
     },
     {
@@ -2302,7 +2302,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of whose training state a save is made, as in plan model; for the size of a save.",
+      "says": "Model whose training state is saved, as in plan model; for the size of a save.",
       "names": [
         "llama-1-7b",
         "llama-1-13b",
@@ -2442,7 +2442,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "h100-sxm",
-      "says": "Their type.",
+      "says": "Type of GPU.",
       "names": [
         "v100-sxm-16",
         "v100-sxm-32",
@@ -2554,7 +2554,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Instead of a model: 70B.",
+      "says": "Number of parameters, instead of a model: 70B.",
       "names": []
     },
     {
@@ -2563,7 +2563,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "GPUs of a node, which fails as one.",
+      "says": "GPUs of a node, which fails as a unit.",
       "names": []
     },
     {
@@ -2572,7 +2572,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Failures that end the run, per 1,000 node-days of these very nodes.",
+      "says": "Failures that end the run, per 1,000 node-days of these nodes.",
       "names": []
     },
     {
@@ -2581,7 +2581,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "How many failures were seen, for the band of that rate.",
+      "says": "Number of failures seen, for the band of that rate.",
       "names": []
     },
     {
@@ -2590,7 +2590,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "How long the run stands still for one save.",
+      "says": "Seconds that the run stops for one save.",
       "names": []
     },
     {
@@ -2608,7 +2608,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "What storage takes from all nodes together.",
+      "says": "GB/s that storage accepts from all nodes together.",
       "names": []
     },
     {
@@ -2617,7 +2617,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "From a failure until steps go on.",
+      "says": "Minutes from a failure until training continues.",
       "names": []
     },
     {
@@ -2626,7 +2626,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Between saves, to be compared with the best.",
+      "says": "Minutes between saves, to be compared with the best interval.",
       "names": []
     },
     {
@@ -2635,7 +2635,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Until a broken node is back.",
+      "says": "Hours until a broken node is back.",
       "names": []
     },
     {
@@ -2653,7 +2653,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0.99,
-      "says": "Share of the time in which there are to be enough nodes, spares included.",
+      "says": "Share of the time with enough nodes, spares included.",
       "names": []
     },
     {
@@ -2662,7 +2662,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "What a GPU costs, for what failures cost.",
+      "says": "Price of a GPU-hour, for the cost of failures.",
       "names": []
     }
   ],
@@ -3199,7 +3199,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "How many GPUs.",
+      "says": "Number of GPUs.",
       "names": []
     },
     {
@@ -3208,7 +3208,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "h100-sxm",
-      "says": "Of which type.",
+      "says": "Type of GPU.",
       "names": [
         "v100-sxm-16",
         "v100-sxm-32",
@@ -3320,7 +3320,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 1000000000000.0,
-      "says": "To be trained on, in all: 1e12, 15T.",
+      "says": "Tokens of the whole training: 1e12, 15T.",
       "names": []
     },
     {
@@ -3338,7 +3338,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Sequences of a step; 0: what is usual, and told.",
+      "says": "Sequences of a step; 0 takes the usual number, which the report lists.",
       "names": []
     },
     {
@@ -3347,7 +3347,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of the products, or beside adapters of the frozen weights: fp8, ...; else bf16, or fp16 on GPUs without.",
+      "says": "Precision of the products, or of the frozen weights with adapters: fp8, ...; the default is bf16, or fp16 on GPUs without it.",
       "names": [
         "fp32",
         "tf32",
@@ -3365,7 +3365,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Train adapters beside a frozen model.",
+      "says": "Train adapters on a frozen model.",
       "names": []
     },
     {
@@ -3374,7 +3374,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 16,
-      "says": "Of LoRA's matrices.",
+      "says": "Rank of LoRA's matrices.",
       "names": []
     },
     {
@@ -3403,7 +3403,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "What joins the nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280 Gb/s; else what is usual for the GPU.",
+      "says": "Link between nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280 Gb/s; the default depends on the GPU.",
       "names": [
         "ib-edr",
         "ib-hdr",
@@ -3428,7 +3428,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Tensor parallelism of just this size; 0 leaves it to the search.",
+      "says": "Tensor parallelism of exactly this size; 0 leaves it to the search.",
       "names": []
     },
     {
@@ -3437,7 +3437,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "The same for pipeline stages.",
+      "says": "Pipeline stages, likewise.",
       "names": []
     },
     {
@@ -3446,7 +3446,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "The same for context parallelism.",
+      "says": "Context parallelism, likewise.",
       "names": []
     },
     {
@@ -3464,7 +3464,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "What a GPU costs; else the median of the catalog's prices.",
+      "says": "Price of a GPU-hour; the default is the median of the catalog's prices.",
       "names": []
     }
   ]

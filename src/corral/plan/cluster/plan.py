@@ -214,8 +214,7 @@ def _pue() -> str:
 
 
 def _electricity(request: ClusterRequest, told: list[str]) -> Assumption:
-    """Return the price of a kWh: the requested one, else the region's, else the usual one.
-    """
+    """Return the price of a kWh: the requested one, else the region's, else the usual one."""
     if request.kwh is not None:
         return assume({"kwh": request.kwh})["kwh"]
     if request.region and region(request.region).electricity_usd_per_kwh is not None:

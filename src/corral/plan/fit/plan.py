@@ -134,8 +134,7 @@ def longest_context(ask: FitUse, gpus: int) -> int:
 
 
 def largest_batch(ask: FitUse, gpus: int) -> int:
-    """Return the number of sequences that `gpus` GPUs can serve at once; 0 if they cannot.
-    """
+    """Return the number of sequences that `gpus` GPUs can serve at once; 0 if they cannot."""
     return _largest(lambda size: _fits(replace(ask, batch=size), Purpose.INFERENCE, gpus), LONGEST)
 
 

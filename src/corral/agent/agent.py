@@ -262,7 +262,7 @@ class Agent:
         self._keep(self._dial_back(wish, carry))
 
     def _keep(self, work: Coroutine[None, None, None]) -> None:
-        """Go on with it beside the talk."""
+        """Run the coroutine in the background, concurrently with the head channel."""
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)

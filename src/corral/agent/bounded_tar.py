@@ -1,4 +1,4 @@
-"""Reading of a tar stream that somebody else made, with bounds on everything that it may cost."""
+"""Read a tar stream from an untrusted source, with a bound on each resource it can use."""
 
 import errno
 import gzip

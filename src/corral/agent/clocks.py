@@ -1,4 +1,4 @@
-"""The machine's two clocks that everything on a node is told by. In seconds."""
+"""The machine's two clocks, used for all times on a node. In seconds."""
 
 import time
 

@@ -30,12 +30,12 @@ def gpu_devices(
     parts: Mapping[str, MigPart] = NO_PARTS,
     mig: Path = CAPABILITIES,
 ) -> Devices | None:
-    """Majors of GPUs on this node, each with the minors of the attempt's own; None where there is
-    nothing to keep from it.
+    """Return the GPUs' major numbers, each with the minor numbers the attempt may open.
 
-    Of a cut GPU a job opens the capabilities of its own parts, where `parts` has all of them, else
-    any; a job without such parts opens none. AMD's /dev/kfd stays open to all:
-    it lets nobody use a GPU whose render node is closed.
+    None means that there is nothing to hide from the attempt. On a GPU in MIG mode, a job
+    opens the capabilities of its own parts if `parts` has all of them, and otherwise any. A
+    job without such parts opens none. AMD's /dev/kfd stays open to every job: it gives no
+    access to a GPU whose render node is closed.
     """
     if settings.pretend_gpus is not None:
         return None

@@ -23,7 +23,7 @@ from corral.domain.observed_state import AttemptKey
 from corral.domain.units import size_text
 
 LOOK_SECONDS: Final = 60.0
-COUNT_SECONDS: Final = 600.0  # a count that takes longer is given up, and begun anew
+COUNT_SECONDS: Final = 600.0  # a count that takes longer is cancelled and restarted
 BLOCK_BYTES: Final = 512  # of st_blocks, stat(2)
 COMMAND: Final = (sys.executable, "-m", "corral.agent.disk_use")
 log = logging.getLogger(__name__)

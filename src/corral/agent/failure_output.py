@@ -93,7 +93,7 @@ def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) 
 
 
 def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
-    """Return at most so many bytes of the end of a file, and of the one before it."""
+    """Return at most `most` bytes from the end of a file and of its predecessor."""
     end = _read(file, size, most)
     if len(end) < most and before is not None:
         end = _read(_before(file), before[0], most - len(end)) + end

@@ -230,9 +230,9 @@ class Prepare:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def _unpack(self, archive: Path, into: Path) -> None:
-        """Unpack what is small at once, what is large in a helper that gives way to others.
+        """Unpack a small archive directly, and a large one in a helper of low priority.
 
-        A cached archive that is unsafe is fetched anew by the next attempt: it may be damaged.
+        The next attempt fetches a cached unsafe archive again, because it may be damaged.
         Raises: SnapshotUnsafe, OSError.
         """
         try:

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from corral.agent.settings import head_url
 
 FILE: Final = "heads.json"
-ANSWERS: Final = 10  # so often a head that answers "not now" is asked again before the next one is
+ANSWERS: Final = 10  # "not now" answers from one head before the next head is tried
 LONGEST_LIST: Final = 16
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class HeadAddresses:
 
 
 def _lives(trouble: Exception) -> bool:
-    """Whether somebody has answered."""
+    """Return whether the head has answered."""
     said = isinstance(trouble, ConnectionClosed) and trouble.rcvd is not None
     return said or isinstance(trouble, InvalidStatus)
 

@@ -32,7 +32,8 @@ from corral.wire.agent_messages import (
 BEATS: Final = "/v1/agents/beats"
 BEAT_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.005  # changes that come together travel together
-UNHEARD_SECONDS: Final = 5.0  # a head that answers no beat for so long is dialled anew
+# a head that acknowledges no beat for this long is dialled again
+UNHEARD_SECONDS: Final = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -56,12 +57,18 @@ class ChannelNode(Protocol):
         ...
 
     def heard(self, sent_at: float) -> None:
-        """The head has taken in what was said at `sent_at`, seconds of the agent's clock."""
+        """Record that the head has received the beat sent at `sent_at`.
+
+        `sent_at`: seconds of the agent's clock.
+        """
         ...
 
     def recorded(self, signals: int, wall: float, trip_seconds: float) -> None:
-        """The head has recorded signals up to this number; its clock said `wall` within a round
-        trip of so many seconds that ends now; 0 for one that does not say."""
+        """Record that the head has stored the signals up to this number.
+
+        `wall` is the head's clock, read within a round trip of `trip_seconds` that ends
+        now. It is 0 for a head that does not report its clock.
+        """
         ...
 
     def named(self, heads: tuple[str, ...]) -> None:

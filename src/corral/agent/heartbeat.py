@@ -39,7 +39,7 @@ def encoded(beat: Beat) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _fitted(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
-    """Return as much of the attempt as can be encoded in so many bytes, and its size."""
+    """Return the part of the attempt that encodes to at most `most_bytes`, and its size."""
     for one in _less_and_less(seen):
         frame = _frame(one)
         if frame is not None and len(frame) <= most_bytes:

@@ -1,4 +1,4 @@
-"""Being told by the kernel that a folder's files have grown, instead of asking again and again."""
+"""Kernel notifications that a folder's files have grown, instead of repeated polling."""
 
 import asyncio
 import contextlib

@@ -77,10 +77,10 @@ def system_min_uid(login_defs: Path = _LOGIN_DEFS) -> int:
 
 
 def account_in_container(owner: str) -> JobAccount | None:
-    """The account of ranks in a container that holds one attempt alone, where the process is root
-    of that container: the owner's own if the image has one, else the least.
+    """Return the account of ranks in a container that holds one attempt and runs as root.
 
-    There is no other user in the container from whom ranks must be kept apart.
+    The account is the owner's own if the image has it, and otherwise the least privileged
+    one. No other user in the container needs protection from the ranks.
     """
     account = account_in_system(owner or ROOT)
     if account is None:

@@ -61,7 +61,7 @@ def bind(source: str, target: str) -> None:
 
 
 def read_only(target: str, kept: int = 0) -> None:
-    """Let nobody write through the mount at `target`; mounts below it stay as they are."""
+    """Make the mount at `target` read-only. Mounts below it stay unchanged."""
     mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 

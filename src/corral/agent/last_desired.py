@@ -24,10 +24,12 @@ class _Record(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class LastDesired:
-    """Kept in `wanted.json` before it is obeyed, and `heard`, good until a reboot.
+    """Newest desired state, saved in `wanted.json` before it is applied.
 
-    Raises: OSError when the node's folder cannot be read or written; ValueError when wanted.json
-    is not as this class writes it, for then nothing may be obeyed on trust.
+    The file `heard` holds the time of the head's last contact, valid until a reboot.
+
+    Raises: OSError when the node's folder cannot be read or written; ValueError when
+    wanted.json has an unexpected format, because its content is not trusted then.
     """
 
     node_dir: Path

@@ -122,9 +122,9 @@ def begin(
     beside: int | None = None,
     first: socket.socket | None = None,
 ) -> None:
-    """Be the launcher, in the background: this process ends when it is ready.
+    """Become the launcher in the background. This process exits when the launcher is ready.
 
-    `first` is the socket of a shim that is not to wait until somebody asks for it.
+    `first` is the socket of a shim that starts at once, without a request.
     """
     ready, done = os.pipe()
     if os.fork() != 0:

@@ -25,14 +25,14 @@ class NoLauncher(Trouble):
 
 
 class LauncherClient:
-    """One connection, made anew with a new launcher when the old one is gone.
+    """Connection to the launcher, replaced together with a launcher that has exited.
 
-    A launcher of another version is replaced as soon as no shim of the node lives: its shims would
-    run the code of before an upgrade.
+    A launcher of another version is replaced as soon as the node has no living shim. Its
+    shims would otherwise run the code from before an upgrade.
     """
 
     def __init__(self, node_dir: Path, beside: Callable[[], int | None]) -> None:
-        """`beside` names a living shim of the node, if there is one."""
+        """`beside` returns the pid of a living shim of the node, if one exists."""
         self._node_dir = node_dir
         self._beside = beside
         self._connection: socket.socket | None = None

@@ -33,7 +33,10 @@ async def keep_swept(attempts: Path, ask: Ask) -> None:
 
 
 async def sweep(attempts: Path, ask: Ask) -> None:
-    """Remove what nobody needs any more. Raises: CorralError, OSError, ValueError."""
+    """Remove the folders of jobs that the head has forgotten.
+
+    Raises: CorralError, OSError, ValueError.
+    """
     left = await asyncio.to_thread(left_in, attempts)
     jobs = iter(left)
     while some := list(islice(jobs, MOST_ASKED)):

@@ -31,7 +31,7 @@ Read = Callable[[Path, int, int], tuple[int, bytes]]
 
 @dataclass(slots=True, kw_only=True)
 class ShippedLog:
-    """One rank's log on its way. `kept` None: the head has not yet said how far it is."""
+    """One rank's log in transfer. `kept` is None until the head reports how much it has."""
 
     key: AttemptKey
     rank: int

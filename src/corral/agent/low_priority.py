@@ -1,4 +1,4 @@
-"""Priority of helpers that work beside the ranks of a node."""
+"""Priority of helpers that run next to the ranks of a node."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def take_low_priority() -> None:
-    """Let this process give way to others, in CPU time and disk time."""
+    """Give this process the lowest priority for CPU time and disk time."""
     with suppress(OSError):
         os.nice(NICE)
     number = SYS_IOPRIO_SET.get(os.uname().machine)

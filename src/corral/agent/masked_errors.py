@@ -12,7 +12,8 @@ _OUTERMOST: Final = re.compile(
     rb'  File "[^"\n]{1,500}", line \d+, in <module>$|  File "<frozen runpy>'
 )
 _CHAINED: Final = re.compile(rb"(?:During handling of the|The above exception was)")
-_ANNOUNCES: Final = re.compile(  # a line by which a program tells that it caught what follows
+# a line by which a program reports that it caught what follows
+_ANNOUNCES: Final = re.compile(
     rb"error|exception|fail|warn|retr|attempt|skip|ignor|caught|trial|traceback|\[[EWI]\]|:$",
     re.IGNORECASE,
 )

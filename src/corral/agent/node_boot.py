@@ -1,4 +1,5 @@
-"""A node's boot id: it stays while anything of the node lives, and changes when it starts anew."""
+"""A node's boot id: constant while any process of the node lives, and new after a restart.
+"""
 
 import os
 from pathlib import Path

@@ -50,11 +50,15 @@ class NodeSight(Protocol):
 
 
 def enter_private_root(node_dir: Path, settings: NodeSight, *, beside: int | None = None) -> str:
-    """Let this process, and all that it starts, see the node's own disk. Called once, one thread.
+    """Give this process and its children a view of the node's own disk.
 
-    `beside` is a process that was inside already, such as a shim whose launcher died: its view is
-    joined, since a disk may be mounted only once; if it has ended meanwhile, the disk is free.
-    Returns: "" or, in a sentence, what could not be had and so is seen by other nodes too.
+    Call this once, while the process has one thread.
+
+    `beside` is a process that is already inside, such as a shim whose launcher died. Its
+    view is joined, because a disk can be mounted only once. If that process has ended in
+    the meantime, the disk is free.
+    Returns: "", or a sentence that names what could not be isolated and so is visible to
+    other nodes.
     """
     if settings.isolation == "none":
         return ""
@@ -155,8 +159,8 @@ def _compose_as_user(disk: Path, root: Path) -> list[str]:
     kernel_mounts.bind("/", str(root))
     for point, mount in there.items():
         target = str(root) if point == "/" else f"{root}{point}"
-        # what lies in a folder closed to this user (root's podman mounts there) stays as it is:
-        # nobody inside gets there to write, either
+        # A mount inside a folder that is closed to this user (root's podman mounts) stays
+        # unchanged. No process inside can write to it either.
         if point == "/" or (_has_files(mount) and os.path.lexists(target)):
             kernel_mounts.read_only(target, mount.flags)
     plain = []
@@ -172,10 +176,11 @@ def _compose_as_user(disk: Path, root: Path) -> list[str]:
 
 
 def _written_without_root() -> list[str]:
-    """The temporary folders and home, outer ones first.
+    """Return the temporary folders and the home folder, outer ones first.
 
-    Home has an overlay of its own also inside another: a folder that somebody else owns cannot be
-    copied by one user, so nothing may have to be copied on the way to what is theirs.
+    The home folder has an overlay of its own even inside another overlay. An unprivileged
+    user cannot copy a folder that another user owns, so no such folder may be on the path
+    of a copy.
     """
     wanted = {os.path.realpath(path) for path in ("/tmp", "/var/tmp", str(Path.home()))}
     return sorted((path for path in wanted if os.path.isdir(path)), key=len)

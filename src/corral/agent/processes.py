@@ -86,12 +86,12 @@ def marked(mark: bytes) -> list[int]:
 
 
 def _surely(look: Callable[[], _Look]) -> list[int]:
-    """Return the result of a scan; an empty result counts only if no listed process had ended.
+    """Return the result of a scan. An empty result counts only if no listed process ended.
 
-    One that is listed, starts another and ends before it is looked at leaves a child that the list
-    does not have. Who had ended by the look before can have started none in this one. Nor does the
-    list have a child whose number is below those that were listed when its parent ended: numbers
-    rise, until they begin anew.
+    A process that is listed, starts a child and ends before the look leaves a child that
+    the list does not have. A process that had ended by the previous look can have started
+    none in this one. A child whose number is below those listed when its parent ended is
+    not in the list either. Process numbers rise until they wrap around.
     """
     ended: _Ended = set()
     for _ in range(WHOLE_LOOKS):

@@ -1,8 +1,9 @@
-"""A copy of this interpreter, of Corral and of all that both need, which runs from any folder.
+"""A relocatable copy of this interpreter, of Corral and of their dependencies.
 
-An init container puts it beside an image that holds neither: python -m corral.agent.self_contained
-FOLDER. The copy brings its own C library and loader, so that the image may have another one, or
-none."""
+An init container adds it to an image that holds neither: python -m
+corral.agent.self_contained FOLDER. The copy includes its own C library and loader, so the
+image may have a different C library or none.
+"""
 
 import compileall
 import os

@@ -15,9 +15,10 @@ _GIVEN: Final = b"s"
 
 
 class IdleShims:
-    """One socket to each shim, by its descriptor. A shim whose socket closes ends when it is idle.
+    """One socket for each shim, by descriptor. An idle shim ends when its socket closes.
 
-    `poll` is told of each; its owner calls `hear` for those that `has` knows.
+    Each socket is registered with `poll`. The owner of `poll` calls `hear` for the
+    descriptors that `has` knows.
     """
 
     def __init__(self, poll: select.epoll) -> None:

@@ -36,8 +36,10 @@ async def _to_person(reader: asyncio.StreamReader, connection: ClientConnection)
 
 
 async def _from_person(connection: ClientConnection, writer: Input) -> None:
-    """An empty frame ends the input. What nobody reads any more is dropped: the end is told by the
-    output."""
+    """Forward the user's input to the rank; an empty frame ends the input.
+
+    Input that the rank no longer reads is dropped. The output reports the end.
+    """
     async for frame in connection:
         if not frame:
             writer.end()

@@ -46,10 +46,10 @@ UNREADABLE: Final = (SnapshotUnsafe, OSError)
 
 
 def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
-    """Unpack a .tar.gz into the folder, which is made anew: files, folders, links that stay inside.
+    """Unpack a .tar.gz into a new folder: files, folders, and links that stay inside.
 
-    Every folder on the way to a member is opened without following links, so that a link that
-    the archive itself brought leads nowhere.
+    Every folder on the way to a member is opened without following links, so that a link
+    from the archive itself leads nowhere.
     Raises: SnapshotUnsafe; OSError when it cannot be read or written.
     """
     if into.exists():

@@ -1,5 +1,8 @@
-"""Accounts of users on a node: policy.json is read anew for each start, so that a change counts at
-once. A user whom the node refuses is reported with its inventory, so that no job waits for it."""
+"""Accounts of users on a node, as policy.json defines them.
+
+The file is read again for each start, so that a change takes effect at once. The node's
+inventory reports each refused user, so that no job waits for the node.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""`python -m corral.agent.batch PLAN`: one node's part of a batch job, beside the script's file."""
+"""Run one node's part of a batch job, next to the script's file.
+
+Usage: `python -m corral.agent.batch PLAN`.
+"""
 
 import os
 import sys

@@ -41,7 +41,8 @@ class BatchAllocation:
         self._known_env: dict[int, Mapping[str, str]] = {}  # digests of what a helper has
         self._names: list[set[str]] = [{host} for host in self._hosts]
         self._names[0].add(own["CORRAL_NODE"])
-        self._departed: set[int] = set()  # places of helpers that were told of the end, or left
+        # places of helpers that left, or were notified of the end
+        self._departed: set[int] = set()
         self._is_over = False
         self._changed = threading.Condition()
         self._steps: dict[int, _Step] = {}
@@ -216,7 +217,7 @@ class BatchAllocation:
             step.local.signal(int(message["number"]))
 
     def _end(self, number: int) -> None:
-        """Its srun has gone: what is left of it has nobody to speak to."""
+        """End the remaining tasks of a step whose srun has exited."""
         step = self._steps.pop(number, None)
         if step is None:
             return

@@ -72,8 +72,9 @@ def of_script(
 def _functions(bin_folder: str) -> dict[str, str]:
     """Return Slurm's commands as functions that bash takes from its environment.
 
-    A login shell (`#!/bin/bash -l`, `source /etc/profile`) sets PATH anew: the commands' folder is
-    gone from it then, and the functions are still there. Source: bash(1), "Functions", export -f.
+    A login shell (`#!/bin/bash -l`, `source /etc/profile`) resets PATH, which drops the
+    folder of the commands. The functions remain available. Source: bash(1), "Functions",
+    export -f.
     """
     shown = shlex.quote(bin_folder)
     return {

@@ -60,7 +60,8 @@ def write_commands(folder: Path, python: str) -> Path:
 
 def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
     for number in STOPS:
-        signal.signal(number, lambda _, __: None)  # the script is told by itself, and is waited for
+        # the script receives the signal itself; this process waits for it
+        signal.signal(number, lambda _, __: None)
     known = _known(plan, env)
     out = _opened(plan, plan.output, known)
     err = out if plan.error is None else _opened(plan, plan.error, known)
@@ -142,7 +143,7 @@ def _tee(file: IO[bytes] | None) -> Callable[[bytes], None]:
                 try:
                     left = left[os.write(one, left) :]
                 except OSError:
-                    break  # the disk is full, or nobody reads: the script goes on
+                    break  # the disk is full, or the reader has gone: the script continues
 
     return write
 

@@ -96,7 +96,10 @@ class Frames:
             self._connection.sendall(sizes + self._seal.close(sizes, head + data))
 
     def receive(self) -> tuple[Message, bytes] | None:
-        """The next message; None when there comes no more. Raises: ValueError for what is none."""
+        """Return the next message, or None when the connection has ended.
+
+        Raises: ValueError for an invalid message.
+        """
         try:
             sizes = self._exactly(_SIZES.size)
             head, data = _SIZES.unpack(sizes)

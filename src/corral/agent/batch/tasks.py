@@ -27,7 +27,10 @@ class Tasks:
         self._ended = False
 
     def start(self) -> None:
-        """Start all of this node; each is told of when it ends, also one that never began."""
+        """Start all tasks of this node.
+
+        Each task reports its end, including a task that could not be started.
+        """
         for local in range(self._step["tasks"]):
             task = self._step["first_task"] + local
             try:

@@ -1,1 +1,1 @@
-"""Active checks of the node: done by a process beside the agent, which ends when work comes."""
+"""Active checks of the node, run by a separate process that ends when work arrives."""

@@ -1,4 +1,4 @@
-"""A disk: a bounded file that nobody sees is written, synced, read again and compared."""
+"""Disk check: write and sync a bounded, unlinked file, then read it back and compare it."""
 
 import os
 import time
@@ -19,7 +19,10 @@ SYNC_BYTES: Final = 4096
 
 
 def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
-    """Its rate of writing with fsync, in bytes/s; the rest is told. `own`: the node's alone."""
+    """Return the disk's write rate with fsync, in bytes/s; the text has the other results.
+
+    `own`: the disk belongs to this node alone.
+    """
     try:
         return _measured(path, seconds, own)
     except OSError as trouble:

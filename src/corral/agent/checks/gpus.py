@@ -1,4 +1,4 @@
-"""GPUs of a node put to the proof; on a node that has none, its CPU, and that is said."""
+"""Checks of a node's GPUs. A node without GPUs checks its CPU and reports that."""
 
 import hashlib
 import socket

@@ -1,7 +1,8 @@
-"""The greeting of two nodes that check the link between them: each proves that the head sent it.
+"""Handshake between the two nodes of a link check: each proves that the head sent it.
 
-Both have a secret of the check-up. Each sends a nonce, and answers the other's with an HMAC, so
-that nobody else on the network can take the place of either node, or hold the leader up.
+Both hold a secret of the check-up. Each sends a nonce, and answers the other's nonce with
+an HMAC. Another host on the network can neither take the place of a node nor delay the
+leader.
 """
 
 import hmac

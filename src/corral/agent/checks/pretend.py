@@ -1,8 +1,9 @@
 """Simulated check results of pretend GPUs and their links: a seeded model, with faults.
 
-`pretend.json` in the node's folder has it under "checks": {"matmul/2": "wrong"} for a wrong product
-on GPU 2; a number is what a value is multiplied by ({"memory/1": 0.4, "disk": 0.1}), of the clock
-the seconds that it is off. "seconds" makes each GPU's check last so long.
+`pretend.json` in the node's folder sets faults under "checks". For example, {"matmul/2":
+"wrong"} gives a wrong product on GPU 2. A number is a factor for the measured value
+({"memory/1": 0.4, "disk": 0.1}). For the clock, the number is its offset in seconds.
+"seconds" sets the duration of each GPU's check.
 """
 
 import time

@@ -30,7 +30,10 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 def results(ask: CheckRequest, node_dir: Path, injected: Injected | None) -> Iterator[CheckFinding]:
-    """`injected`: the node is a pretend one, and what somebody has written that it shall show."""
+    """Yield the findings of the requested checks.
+
+    `injected`: the configured faults of a pretend node; None on a real node.
+    """
     checkup, kinds = ask.checkup, ask.checkup.kinds
     if injected is not None:
         yield from pretended(ask, injected)

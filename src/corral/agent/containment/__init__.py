@@ -80,7 +80,8 @@ def create(
 
 
 def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
-    """One for a group's processes; else a sentence that says why there is none."""
+    """Return a namespace for a group's processes, or a sentence that explains the failure.
+    """
     try:
         return namespace.create(ContainmentLimits(), furnish)
     except OSError as trouble:

@@ -47,8 +47,10 @@ def own_hierarchy() -> Hierarchy:
 
 
 def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
-    """Return the cgroup hierarchy in which this process may create groups. Raises: NoCgroups if
-    there is none."""
+    """Return the cgroup hierarchy in which this process may create groups.
+
+    Raises: NoCgroups if no such hierarchy exists.
+    """
     found = _own_folders(mountinfo, cgroups)
     if "freezer" in found:
         return _version_1(found)

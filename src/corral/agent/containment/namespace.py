@@ -83,12 +83,12 @@ class PidNamespace:
 
 
 def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidNamespace:
-    """Move this process's future children to a namespace, whose mounts are there after `settle`.
+    """Move this process's future children to a namespace. Its mounts exist after `settle`.
 
     Args:
-        furnish: mounts more in the namespace, beside its own /proc.
+        furnish: additional mounts in the namespace, besides its own /proc.
 
-    Raises: OSError where that may not be.
+    Raises: OSError where this is not permitted.
     """
     if furnish is None:
         _unshare(CLONE_NEWPID)

@@ -1,7 +1,7 @@
-"""The least: orphans are adopted by the shim, and told by their environment when it is gone.
+"""Weakest containment: the shim adopts orphans, and finds them by environment if it dies.
 
-What hides from both, a process that has cleared its environment and outlives a killed shim, gets
-away: that is why this is used, with a warning, only where nothing stronger is to be had.
+A process escapes if it clears its environment and outlives a killed shim. This containment
+is therefore used only where no stronger one is available, with a warning.
 """
 
 import os

@@ -88,7 +88,7 @@ class Probe:
             log.warning("%s", trouble)
 
     async def _ask(self, inside: int | None) -> Survey | None:
-        """The helper's answer, or None when there is none in time."""
+        """Return the helper's answer, or None if no answer arrives in time."""
         words = [*self.command, str(self.node_dir), str(self.deadline_seconds)]
         if inside is not None:
             words.append(str(inside))

@@ -73,8 +73,11 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
 
 
 def amd_gpus(settings: NodeSettings, topology: Path = KFD) -> tuple[Gpu, ...]:
-    """AMD's that whoever lends the node has detected there, of the type that it tells; their memory
-    as the kernel's driver says it, 0 where it does not, in the order of ROCm's indices."""
+    """Return the AMD GPUs of the settings, in the order of ROCm's indices.
+
+    The lender of the node has detected them and sets their number and type. The memory
+    comes from the kernel's driver, and is 0 where the driver does not report it.
+    """
     memory = kfd_memory_bytes(topology)
     return tuple(
         Gpu(
@@ -179,7 +182,7 @@ def _slices(handle: Any) -> tuple[str, ...]:
         return ()
     found = []
     for index in range(most):
-        with suppress(pynvml.NVMLError):  # there is none of this number
+        with suppress(pynvml.NVMLError):  # no part has this index
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             found.append(text_of(pynvml.nvmlDeviceGetUUID(part)))
     return tuple(found)

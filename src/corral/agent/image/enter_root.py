@@ -53,7 +53,10 @@ def _show(root: str, source: str, at: str) -> None:
 
 @contextmanager
 def _made(root: str, path: str, *, folder: bool) -> Iterator[str]:
-    """A name for this place below `root`, made there; a link on the way gives way to a folder."""
+    """Create this path below `root`, and yield a name for it.
+
+    A link on the way is replaced by a folder.
+    """
     opened = [os.open(root, os.O_PATH | os.O_DIRECTORY)]
     try:
         *parents, last = [part for part in path.split("/") if part]

@@ -1,8 +1,8 @@
-"""A node's unpacked images: each once for each account, the oldest making room.
+"""A node's unpacked images: one copy per account; the oldest are evicted to free space.
 
-An image belongs to the account whose job asked for it, and is unpacked by that account: nobody runs
-in files that another's tool has brought. The folder is closed to all but the agent; the shim enters
-it before it changes to the account.
+An image belongs to the account whose job requested it, and that account unpacks it. No job
+runs in files from another account's tool. Only the agent can open the folder. The shim
+enters it before it changes to the account.
 """
 
 import fcntl

@@ -7,11 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRoot:
-    """`root`: the unpacked image, which nobody changes; `upper`: where a rank's changes go.
+    """`root`: the unpacked image, never changed; `upper`: the folder for a rank's changes.
 
-    `seen` are folders and files of the node that are seen inside, at the same place; `libraries`
-    are the GPU driver's, which are seen in `LIBRARIES`. `words` come before the rank's own, for an
-    image that a program of its own runs; then the others are empty. `digest` names its content.
+    `seen` lists folders and files of the node that are visible inside, at the same path.
+    `libraries` are the GPU driver's, visible in `LIBRARIES`. `words` precede the rank's own
+    command, for an image that an external program runs; the other fields are then empty.
+    `digest` identifies the content.
     """
 
     root: str = ""

@@ -24,7 +24,7 @@ _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ImageTree:
-    """The folder of an image while it is unpacked. Made for each layer anew."""
+    """Folder of an image during unpacking. Created once for each layer."""
 
     def __init__(self, root: int, bounds: UnpackLimits, *, layered: bool) -> None:
         """`layered`: names that begin with `.wh.` remove what lower layers brought."""

@@ -34,7 +34,7 @@ class WorkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_record(folder: Path) -> WorkRecord:
-    """Return the record of an attempt's folder; an empty one where there is none that reads."""
+    """Return the record of an attempt's folder, or an empty record if it cannot be read."""
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=WorkRecord)
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE, Early, decode_early
 
 GRANTED: Final = "CUDA_VISIBLE_DEVICES"
 LAUNCH: Final = "launch.json"
-BEGIN_SECONDS: Final = 0.5  # so long the ranks have the node to themselves, at most
+BEGIN_SECONDS: Final = 0.5  # maximum time for which the ranks have the node to themselves
 STARTING: Final = b'"phase":"starting"'
 
 

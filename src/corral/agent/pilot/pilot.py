@@ -27,8 +27,9 @@ from corral.domain.pilot import LEAVING, node_of
 from corral.domain.resources import Gpu, Inventory
 from corral.wire.node import NodeSettings
 
-LOOK_SECONDS: Final = 1.0  # whether anything is wanted of it yet; what is settled tells so itself
-UNWANTED_SECONDS: Final = 60.0  # nothing has been wanted of it for so long: it came too late
+# interval of checks for remaining work; settled attempts report without delay
+LOOK_SECONDS: Final = 1.0
+UNWANTED_SECONDS: Final = 60.0  # a part with no work for this long came too late
 log = logging.getLogger(__name__)
 
 

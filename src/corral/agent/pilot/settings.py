@@ -1,4 +1,5 @@
-"""A part's own copy of what the head has said to it, with what its step was granted."""
+"""A part's own copy of the settings from the head, with the resources granted to its step.
+"""
 
 import os
 from pathlib import Path
@@ -11,7 +12,8 @@ from corral.agent.settings import FILE, TOKEN, load_settings, load_token
 from corral.wire.node import NodeSettings, encode_settings
 
 IMAGES: Final = (
-    "corral-images-"  # beside the folders of parts: what one has unpacked the next finds
+    # next to the folders of parts: the next part finds the images that one has unpacked
+    "corral-images-"
 )
 
 

@@ -31,7 +31,7 @@ def serve_part(source: Path) -> None:
 
     Raises: Refusal when the folder cannot be used.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # until there is somebody to stop the ranks
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # until the pilot can stop the ranks
     with private_folder() as node_dir:
         early = early_in(source, os.environ)
         early = None if early is None else laid_out(early, source, node_dir)
@@ -86,7 +86,7 @@ def private_folder() -> Iterator[Path]:
     finally:
         os.chdir("/")
         if (left := LocalProcess.recorded(node_dir / launcher.PID_FILE)) is not None:
-            left.signal(signal.SIGKILL)  # nobody could find it once the folder is gone
+            left.signal(signal.SIGKILL)  # no process could find it once the folder is gone
         _sweep_lost(node_dir)
         shutil.rmtree(node_dir, ignore_errors=True)
 

@@ -1,4 +1,5 @@
-"""`kind: ray`: a program on a Ray cluster that the nodes of its attempt make, and nobody else's.
+"""`kind: ray`: a program on a Ray cluster that only the nodes of its attempt form.
 
-All but `outfit` travels to the job's own Python, which has no Corral: standard library only.
+All modules except `outfit` travel to the job's own Python, which has no Corral. They use
+only the standard library.
 """

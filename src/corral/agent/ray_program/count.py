@@ -10,8 +10,11 @@ LOOK_SECONDS: Final = 0.1
 
 
 def count_nodes(needed: int) -> int:
-    """End when so many are there. The address comes on standard input, when it is known; what is
-    imported until then has not to be waited for."""
+    """Return when `needed` nodes are alive.
+
+    The address arrives on standard input when it is known. Ray is imported before that, so
+    that the import causes no delay later.
+    """
     ray = importlib.import_module("ray")
     address = input()
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)

@@ -158,7 +158,8 @@ def _until(
 
 def _run(member: RayProgramMember, ray: LocalRay, address: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda _, __: None)  # the program is told by itself, and waited for
+        # the program receives the signal itself; this process waits for it
+        signal.signal(number, lambda _, __: None)
     program = subprocess.Popen(
         [SHELL, "-c", member.run],
         env={**member.environment, "RAY_ADDRESS": address},

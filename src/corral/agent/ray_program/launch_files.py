@@ -64,6 +64,9 @@ def member_of(launch: Launch) -> dict[str, object]:
 
 
 def command() -> str:
-    """Return the rank's command, for the work folder beside the Ray folder. It uses no absolute
-    path: parent folders may be closed to the rank's user."""
+    """Return the rank's command, for the work folder next to the Ray folder.
+
+    The command uses no absolute path, because parent folders may be closed to the rank's
+    user.
+    """
     return _COMMAND.format(has_ray=_HAS_RAY, folder=FOLDER, starter=STARTER)

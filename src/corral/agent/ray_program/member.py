@@ -1,4 +1,4 @@
-"""One node of the Ray cluster of an attempt: what it is told, and the names of things."""
+"""One node of an attempt's Ray cluster: its parameters, and the names of its files."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from corral.agent.ray_program.refusals import CannotRun
 
-# Of the gang's ranks: a program of Ray is none, and what it starts would take them for torchrun's
-# or srun's.
+# Variables of the gang's ranks. A program of Ray is not a rank, and its children would
+# mistake these for torchrun's or srun's.
 _OF_RANKS: Final = frozenset(
     ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR",
      "MASTER_PORT", "RAY_ADDRESS")

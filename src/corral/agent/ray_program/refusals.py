@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 FAILED: Final = 1
-HEARD_SECONDS: Final = 5.0  # until the shim, which has heard it, ends this process
+HEARD_SECONDS: Final = 5.0  # time for the shim, which has the report, to end this process
 
 
 class CannotRun(Exception):

@@ -1,7 +1,8 @@
-"""Letting somebody in: a shell beside the ranks, or a rank's own input and output.
+"""Attachment of a user: a shell next to the ranks, or a rank's own input and output.
 
-The descriptor to type into is handed over the connection; a shell's is its whole terminal. How a
-shell has ended is told on the connection; how a rank has, on a second descriptor.
+The descriptor for the input is passed over the connection; for a shell it is the whole
+terminal. The connection reports the end of a shell. A second descriptor reports the end of
+a rank.
 """
 
 import os
@@ -29,8 +30,10 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def listen(rank: Rank, connection: socket.socket) -> None:
-    """Hand over the rank's input, and where its end is told; its output goes to the connection
-    from now on."""
+    """Pass on the rank's input and the descriptor that reports its end.
+
+    From now on the rank's output goes to the connection.
+    """
     if rank.stdin < 0 or rank.is_over:
         ended = "has ended" if rank.is_over else "reads no more: its input was ended"
         refuse(connection, f"rank {rank.number} {ended}")

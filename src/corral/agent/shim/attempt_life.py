@@ -212,7 +212,11 @@ class AttemptLife:
         setup.close()
 
     def _with_trouble(self, record: Record) -> Record:
-        """An end and why are told at once: nobody may take the exit code for the whole of it."""
+        """Add the reason to the record of an end.
+
+        Both are reported together, so that the exit code is not mistaken for the full
+        result.
+        """
         if not self._trouble or self.state.trouble:
             return record
         return {
@@ -232,7 +236,8 @@ class AttemptLife:
         """Let all of it end, within the grace. A shorter grace cuts a running one short."""
         first = not self._grace.runs
         self._grace.begin(grace_seconds)
-        self._written()  # SIGTERM goes first: who is told and ends at once still knows how to end
+        # send SIGTERM first, so that a rank that exits on the message has received it
+        self._written()
         if first:
             self._stop = {
                 "type": "stop", "save": save, "grace_seconds": grace_seconds, "why": why,

@@ -18,7 +18,7 @@ RESERVE_RANK_BYTES: Final = 512
 
 
 def reserve_bytes(ranks: int) -> int:
-    """Room for the start, the end, and the exits of so many ranks."""
+    """Return the space for the start, the end, and the exits of `ranks` ranks."""
     return RESERVE_BYTES + RESERVE_RANK_BYTES * ranks
 
 
@@ -37,7 +37,7 @@ class AttemptRecord:
         changed: Callable[[], None],
         warn: Callable[[str], None],
     ) -> None:
-        """`reserve`: so many bytes of the journal's space no save may take."""
+        """`reserve`: bytes of the journal's space that saves may not use."""
         self.state = ShimState()
         self._loop = loop
         self._journal = journal
@@ -65,7 +65,7 @@ class AttemptRecord:
         return all(map(_is_save, self._unwritten))
 
     def end(self, *records: Record) -> None:
-        """Write the last records. A save that was never told of is no save."""
+        """Write the last records. A save that is not yet written is dropped."""
         self._unwritten = []
         self.record(*records)
 

@@ -13,12 +13,12 @@ TICK_SECONDS: Final = 0.0005
 
 
 def record_begin(folder: str, work: str) -> None:
-    """Write the moment down, before the first process of the attempt.
+    """Record the start time, before the first process of the attempt.
 
-    The clock of files ticks, and a file that was looked at gets finer stamps, so the moment is
-    read off a file beside the folder: all of the workdir is older than its second stamp, and
-    whatever the attempt changes is not. Without a record, all counts as written: an empty folder
-    needs none.
+    File timestamps advance in ticks, and a file whose stamp was read gets finer stamps. The
+    time is therefore read from a file next to the folder. All of the workdir is older than
+    its second stamp, and every change of the attempt is newer. Without a record, every file
+    counts as written; an empty folder needs no record.
     """
     with suppress(OSError):
         if os.listdir(work):

@@ -19,7 +19,10 @@ _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class ShimConnection:
-    """Belongs to an agent, a rank, or nobody yet. `newest` is sent when there is room for it."""
+    """Connection of an agent, of a rank, or of a peer not yet known.
+
+    `newest` is sent when there is room for it.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""All connections to a shim: its agent's, its ranks', and those that have said nothing yet."""
+"""All connections to a shim: its agent's, its ranks', and those not yet identified."""
 
 import socket
 from collections.abc import Callable
@@ -11,7 +11,7 @@ MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
 class ShimConnections:
-    """`heard` and `dropped` are called as those of a line."""
+    """`heard` and `dropped` are callbacks with the same role as those of a connection."""
 
     def __init__(
         self,

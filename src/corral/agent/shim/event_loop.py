@@ -26,7 +26,10 @@ class Loop:
         return time.monotonic()
 
     def later(self, seconds: float, call: Call) -> None:
-        """Call once, after so long. There is no taking back: the call looks whether it is due."""
+        """Call once, after the given delay.
+
+        The call cannot be cancelled: it must check whether it is still due.
+        """
         heapq.heappush(self._due, (self.now() + seconds, next(self._number), call))
 
     def watch(self, descriptor: int, read: Call | None, write: Call | None = None) -> None:

@@ -104,7 +104,7 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
     user = account_from(spec.account)
     if user is not None:
         os.chown(folder, -1, user.groups[0])
-        folder.chmod(0o710)  # the way to its own work, and to nobody else's
+        folder.chmod(0o710)  # access to its own work, and to no other user's
         folder.parent.chmod(0o711)
         (folder / "logs").chmod(0o700)
         for one in (spec.work, *([spec.beside] if spec.beside else [])):
@@ -167,7 +167,7 @@ def _serve(folder: Path, user: JobAccount | None) -> socket.socket:
 
 
 def _give(whole: Path, user: JobAccount) -> None:
-    """The directory, with all in it, belongs to whom the ranks run as."""
+    """Give the directory and its contents to the account of the ranks."""
     group = user.groups[0]
     for at, folders, files in os.walk(whole):
         for name in (*folders, *files):

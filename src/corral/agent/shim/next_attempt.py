@@ -1,7 +1,7 @@
-"""A shim's next attempt: it waits for one when its last has ended, and leaves nothing of that.
+"""A shim's next attempt: the shim waits for it, and leaves nothing of the previous one.
 
-A fork of the launcher touches most of an interpreter's memory anew, which is two thirds of what a
-short job costs a node. One shim still has one attempt at a time.
+A fork of the launcher copies most of an interpreter's memory, which is two thirds of the
+node's cost of a short job. One shim still has one attempt at a time.
 """
 
 import ctypes

@@ -115,7 +115,7 @@ class Rank:
         return self.status is not None
 
     def end(self, status: int) -> None:
-        """It was reaped: take what it still said."""
+        """Record the exit status of the reaped process, and read its remaining output."""
         self.status = status
         if self._failure >= 0:
             self._see_start(lambda: None)

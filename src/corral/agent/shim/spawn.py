@@ -20,7 +20,7 @@ OOM_SCORE: Final = b"200"  # above the agent's: the kernel is to choose a rank f
 UMASK: Final = 0o022
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_NO_NEW_PRIVS: Final = 38
-_SAY: Final = 3  # where a failure is said
+_SAY: Final = 3  # descriptor for the report of a failure
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 

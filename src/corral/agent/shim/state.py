@@ -81,8 +81,10 @@ class ShimState:
         return len(self.saves) < MOST_SAVES
 
     def take_progress(self, message: Record, at: float, own: Container[int]) -> None:
-        """Take a rank's progress: it is the newest of all, and the pace of that rank is kept beside
-        the others. `own`: the ranks of this node. Raises: OutOfBounds, KeyError."""
+        """Record a rank's progress as the newest, and keep the pace of that rank.
+
+        `own`: the ranks of this node. Raises: OutOfBounds, KeyError.
+        """
         ranks = {pace[0]: pace for pace in (self.progress or {}).get("ranks", ())}
         pace = pace_record(message)
         if pace[0] in own:
@@ -99,7 +101,8 @@ class ShimState:
         }
 
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
-        """These saves of this attempt are recorded: nobody needs to hear of them again."""
+        """Remove the saves of this attempt that are recorded: they need no further report.
+        """
         known = set(steps)
         self.saves = [
             save
@@ -149,8 +152,10 @@ def save_record(message: Record, attempt: int, at: float) -> Record:
 
 
 def progress_record(message: Record, at: float) -> Record:
-    """Return the newest progress. A loss that is not finite is none. Raises: OutOfBounds,
-    KeyError."""
+    """Return the newest progress. A loss that is not finite counts as missing.
+
+    Raises: OutOfBounds, KeyError.
+    """
     until, rate, loss = (message.get(name) for name in ("until", "samples_per_second", "loss"))
     diverged = isinstance(loss, float) and not isfinite(loss)
     nan_since = message.get("nan_since")

@@ -1,4 +1,5 @@
-"""Whether a program waits for input that nobody types: it holds its GPUs for nothing then."""
+"""Detection of a program that waits for input that never arrives, and so wastes its GPUs.
+"""
 
 import os
 from collections.abc import Iterator

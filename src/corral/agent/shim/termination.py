@@ -1,7 +1,8 @@
-"""Ending what is left: SIGTERM once to each, a grace, then SIGKILL until nothing is.
+"""Termination of remaining processes: SIGTERM once to each, a grace, then SIGKILL.
 
-What is started in answer to SIGTERM, to save or to clean up, has the grace to be done. A shell that
-somebody was let into is hung up on instead: at a terminal it is deaf to SIGTERM.
+SIGKILL is repeated until no process is left. A process started in answer to SIGTERM, to
+save or to clean up, has the grace to finish. An attached user's shell receives SIGHUP
+instead, because it ignores SIGTERM at a terminal.
 """
 
 import os
@@ -43,7 +44,8 @@ class Grace:
         self._told: set[int] = set()
         self._told_at: dict[int, float] = {}
         self._has_told = False
-        self._spared: set[int] = set()  # what those who were told have started since
+        # processes that the signalled ones have started since
+        self._spared: set[int] = set()
         self._childless: set[int] = set()
         self._kill_seconds = KILL_SECONDS
         self._looks = False
@@ -118,8 +120,11 @@ class Grace:
                 self._told.discard(pid)
 
     def _waits(self, shell: int) -> bool:
-        """The shell of a command is told when that has ended: it would be gone before what it waits
-        for, and the exit code with it. One that traps SIGTERM waits by itself."""
+        """Return whether to delay SIGTERM for this shell until its command has ended.
+
+        Otherwise the shell would end before its command, and the exit code would be lost. A
+        shell that traps SIGTERM waits by itself.
+        """
         if not is_of_command(shell) or catches(shell, signal.SIGTERM):
             return False
         if any(child in (self._first or ()) for child in children(shell)):

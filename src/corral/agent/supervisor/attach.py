@@ -56,7 +56,7 @@ class Output(asyncio.StreamReader):
             super().feed_eof()
 
     def leave(self) -> None:
-        """Hear no more of it: a shell that nobody holds the terminal of is hung up on."""
+        """Stop listening. A shell without an open terminal receives SIGHUP."""
         if self._source is not None:
             self._source.close()
         if self._hearing is None:

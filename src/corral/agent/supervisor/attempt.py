@@ -28,12 +28,13 @@ from corral.wire.signals import To
 
 BIRTH_LOOKS: Final = 200  # 2 s
 LINE_BYTES: Final = 64 * 1024 * 1024
-GONE_SECONDS: Final = 60.0  # how long what a killed shim left is killed before that is said
+# time for which leftovers of a killed shim are killed before a report
+GONE_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
 
 def connect_shim(folder: Path) -> socket.socket | None:
-    """A connection to the attempt's shim; None when nobody serves there."""
+    """Return a connection to the attempt's shim, or None when no shim serves there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -59,7 +60,7 @@ class Supervised:
     refusal: str = ""
     refusal_is_infra: bool = True
     refusal_of: str = ""
-    known: bool = False  # its state has been heard or read at least once
+    known: bool = False  # its state has been received or read at least once
     _image: str | None = None  # its digest, once it has been looked for
     _state: Record = field(default_factory=lambda: ShimState().message)
     _writer: asyncio.StreamWriter | None = None
@@ -171,12 +172,12 @@ class Supervised:
         return []
 
     async def _hear_first(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the shim said anything at all; if so, go on listening."""
+        """Return whether the shim sent any message; if it did, go on listening."""
         line = b""
         try:
             with suppress(OSError, ValueError):
                 line = await reader.readline()
-        except asyncio.CancelledError:  # the agent ends before the shim has said anything
+        except asyncio.CancelledError:  # the agent ends before the shim has sent a message
             writer.close()
             raise
         if not line:
@@ -322,7 +323,7 @@ class Supervised:
 
 
 def kill_all(group: containment.Containment, seconds: float) -> bool:
-    """Kill until nothing is left, for so long at most; whether nothing is."""
+    """Kill for at most `seconds`, until no process is left; return whether none is left."""
     deadline = time.monotonic() + seconds
     pause_seconds = 0.002
     while group.pids():

@@ -1,4 +1,7 @@
-"""The node's power loss: everything of one pretend node ends at once, told by files, not names."""
+"""Simulated power loss of one pretend node: end all its processes at once.
+
+The processes are found by their files, not by their names.
+"""
 
 import os
 import signal

@@ -131,12 +131,15 @@ class Supervisor:
             attempt.stop(stop, time.monotonic())
 
     def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None:
-        """These saves of the attempt are recorded by the head: its ranks are told."""
+        """Notify the attempt's ranks that the head has recorded these saves."""
         if key in self._attempts:
             self._attempts[key].committed(steps)
 
     def warn(self, notice: TimeWarning) -> None:
-        """The attempt's time is nearly over: its ranks are told, once however often it is said."""
+        """Warn the attempt's ranks that its time is nearly over.
+
+        Repeated notices warn them only once.
+        """
         if notice.key in self._attempts:
             self._attempts[notice.key].warn(notice)
 
@@ -146,7 +149,7 @@ class Supervisor:
             self._attempts[key].overrun(why)
 
     def signal(self, key: AttemptKey, number: int, to: To) -> None:
-        """Send it to the attempt's processes, as somebody has asked for by name."""
+        """Send the signal that a user has requested to the attempt's processes."""
         if key in self._attempts:
             self._attempts[key].signal(number, to)
 
@@ -204,8 +207,9 @@ class Supervisor:
         columns: int = 80,
         command: str = "",
     ) -> tuple[asyncio.StreamReader, Input]:
-        """The terminal of a shell beside the rank, or of a command instead; or what the rank
-        prints from now on, and its input.
+        """Return the terminal of a shell or command next to the rank, or the rank's output.
+
+        The rank's output starts from now on, and comes with its input.
 
         Raises: AttachRefused when there is nothing to attach to.
         """

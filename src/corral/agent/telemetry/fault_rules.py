@@ -1,7 +1,8 @@
-"""Rules that make signals from two samples of a node's sensors and from driver messages. Pure.
+"""Pure rules that derive signals from two sensor samples and from driver messages.
 
-A counter that has risen is told at once. What holds (a link that is down) is told when it has
-lasted for as long as its limit says, and again each few minutes for as long as it holds.
+A counter that has risen is reported at once. A lasting condition (a link that is down) is
+reported when it has lasted for its limit. The report repeats every few minutes while the
+condition lasts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +23,12 @@ MOST_WAITING: Final = 64  # lines of the kernel's log that wait for the driver; 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMemory:
-    """Memory of the rules. `since`: since when each condition holds; `told`: when it was last
-    reported; `words`: when each driver message last came. Times are by the node's wall clock.
-    `log_read_to`: how far the kernel log has been read. `waiting`: signals of that log which the
-    GPU driver has not confirmed, by their keys."""
+    """Memory of the rules. Times are by the node's wall clock.
+
+    `since`: the start of each condition; `told`: its last report. `words`: the last arrival
+    of each driver message. `log_read_to`: the position in the kernel log. `waiting`:
+    signals of that log which the GPU driver has not confirmed, by their keys.
+    """
 
     past: RulePast = field(default_factory=RulePast)
     since: Mapping[str, float] = field(default_factory=dict)
@@ -70,8 +73,11 @@ def notice(
 def hear(
     memory: RuleMemory, happening: Happening, limits: SensorThresholds = LIMITS
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
-    """Take in a report of a driver or of the kernel; the same one by another way is not reported
-    again, unless it confirms what the kernel's log alone had said."""
+    """Process a report of a driver or of the kernel.
+
+    The same report from another source is not repeated, unless it confirms a report from
+    the kernel's log alone.
+    """
     key = f"{happening.kind}/{happening.code}/{happening.gpu}/{happening.device}"
     key += f"/{happening.recovery}"
     last, waiting = memory.words.get(key), dict(memory.waiting)
@@ -118,7 +124,8 @@ def _risen(past: RulePast, sample: NodeSample, limits: SensorThresholds) -> Iter
 def _holding(
     past: RulePast, sample: NodeSample, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
-    for gpu in sample.gpus if SENSORS not in sample.silent else ():  # else nobody asked them
+    # otherwise they were not read
+    for gpu in sample.gpus if SENSORS not in sample.silent else ():
         yield from gpu_holding(past, gpu, sample.at, limits)
     there = {gpu.uuid for gpu in sample.gpus}
     if not NO_GPU & set(sample.silent):

@@ -28,7 +28,10 @@ class GuardedCall(Generic[T]):
         self._asked.put(None)
 
     def end(self, seconds: float) -> T | None:
-        """The answer; None when there is none in time. Raises: what asking has raised."""
+        """Return the answer, or None if it does not arrive in time.
+
+        Raises: any exception of the call.
+        """
         try:
             answer = (
                 self._answers.get(timeout=seconds) if seconds > 0 else self._answers.get_nowait()
@@ -45,5 +48,5 @@ class GuardedCall(Generic[T]):
             self._asked.get()
             try:
                 self._answers.put(self._read())
-            except Exception as trouble:  # noqa: BLE001 - it is told to whoever asks
+            except Exception as trouble:  # noqa: BLE001 - it is passed to the caller
                 self._answers.put(trouble)

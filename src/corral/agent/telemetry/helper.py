@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SensorHelper:
-    """One reader at a time. `happened` is called with what it tells by itself."""
+    """Client of one reader at a time. `happened` is called for its unsolicited reports."""
 
     node_dir: Path
     happened: Callable[[Happening], None] = lambda happening: None
@@ -44,7 +44,7 @@ class SensorHelper:
         after a pause that grows the next question starts another."""
         now = asyncio.get_running_loop().time
         if self._answered and self._listening is not None and self._listening.done():
-            await self.close()  # it has ended by itself, to be begun anew
+            await self.close()  # it has ended by itself, and is to be restarted
         try:
             if self._process is None:
                 if now() < self.not_before:

@@ -117,7 +117,10 @@ def _of_gpu(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happen
 
 
 def _more(words: str) -> str:
-    """The driver's words, without the process: who was on the GPU is told by its attempts."""
+    """Return the driver's text without the process.
+
+    The attempts of the GPU identify its user.
+    """
     plain = _PROCESS.sub("", words).strip().rstrip(".")
     return f": {plain}" if plain else ""
 
@@ -184,7 +187,7 @@ class KernelLog:
             threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        with suppress(OSError):  # it may not be read: then nothing is told
+        with suppress(OSError):  # an unreadable log yields no reports
             lines = self._records() if self.file.is_char_device() else self._lines()
             for place, text in lines:
                 self.place = place

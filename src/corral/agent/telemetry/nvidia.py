@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs in threads of their own, and what their driver tells by itself (XIDs)."""
+"""NVIDIA's GPUs in threads of their own, with the events of their driver (XIDs)."""
 
 import ctypes
 import sys
@@ -21,7 +21,7 @@ from corral.domain.observed_state import AttemptKey
 from corral.domain.telemetry import GpuSample
 
 LOOK_AGAIN_SECONDS: Final = 60.0  # for a driver where there was none
-OPEN_AGAIN_SECONDS: Final = 300.0  # when a GPU is lost, or the driver was begun anew
+OPEN_AGAIN_SECONDS: Final = 300.0  # when a GPU is lost, or the driver was restarted
 WAIT_MILLISECONDS: Final = 60_000
 PAUSE_SECONDS: Final = 5.0  # when the driver does not wait
 # In the words of the kernel's log. Source: NVML API reference, nvmlDeviceGpuRecoveryAction_t.
@@ -31,9 +31,11 @@ RECOVERIES: Final = ("None", "GPU Reset", "Node Reboot", "Drain P2P", "Drain and
 
 @dataclass(slots=True)
 class Nvidia:
-    """`numbers`: what those that are `chosen` are called; None: from 0 on. `tell` is called in
-    another thread. `gone`: the reader should begin anew, as a process of its own: nothing closes a
-    driver safely while another thread is in it."""
+    """NVIDIA driver of the `chosen` GPUs. `numbers`: their indices; None: from 0 on.
+
+    `tell` is called in another thread. `gone`: the reader should restart as a new process,
+    because a driver cannot be closed safely while another thread uses it.
+    """
 
     chosen: tuple[int, ...] | None
     tell: Callable[[Happening], None]

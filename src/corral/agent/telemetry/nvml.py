@@ -36,7 +36,7 @@ class Traffic:
     _last: tuple[float, int, int] | None = None
 
     def rates(self, sent: int | None, received: int | None) -> tuple[float | None, float | None]:
-        """None where there is nothing to compare with, or a counter began anew."""
+        """Return the rates, or None without an earlier value or after a counter reset."""
         if sent is None or received is None:
             return None, None
         now = time.monotonic()

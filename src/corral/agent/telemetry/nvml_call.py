@@ -21,7 +21,7 @@ class Lost(Exception):
 
 
 class DriverGone(Exception):
-    """The driver was taken away or begun anew: it must be opened again."""
+    """The driver was removed or restarted: it must be opened again."""
 
 
 def answer(function: str, *arguments: Any) -> Any:

@@ -39,7 +39,7 @@ from corral.wire.node import NodeSettings
 
 PART_SECONDS: Final = 3.0  # in which each driver and each file system must answer
 NICE: Final = 10  # the ranks go first
-PRETEND_LOG: Final = "kernel.log"  # in the node's folder: what the kernel shall have said of them
+PRETEND_LOG: Final = "kernel.log"  # in the node's folder: simulated kernel messages
 KERNEL_LOG: Final = Path("/dev/kmsg")
 _saying: Final = threading.Lock()
 
@@ -130,7 +130,10 @@ class SensorReader:
 
 
 def kernel_log(settings: NodeSettings, node_dir: Path) -> Path | None:
-    """A machine's own; of a pretend node a file in its folder, where somebody has written one."""
+    """Return the machine's kernel log.
+
+    For a pretend node, return a file in its folder, which may not exist.
+    """
     if settings.kernel_log is not None:
         return Path(settings.kernel_log) if settings.kernel_log else None
     return KERNEL_LOG if settings.pretend_gpus is None else node_dir / PRETEND_LOG

@@ -26,9 +26,12 @@ class StandingCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePast:
-    """`sample`: the last one, with the last that each GPU said in place of silence. `gpus`: the
-    index of each that was ever seen, by uuid; `links`: NVLinks that were ever up, as uuid/link;
-    `ports`: the most bit/s of each that was ever up; `written`: paths that were not read-only."""
+    """`sample`: the last one, with each GPU's last values in place of missing ones.
+
+    `gpus`: the index of each GPU that was ever seen, by uuid. `links`: NVLinks that were
+    ever up, as uuid/link. `ports`: the maximum bit/s of each port that was ever up.
+    `written`: paths that were not read-only.
+    """
 
     sample: NodeSample | None = None
     gpus: Mapping[str, int] = field(default_factory=dict)

@@ -37,8 +37,10 @@ class Attempts(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Senses:
-    """`attempts` is what runs on the node, `sample` what the sensors said last, `signals` what the
-    head has not recorded."""
+    """Sensors of a node: `attempts` that run on it, and `sample`, the last sensor values.
+
+    `signals` are those that the head has not recorded.
+    """
 
     node_dir: Path
     settings: NodeSettings
@@ -110,8 +112,11 @@ class Senses:
         self._keep(memory, signals)
 
     def recorded(self, signals: int, head_wall: float, trip_seconds: float) -> None:
-        """The head has recorded so many signals, and said what its clock shows. Of the round trips
-        since the last sample the quickest counts; its error is half of it at most."""
+        """Record that the head has stored the signals up to this number, with its clock.
+
+        The quickest round trip since the last sample sets the offset. Its error is at most
+        half of that trip.
+        """
         self.notebook.recorded(signals)
         if head_wall and trip_seconds <= self._offset_trip:
             self._offset = wall() - trip_seconds / 2 - head_wall
@@ -124,7 +129,7 @@ class Senses:
             self.look_soon()
 
     def _keep(self, memory: RuleMemory, signals: Iterable[Signal]) -> None:
-        """Remember it, and tell what is to be told."""
+        """Save the memory, and report the signals that the node may report."""
         part, uuids = is_part(self.settings.node), {}
         if part:
             signals = [one for one in signals if may_tell(one)]

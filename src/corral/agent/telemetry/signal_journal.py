@@ -28,8 +28,11 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Notebook:
-    """Numbers rise over restarts of the agent. A node without a file asks the head first how far it
-    has recorded: a node that was set up anew under its old name must not begin at 1 again."""
+    """Journal of signals. Their numbers rise over restarts of the agent.
+
+    A node without a file first asks the head for the last recorded number. A node that was
+    reinstalled under its old name must not begin at 1 again.
+    """
 
     file: Path
     boot: BootId
@@ -46,7 +49,7 @@ class Notebook:
             log.warning("%s does not read, and is written anew: %s", self.file, trouble)
             return
         self.number, self.waiting = page.number, page.waiting
-        if page.boot == self.boot:  # a machine that has started anew begins with a clean sheet
+        if page.boot == self.boot:  # a rebooted machine begins without a memory
             past = replace(page.memory.past, gpus={})  # fewer may be its own from now on
             self.memory = replace(page.memory, past=past)
 

@@ -50,7 +50,7 @@ class GpuSource(Protocol):
         ...
 
     def gone(self) -> bool:
-        """Whether a reader that is begun anew would see more."""
+        """Return whether a restarted reader would see more."""
         ...
 
 
@@ -158,7 +158,7 @@ class AmdGpus:
 
 
 def faults(file: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Fields of pretend GPUs that are to be otherwise, by index; none where nobody has said so."""
+    """Return the overridden fields of pretend GPUs, by index; empty where none are set."""
     with suppress(OSError, ValueError):
         return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
     return {}

@@ -24,9 +24,10 @@ class SensorThresholds:
     disk_used: float = 0.95
     clock_seconds: float = 0.5
     clock_lasting_seconds: float = 15.0  # one slow round trip is no offset
-    again_seconds: float = 300.0  # what lasts is told again so often: health lets go of the rest
+    # interval between reports of a lasting condition: health clears the rest
+    again_seconds: float = 300.0
     confirm_seconds: float = 60.0  # a driver that has not confirmed a line by then never will
-    twice_seconds: float = 5.0  # the same word within so long came by another way
+    twice_seconds: float = 5.0  # the same report within this time came from another source
 
 
 LIMITS: Final = SensorThresholds()

@@ -1,5 +1,4 @@
-"""A node's boot id: constant while any process of the node lives, and new after a restart.
-"""
+"""A node's boot id: constant while any process of the node lives, and new after a restart."""
 
 import os
 from pathlib import Path

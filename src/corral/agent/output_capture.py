@@ -19,8 +19,7 @@ _TOO_FAST: Final = f"more than {BYTES_PER_SECOND // MEGABYTE} MB/s"
 
 
 class RankLog:
-    """Writes one rank's log, with bounded memory use. The log records any dropped output.
-    """
+    """Writes one rank's log, with bounded memory use. The log records any dropped output."""
 
     def __init__(
         self, file: Path, now: Callable[[], float], *, kept_bytes: int = KEPT_BYTES

@@ -80,8 +80,7 @@ def create(
 
 
 def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
-    """Return a namespace for a group's processes, or a sentence that explains the failure.
-    """
+    """Return a namespace for a group's processes, or a sentence that explains the failure."""
     try:
         return namespace.create(ContainmentLimits(), furnish)
     except OSError as trouble:

@@ -1,5 +1,4 @@
-"""A part's own copy of the settings from the head, with the resources granted to its step.
-"""
+"""A part's own copy of the settings from the head, with the resources granted to its step."""
 
 import os
 from pathlib import Path

@@ -101,8 +101,7 @@ class ShimState:
         }
 
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
-        """Remove the saves of this attempt that are recorded: they need no further report.
-        """
+        """Remove the saves of this attempt that are recorded: they need no further report."""
         known = set(steps)
         self.saves = [
             save

@@ -1,5 +1,4 @@
-"""Detection of a program that waits for input that never arrives, and so wastes its GPUs.
-"""
+"""Detection of a program that waits for input that never arrives, and so wastes its GPUs."""
 
 import os
 from collections.abc import Iterator

@@ -14,6 +14,14 @@ from corral.boot.clock import SystemClock
 from corral.cli.cluster import check_ours
 from corral.cli.error_output import DONE, JOB_FAILED, Usage
 from corral.cli.head_options import MOST_ROWS, Common
+from corral.cli.option_types import (
+    AuditAnchor,
+    PathText,
+    PeriodStart,
+    RequestPrefix,
+    UserName,
+    WholeNumber,
+)
 from corral.cli.printing import (
     clean,
     clock_text,
@@ -36,13 +44,13 @@ _NEEDS_VERIFY: Final = "corral audit --verify --anchor NUMBER:LINK"
 
 def audit(
     *,
-    user: str | None = None,
-    since: str | None = None,
-    what: str | None = None,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"])] = 100,
-    export: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    user: UserName | None = None,
+    since: PeriodStart | None = None,
+    what: RequestPrefix | None = None,
+    limit: Annotated[WholeNumber, Parameter(name=["--limit", "-n"])] = 100,
+    export: Annotated[PathText | None, Parameter(allow_leading_hyphen=True)] = None,
     verify: _Flag = False,
-    anchor: str | None = None,
+    anchor: AuditAnchor | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
     """Show the audit log, newest entries last; or export or verify it.

@@ -11,6 +11,7 @@ from corral.boot.settings import ClusterSettings
 from corral.boot.stores import check_several
 from corral.cli.cluster import check_ours
 from corral.cli.head_options import Change, Common
+from corral.cli.option_types import EncryptionKey
 from corral.cli.printing import note, print_json, say
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def backup(
     file: Annotated[Path | None, Parameter(show_default=False)] = None,
     /,
     *,
-    recipient: str | None = None,
+    recipient: EncryptionKey | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Write the whole cluster into one file; its head may run meanwhile.

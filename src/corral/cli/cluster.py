@@ -17,6 +17,7 @@ from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.lost_work import WAITING, agreed_to_lose
 from corral.cli.nodes import show_nodes
+from corral.cli.option_types import GpuType, Seconds, WholeNumber
 from corral.cli.printing import note, print_json, say, show_pairs
 from corral.cli.up_options import (
     Care,
@@ -40,13 +41,13 @@ AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it li
 
 def up(
     *,
-    nodes: Annotated[int | None, Parameter(name="--nodes")] = None,
-    gpus: Annotated[int | None, Parameter(name="--gpus")] = None,
-    gpu_type: Annotated[str | None, Parameter(name="--gpu-type")] = None,
+    nodes: Annotated[WholeNumber | None, Parameter(name="--nodes")] = None,
+    gpus: Annotated[WholeNumber | None, Parameter(name="--gpus")] = None,
+    gpu_type: Annotated[GpuType | None, Parameter(name="--gpu-type")] = None,
     pretend: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     gpu_shares: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     shared: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
-    reboot: float | None = None,
+    reboot: Seconds | None = None,
     restart: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     care: Care = Care(),  # noqa: B008 - frozen
     lender: EngineOptions = EngineOptions(),  # noqa: B008 - frozen

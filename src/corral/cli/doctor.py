@@ -10,6 +10,7 @@ from corral.cli.check_table import failed_of, show_checks, show_sameness
 from corral.cli.embedded_head import head_for
 from corral.cli.error_output import DONE, JOB_FAILED, REFUSED, Usage
 from corral.cli.head_options import Change
+from corral.cli.option_types import Duration, NodeName, Seconds
 from corral.cli.printing import note, print_json, say
 
 if TYPE_CHECKING:
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.25
 GPU: Final = ("matmul", "memory", "all-reduce", "disk", "clock")
 Nodes = Annotated[
-    tuple[str, ...],
+    tuple[NodeName, ...],
     Parameter(name="--node", negative="", show_default=False, help="This node; may be repeated."),
 ]
-Seconds = Annotated[float, Parameter(name="--seconds", help="What each long check computes for.")]
+CheckSeconds = Annotated[
+    Seconds, Parameter(name="--seconds", help="What each long check computes for.")
+]
 Patience = Annotated[
-    str,
+    Duration,
     Parameter(name="--patience", help="How long a node that is busy is waited for: 60s, 2h."),
 ]
 
@@ -32,7 +35,7 @@ Patience = Annotated[
 def gpu(
     *,
     node: Nodes = (),
-    seconds: Seconds = 5.0,
+    seconds: CheckSeconds = 5.0,
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
@@ -47,7 +50,7 @@ def gpu(
 def net(
     *,
     node: Nodes = (),
-    seconds: Seconds = 5.0,
+    seconds: CheckSeconds = 5.0,
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
@@ -63,7 +66,7 @@ def data(
     /,
     *,
     node: Nodes = (),
-    seconds: Seconds = 5.0,
+    seconds: CheckSeconds = 5.0,
     patience: Patience = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:

@@ -8,6 +8,7 @@ from cyclopts.validators import Number
 
 from corral.cli import arrays
 from corral.cli.head_options import Common
+from corral.cli.option_types import WholeNumber
 from corral.cli.printing import clean, clock_text, print_json, print_json_line, say
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def events(
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
     ] = False,
-    after: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    after: Annotated[WholeNumber, Parameter(validator=Number(gte=0))] = 0,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Show the events of one job, or of all.

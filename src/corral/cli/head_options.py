@@ -38,8 +38,8 @@ _LONGEST_ANSWER = 200  # characters
 _ANSWER_SECONDS = 0.2  # for a piped answer: `echo n | corral down` has written it long before
 MOST = 1_000_000  # of what is counted on the command line; the head takes no more
 MOST_ROWS = 10_000  # as many as one answer lists
-Count = Annotated[int, Parameter(validator=Number(gte=0, lte=MOST))]
-Ordinal = Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))]
+Count = Annotated[int, Parameter(metavar="N", validator=Number(gte=0, lte=MOST))]
+Ordinal = Annotated[int, Parameter(metavar="N", validator=Number(gte=1, lte=MOST))]
 
 
 @Parameter(name="*")

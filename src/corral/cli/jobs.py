@@ -11,6 +11,7 @@ from corral.cli.checkpoints import show_checkpoints
 from corral.cli.head_options import Change, Common
 from corral.cli.job_changes import change_all, check_named
 from corral.cli.job_row import ends_text, time_of
+from corral.cli.option_types import SignalName
 from corral.cli.outputs import outputs_text
 from corral.cli.printing import (
     age_text,
@@ -212,7 +213,7 @@ def _say_failed(found: "api.Why") -> None:
 
 def stop(
     *jobs: str,
-    signal: str | None = None,
+    signal: SignalName | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
     """Cancel jobs, or send them a signal.

@@ -12,6 +12,17 @@ from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common
 from corral.cli.lost_work import agreed_to_lose, jobs_on
 from corral.cli.nodes import show_nodes
+from corral.cli.option_types import (
+    Address,
+    Fingerprint,
+    GpuType,
+    Label,
+    Minutes,
+    NameText,
+    Policy,
+    TokenText,
+    WholeNumber,
+)
 from corral.cli.printing import clock_text, note, print_json, say
 from corral.cli.up_options import POLICY_HELP, policy_of
 
@@ -31,13 +42,13 @@ class Offer:
     """Resources of a machine that joins."""
 
     gpus: Annotated[
-        int | None,
+        WholeNumber | None,
         Parameter(
             name="--gpus", help="How many of its GPUs (all; pretend ones where it has none)."
         ),
     ] = None
     gpu_type: Annotated[
-        str | None,
+        GpuType | None,
         Parameter(name="--gpu-type", help="Type of pretend GPUs (h100)."),
     ] = None
     pretend: Annotated[
@@ -47,7 +58,7 @@ class Offer:
         ),
     ] = False
     label: Annotated[
-        tuple[str, ...],
+        tuple[Label, ...],
         Parameter(
             negative="", show_default=False, help="A label of the node, zone=a; may be repeated."
         ),
@@ -59,7 +70,7 @@ class Offer:
         ),
     ] = ()
     policy: Annotated[
-        tuple[str, ...],
+        tuple[Policy, ...],
         Parameter(negative="", show_default=False, help=POLICY_HELP),
     ] = ()
 
@@ -80,10 +91,10 @@ def join(
     url: str | None = None,
     /,
     *,
-    token: str | None = None,
-    fingerprint: str = "",
-    name: str | None = None,
-    address: str = "",
+    token: TokenText | None = None,
+    fingerprint: Fingerprint = "",
+    name: NameText | None = None,
+    address: Address = "",
     foreground: _Flag = False,
     offer: Offer = Offer(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
@@ -202,8 +213,8 @@ def down(common: Common, *, leave_jobs: bool) -> bool:
 
 def create_token(
     *,
-    uses: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST_USES))] = 1,
-    minutes: Annotated[float, Parameter(validator=Number(gt=0, lte=MOST_MINUTES))] = 15.0,
+    uses: Annotated[WholeNumber, Parameter(validator=Number(gte=1, lte=MOST_USES))] = 1,
+    minutes: Annotated[Minutes, Parameter(validator=Number(gt=0, lte=MOST_MINUTES))] = 15.0,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Print a join line once: the cluster stores only a hash of its token.

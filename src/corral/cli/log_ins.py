@@ -2,6 +2,7 @@
 
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common
+from corral.cli.option_types import Identifier, Url
 from corral.cli.printing import clean, clock_text, print_json, say, show_table, table
 
 
@@ -9,9 +10,9 @@ def link(
     name: str,
     /,
     *,
-    issuer: str | None = None,
-    subject: str | None = None,
-    pending: str | None = None,
+    issuer: Url | None = None,
+    subject: Identifier | None = None,
+    pending: Identifier | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Link one identity of the provider, and no other, to a user.

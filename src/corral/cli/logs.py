@@ -9,6 +9,7 @@ from corral.cli import arrays
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Common, Count, Ordinal
 from corral.cli.log_lines import LogLinePrinter
+from corral.cli.option_types import TextPart
 from corral.cli.outputs import note_outputs
 from corral.cli.printing import note, print_json_line
 
@@ -26,7 +27,7 @@ def logs(
     rank: Count | None = None,
     attempt: Ordinal | None = None,
     tail: Count | None = None,
-    search: str = "",
+    search: TextPart = "",
     times: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     raw: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen

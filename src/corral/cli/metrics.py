@@ -22,6 +22,7 @@ from corral.cli.curves.rows import (
 )
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Common
+from corral.cli.option_types import NodeName, PeriodStart, QueueName, Seconds
 from corral.cli.printing import console, note, print_json, say
 from corral.domain.units import seconds_of
 
@@ -39,12 +40,12 @@ def metrics(
     job: str = "",
     /,
     *,
-    node: str = "",
-    queue: str = "",
-    since: str = "",
+    node: NodeName = "",
+    queue: QueueName = "",
+    since: PeriodStart = "",
     gpus: _Flag = False,
     watch: _Flag = False,
-    every: Annotated[float, Parameter(validator=Number(gte=1, lte=3600))] = EACH_SECONDS,
+    every: Annotated[Seconds, Parameter(validator=Number(gte=1, lte=3600))] = EACH_SECONDS,
     csv: _Flag = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:

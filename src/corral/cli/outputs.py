@@ -5,6 +5,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from corral.cli.head_options import Common, Count, Ordinal
+from corral.cli.option_types import NodeName
 from corral.cli.printing import note, print_json, show_table, table
 from corral.domain.errors import CorralError, SpecInvalid
 from corral.domain.time_point import moment_text
@@ -25,7 +26,7 @@ def cp(
     /,
     *,
     rank: Count | None = None,
-    node: str | None = None,
+    node: NodeName | None = None,
     attempt: Ordinal | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:

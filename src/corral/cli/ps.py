@@ -11,6 +11,14 @@ from corral.boot.clock import SystemClock
 from corral.cli.error_output import Usage
 from corral.cli.head_options import MOST, MOST_ROWS, Common
 from corral.cli.job_row import time_of, where_or_why
+from corral.cli.option_types import (
+    JobName,
+    PeriodStart,
+    QueueName,
+    StateName,
+    UserName,
+    WholeNumber,
+)
 from corral.cli.printing import age_text, cut, note, print_json, show_table, state, table
 from corral.domain.job_states import FINAL, JobState
 
@@ -46,12 +54,12 @@ class JobQuery:
 def ps(
     *,
     everything: Annotated[bool, _EVERYTHING] = False,
-    queue: str | None = None,
-    user: str | None = None,
-    state: tuple[str, ...] = (),
-    since: str | None = None,
-    limit: Annotated[int | None, Parameter(validator=Number(gte=1, lte=MOST))] = None,
-    before: str | None = None,
+    queue: QueueName | None = None,
+    user: UserName | None = None,
+    state: tuple[StateName, ...] = (),
+    since: PeriodStart | None = None,
+    limit: Annotated[WholeNumber | None, Parameter(validator=Number(gte=1, lte=MOST))] = None,
+    before: JobName | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """List jobs, newest first.

@@ -14,6 +14,7 @@ from corral.boot.clock import SystemClock
 from corral.cli.error_output import Usage
 from corral.cli.files import check_writable, write
 from corral.cli.head_options import MOST_ROWS, Common, Count
+from corral.cli.option_types import DateText, JobName, PeriodStart
 from corral.cli.printing import print_json
 from corral.domain.units import seconds_of, share_text
 
@@ -52,9 +53,9 @@ class ReportQuery(Common):
     """
 
     by: By = "queue"
-    job: str | None = None
-    since: str = ""
-    until: str = ""
+    job: JobName | None = None
+    since: PeriodStart = ""
+    until: DateText = ""
     limit: Count = 100
     csv: Annotated[bool, _CSV] = False
     html: Annotated[Path | None, _HTML] = None

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from corral.cli.error_output import Usage
 from corral.cli.files import check_writable, unwritable, write
 from corral.cli.head_options import DIR
+from corral.cli.option_types import ClusterShape, Hours, Policy, Seconds, WholeNumber
 from corral.cli.printing import note, print_json, say, show_table, table
 from corral.cli.progress import progress
 from corral.cli.replay_input import OWN, replayed
@@ -44,15 +45,15 @@ def simulate(
     *,
     own: Annotated[bool, _PARTS] = False,
     nodes: Path | None = None,
-    cluster: str | None = None,
-    policy: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    cluster: ClusterShape | None = None,
+    policy: Annotated[list[Policy] | None, Parameter(consume_multiple=True, negative="")] = None,
     config: Path | None = None,
     queues: Path | None = None,
     queue_per_vc: Annotated[bool, _PARTS] = False,
-    restart_seconds: Annotated[float, _POSITIVE] = 60.0,
-    mtbf_hours: Annotated[float, _POSITIVE] = 0.0,
-    checkpoint_seconds: Annotated[float, _POSITIVE] = 3_600.0,
-    seed: Annotated[int, _SEED] = 0,
+    restart_seconds: Annotated[Seconds, _POSITIVE] = 60.0,
+    mtbf_hours: Annotated[Hours, _POSITIVE] = 0.0,
+    checkpoint_seconds: Annotated[Seconds, _POSITIVE] = 3_600.0,
+    seed: Annotated[WholeNumber, _SEED] = 0,
     by: Annotated[bool, _PARTS] = False,
     events: Path | None = None,
     html: Path | None = None,

@@ -12,6 +12,23 @@ from corral.boot.clock import SystemClock
 from corral.cli.embedded_head import head_for
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change
+from corral.cli.option_types import (
+    ArrayIndices,
+    CheckpointOrigin,
+    CountRange,
+    CountText,
+    Duration,
+    EnvironmentVariable,
+    GpuCounts,
+    JobDependency,
+    NameText,
+    PathText,
+    Priority,
+    QueueName,
+    SecretName,
+    Size,
+    WholeNumber,
+)
 from corral.cli.printing import note, print_json, say
 from corral.cli.spec_options import Typed, is_around_home, spec_of
 from corral.cli.time_options import RequestOptions
@@ -22,32 +39,31 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-_Many = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
+_ENV = Parameter(name=["--env", "-e"], negative="", show_default=False)
+_REPEATED = Parameter(negative="", show_default=False)
 
 
 def run(
     *command: Annotated[str, Parameter(show=True)],
-    name: Annotated[str | None, Parameter(name=["--name", "-n"])] = None,
-    nodes: Annotated[str | None, Parameter(name=["--nodes", "-N"])] = None,
-    gpus: str | None = None,
-    cpus: str | None = None,
-    memory: str | None = None,
-    queue: str | None = None,
-    priority: str | None = None,
-    time: Annotated[str | None, Parameter(name=["--time", "-t", "--max-duration"])] = None,
-    env: Annotated[
-        tuple[str, ...], Parameter(name=["--env", "-e"], negative="", show_default=False)
-    ] = (),
-    secret: _Many = (),
+    name: Annotated[NameText | None, Parameter(name=["--name", "-n"])] = None,
+    nodes: Annotated[CountRange | None, Parameter(name=["--nodes", "-N"])] = None,
+    gpus: GpuCounts | None = None,
+    cpus: CountText | None = None,
+    memory: Size | None = None,
+    queue: QueueName | None = None,
+    priority: Priority | None = None,
+    time: Annotated[Duration | None, Parameter(name=["--time", "-t", "--max-duration"])] = None,
+    env: Annotated[tuple[EnvironmentVariable, ...], _ENV] = (),
+    secret: Annotated[tuple[SecretName, ...], _REPEATED] = (),
     token: Literal["own", "submit"] | None = None,
     per: Literal["node", "gpu"] | None = None,
-    checkpoint: str | None = None,
-    origin: Annotated[str | None, Parameter(name="--from")] = None,
+    checkpoint: PathText | None = None,
+    origin: Annotated[CheckpointOrigin | None, Parameter(name="--from")] = None,
     workdir: Path | None = None,
     no_workdir: _Flag = False,
-    after: _Many = (),
-    array: str | None = None,
-    retry: int | None = None,
+    after: Annotated[tuple[JobDependency, ...], _REPEATED] = (),
+    array: ArrayIndices | None = None,
+    retry: WholeNumber | None = None,
     wishes: RequestOptions = RequestOptions(),  # noqa: B008 - frozen
     dry_run: _Flag = False,
     detach: Annotated[

@@ -8,6 +8,15 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from corral.cli.option_types import (
+    Image,
+    JobName,
+    LabelRule,
+    RequestForm,
+    SignalName,
+    StartTime,
+    TopologyRule,
+)
 from corral.domain.errors import SpecInvalid
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII)
@@ -26,28 +35,29 @@ class RequestOptions:
     """Options for start time, warning, nodes and image of a job."""
 
     image: Annotated[
-        str | None,
+        Image | None,
         _option("What its ranks run in: ubuntu:24.04, or /data/torch.sif (the node).", "--image"),
     ] = None
     any_of: Annotated[
-        tuple[str, ...],
+        tuple[RequestForm, ...],
         _option(
             "Another form that would do: a100:8, or 2xa100:8 on 2 nodes; may be repeated.",
             "--any-of",
         ),
     ] = ()
     begin: Annotated[
-        str | None, _option("Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin")
+        StartTime | None,
+        _option("Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin"),
     ] = None
     start_by: Annotated[
-        str | None, _option("It ends if it has not run by then; as --begin.", "--start-by")
+        StartTime | None, _option("It ends if it has not run by then; as --begin.", "--start-by")
     ] = None
     signal: Annotated[
-        str | None,
+        SignalName | None,
         _option("What its ranks get before --time is over: USR1, or USR1@2m.", "--signal"),
     ] = None
     constraint: Annotated[
-        tuple[str, ...],
+        tuple[LabelRule, ...],
         _option(
             "A label its nodes must have: zone=a, zone=a,b or zone!=a; may be repeated.",
             "--constraint",
@@ -55,12 +65,12 @@ class RequestOptions:
         ),
     ] = ()
     topology: Annotated[
-        str | None,
+        TopologyRule | None,
         _option("prefer, spread, or require:rack (nvlink, rack, pod).", "--topology"),
     ] = None
     exclusive: Annotated[bool, _option("No other job on its nodes.", "--exclusive")] = False
     apart_from: Annotated[
-        tuple[str, ...],
+        tuple[JobName, ...],
         _option("A job that it must not share a node with; may be repeated.", "--apart-from"),
     ] = ()
     preemptible: Annotated[

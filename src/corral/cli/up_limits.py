@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from corral.cli.option_types import Days, Rate, Seconds, Size
 from corral.cli.user_quotas import QuotaOptions
 
 
@@ -14,28 +15,28 @@ class UserLimitOptions(QuotaOptions):
     """Limits of one user."""
 
     user_requests: Annotated[
-        float | None,
+        Rate | None,
         Parameter(
             name="--user-requests",
             help="Requests a second that one user may send on average (200).",
         ),
     ] = None
     plan_seconds: Annotated[
-        float | None,
+        Seconds | None,
         Parameter(
             name="--plan-seconds", help="Seconds of planning that one user may have an hour (900)."
         ),
     ] = None
 
     keep_work_days: Annotated[
-        float | None,
+        Days | None,
         Parameter(
             name="--keep-work-days",
             help="Days for which nodes keep what an attempt wrote into its work folder (7).",
         ),
     ] = None
     keep_work_size: Annotated[
-        str | None,
+        Size | None,
         Parameter(
             name="--keep-work-size",
             help="Size of all kept work folders of one user on a node; the oldest go first (50GB).",

@@ -7,6 +7,23 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from corral.boot.settings import ENGINES
+from corral.cli.option_types import (
+    Address,
+    Assignment,
+    Days,
+    Engine,
+    HealthMode,
+    Hours,
+    Label,
+    NameText,
+    NetworkText,
+    PathText,
+    Policy,
+    TopologyRule,
+    Url,
+    UserName,
+    WholeNumber,
+)
 from corral.cli.up_limits import UserLimitOptions
 
 POLICY_HELP = (
@@ -22,18 +39,18 @@ class Care(UserLimitOptions):
     """Options of retention and of automatic actions of the head."""
 
     keep_days: Annotated[
-        float | None,
+        Days | None,
         Parameter(name="--keep-days", help="Days for which a job is kept after its end (30)."),
     ] = None
     keep_jobs: Annotated[
-        int | None,
+        WholeNumber | None,
         Parameter(
             name="--keep-jobs",
             help="At most so many jobs that are over are kept, the newest (50000).",
         ),
     ] = None
     health: Annotated[
-        str | None,
+        HealthMode | None,
         Parameter(
             name="--health",
             help="enforce: nodes that ail are cordoned by themselves; observe: they are listed "
@@ -41,14 +58,14 @@ class Care(UserLimitOptions):
         ),
     ] = None
     check_hours: Annotated[
-        float | None,
+        Hours | None,
         Parameter(
             name="--check-hours",
             help="So often are idle nodes with GPUs checked; 0: only when asked (24).",
         ),
     ] = None
     check_gangs: Annotated[
-        int | None,
+        WholeNumber | None,
         Parameter(
             name="--check-gangs",
             help="Gangs of so many GPUs and more begin when their nodes have been checked; 0: none "
@@ -56,7 +73,7 @@ class Care(UserLimitOptions):
         ),
     ] = None
     token_days: Annotated[
-        float | None,
+        Days | None,
         Parameter(
             name="--token-days",
             help="Days after which a token ends that is made without an end of its own (30).",
@@ -94,14 +111,14 @@ class EngineOptions:
     """Options of the engine that lends the nodes."""
 
     engine: Annotated[
-        str | None,
+        Engine | None,
         Parameter(
             name="--engine",
             help=f"What lends the nodes: {', '.join(ENGINES)}. Those of local are of this machine.",
         ),
     ] = None
     settings: Annotated[
-        tuple[str, ...],
+        tuple[Assignment, ...],
         Parameter(
             name="--set",
             negative="",
@@ -125,11 +142,11 @@ class NodeLayoutOptions:
     """Options of the nodes: labels, partitioned GPUs, and their view of the disk."""
 
     gpu_slices: Annotated[
-        int | None,
+        WholeNumber | None,
         Parameter(name="--gpu-slices", help="Cut each pretend GPU into so many parts, like MIG."),
     ] = None
     label: Annotated[
-        tuple[str, ...],
+        tuple[Label, ...],
         Parameter(
             negative="",
             show_default=False,
@@ -141,11 +158,11 @@ class NodeLayoutOptions:
         Parameter(name="--own-disks", help="Give each of several nodes a disk of its own."),
     ] = None
     topology: Annotated[
-        str | None,
+        TopologyRule | None,
         Parameter(help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."),
     ] = None
     policy: Annotated[
-        tuple[str, ...],
+        tuple[Policy, ...],
         Parameter(negative="", show_default=False, help=POLICY_HELP),
     ] = ()
 
@@ -167,14 +184,14 @@ class HeadOptions:
     """Options of the head's address and certificate."""
 
     host: Annotated[
-        str | None,
+        Address | None,
         Parameter(
             name="--host",
             help="Address to serve on (127.0.0.1); on another than loopback machines can join.",
         ),
     ] = None
     port: Annotated[
-        int | None,
+        WholeNumber | None,
         Parameter(
             name="--port",
             help="Port to serve on; 0: the last head's, else a free one (0).",
@@ -186,7 +203,7 @@ class HeadOptions:
     ] = None
     tls_key: Annotated[Path | None, Parameter(name="--tls-key", help="Its key file.")] = None
     trusted_proxy: Annotated[
-        tuple[str, ...],
+        tuple[NetworkText, ...],
         Parameter(
             name="--trusted-proxy",
             negative="",
@@ -222,7 +239,7 @@ class Watching:
         ),
     ] = None
     audit_syslog: Annotated[
-        str | None,
+        Url | None,
         Parameter(
             name="--audit-syslog",
             help="Send the audit log to a syslog, too: udp://HOST:514 or unix:/dev/log.",
@@ -241,7 +258,7 @@ class Several:
     """Options that make this head one of several on one store."""
 
     store_file: Annotated[
-        str | None,
+        PathText | None,
         Parameter(
             name="--store-file",
             help="A file (0600) with the address of the PostgreSQL database that several heads "
@@ -249,7 +266,7 @@ class Several:
         ),
     ] = None
     name: Annotated[
-        str | None,
+        NameText | None,
         Parameter(name="--name", help="What this head is called among them (the machine's name)."),
     ] = None
     shared_state: Annotated[
@@ -291,13 +308,13 @@ class SshOptions:
         ),
     ] = None
     ssh_user: Annotated[
-        str | None, Parameter(name="--ssh-user", help="Whom to be on those machines.")
+        UserName | None, Parameter(name="--ssh-user", help="Whom to be on those machines.")
     ] = None
     ssh_key: Annotated[
         Path | None, Parameter(name="--ssh-key", help="The key to show there (that of ssh).")
     ] = None
     python: Annotated[
-        str | None,
+        PathText | None,
         Parameter(
             name="--python",
             help="A Python there that has Corral already: then nothing is installed.",

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from corral.cli.option_types import Claim, GroupRole, Identifier, MailDomain, Url
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,14 +15,15 @@ class SignOnOptions:
     """Options of an OpenID Connect provider for the pages."""
 
     issuer: Annotated[
-        str | None,
+        Url | None,
         Parameter(
             name="--oidc-issuer",
             help="Address of an OpenID Connect provider, whose people log in to the pages.",
         ),
     ] = None
     client_id: Annotated[
-        str | None, Parameter(name="--oidc-client-id", help="What this cluster is called there.")
+        Identifier | None,
+        Parameter(name="--oidc-client-id", help="What this cluster is called there."),
     ] = None
     secret_file: Annotated[
         Path | None,
@@ -30,7 +33,7 @@ class SignOnOptions:
         ),
     ] = None
     roles: Annotated[
-        tuple[str, ...],
+        tuple[GroupRole, ...],
         Parameter(
             name="--oidc-role",
             negative="",
@@ -39,17 +42,17 @@ class SignOnOptions:
         ),
     ] = ()
     role_claim: Annotated[
-        str | None,
+        Claim | None,
         Parameter(name="--oidc-role-claim", help="The claim with the groups (groups)."),
     ] = None
     user_claim: Annotated[
-        str | None,
+        Claim | None,
         Parameter(
             name="--oidc-user-claim", help="The claim that names the user (preferred_username)."
         ),
     ] = None
     domain: Annotated[
-        str | None,
+        MailDomain | None,
         Parameter(
             name="--oidc-domain",
             help="Where users are named by e-mail addresses: whose count, by what is before the @.",
@@ -57,7 +60,7 @@ class SignOnOptions:
     ] = None
 
     hosted_domain: Annotated[
-        str | None,
+        MailDomain | None,
         Parameter(
             name="--oidc-hosted-domain",
             help="With Google: the Workspace domain whose accounts may log in (--oidc-domain).",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from corral.cli.option_types import QuotaLimit, Size
 from corral.cli.printing import clean, show_table, table
 from corral.domain.units import HOUR_SECONDS, size_text
 
@@ -15,7 +16,9 @@ NONE: Final = "none"
 
 
 def _limit(name: str, text: str) -> Parameter:
-    return Parameter(name=f"--max-{name}", help=f"{text}; none: the limit of the cluster.")
+    metavar = "SIZE" if name.endswith("bytes") else "N"
+    about = f"{text}; none: the limit of the cluster."
+    return Parameter(name=f"--max-{name}", metavar=metavar, help=about)
 
 
 @Parameter(name="*")
@@ -52,7 +55,7 @@ class QuotaOptions:
     """Options of the quotas of all users of a cluster."""
 
     quotas: Annotated[
-        tuple[str, ...],
+        tuple[QuotaLimit, ...],
         Parameter(
             name="--quota",
             negative="",
@@ -62,7 +65,7 @@ class QuotaOptions:
         ),
     ] = ()
     disk_reserve: Annotated[
-        str | None,
+        Size | None,
         Parameter(
             name="--disk-reserve",
             help="Free bytes that uploads, logs and large specs leave on the head's disk (2 %, at "

@@ -7,6 +7,7 @@ from cyclopts import Parameter
 from corral.cli.embedded_head import say_who_is_kept_out
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common
+from corral.cli.option_types import LifeTime, UserName
 from corral.cli.printing import (
     clean,
     clock_text,
@@ -158,10 +159,10 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
 
 
 def create_token(
-    user: str | None = None,
+    user: UserName | None = None,
     *,
     role: Role | None = None,
-    expires: str | None = None,
+    expires: LifeTime | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Create a token and print it once: the cluster stores only its hash.

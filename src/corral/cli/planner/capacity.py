@@ -9,6 +9,16 @@ from cyclopts import Parameter
 
 from corral.cli.error_output import Usage
 from corral.cli.head_options import DIR
+from corral.cli.option_types import (
+    Days,
+    Duration,
+    Factor,
+    Fraction,
+    Hours,
+    Number,
+    Policy,
+    WholeNumber,
+)
 from corral.cli.planner.output import Out
 from corral.cli.printing import note
 from corral.cli.progress import WorkProgress, progress
@@ -39,10 +49,10 @@ class ByHand:
         usable: Share of the hours in which a GPU can be kept busy, by hand.
     """
 
-    run_hours: float | None = None
-    runs: float | None = None
-    run_gpus: float | None = None
-    usable: float = 1.0
+    run_hours: Hours | None = None
+    runs: Number | None = None
+    run_gpus: Number | None = None
+    usable: Fraction = 1.0
 
 
 @Parameter(name="*")
@@ -57,10 +67,10 @@ class Replayed:
         policy: Of the replay; else as live queues go: corral simulate --help.
     """
 
-    wait: str | None = None
-    share: float = 0.9
-    growth: float = 1.0
-    policy: str = ""
+    wait: Duration | None = None
+    share: Fraction = 0.9
+    growth: Factor = 1.0
+    policy: Policy = ""
 
 
 def capacity(
@@ -68,8 +78,8 @@ def capacity(
     history: Path | None = None,
     own: Annotated[bool, _OWN] = False,
     by_hand: ByHand | None = None,
-    node_gpus: int = 8,
-    horizon_days: float | None = None,
+    node_gpus: WholeNumber = 8,
+    horizon_days: Days | None = None,
     replayed: Replayed | None = None,
     dir: Annotated[Path | None, DIR] = None,
     out: Out | None = None,

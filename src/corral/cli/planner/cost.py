@@ -5,6 +5,18 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from corral.cli.option_types import (
+    Assignment,
+    Cloud,
+    Demand,
+    Fraction,
+    GpuType,
+    Money,
+    Region,
+    Terabytes,
+    WholeNumber,
+    Years,
+)
 from corral.cli.planner.number_lists import named_numbers, number_pairs
 from corral.cli.planner.output import Out
 
@@ -15,18 +27,18 @@ _LIST = Parameter(consume_multiple=True, negative="")
 
 def cost(
     *,
-    gpus: int | None = None,
-    gpu: str = "h100-sxm",
-    years: float = 3.0,
-    utilisation: float | None = None,
-    node_gpus: int | None = None,
-    storage_tb: float | None = None,
-    egress_tb_month: float = 0.0,
-    budget_usd: float | None = None,
-    demand: Annotated[list[str] | None, _LIST] = None,
-    assume: Annotated[list[str] | None, _LIST] = None,
-    cloud: str = "",
-    region: str = "",
+    gpus: WholeNumber | None = None,
+    gpu: GpuType = "h100-sxm",
+    years: Years = 3.0,
+    utilisation: Fraction | None = None,
+    node_gpus: WholeNumber | None = None,
+    storage_tb: Terabytes | None = None,
+    egress_tb_month: Terabytes = 0.0,
+    budget_usd: Money | None = None,
+    demand: Annotated[list[Demand] | None, _LIST] = None,
+    assume: Annotated[list[Assignment] | None, _LIST] = None,
+    cloud: Cloud = "",
+    region: Region = "",
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:

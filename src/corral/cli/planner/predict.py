@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from corral.cli.files import check_apart, check_writable
+from corral.cli.option_types import Kind
 from corral.cli.planner.output import Out
 from corral.cli.planner.tables import read_rows, write_rows
 from corral.cli.printing import note, print_json, say
@@ -20,7 +21,7 @@ def predict(
     table: Path,
     /,
     *,
-    kind: str,
+    kind: Kind,
     out: Path,
     json: Annotated[bool, _JSON] = False,
 ) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from corral.cli.planner.metavars import with_metavars
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
 from corral.plan.reliability.plan import reliability as found_of
@@ -11,6 +12,7 @@ from corral.plan.reliability.report import report
 from corral.plan.reliability.request import ReliabilityRequest
 
 
+@with_metavars
 def reliability(
     request: Annotated[ReliabilityRequest, Parameter(name="*")], *, out: Out | None = None
 ) -> None:

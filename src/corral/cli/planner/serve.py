@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from corral.cli.planner.metavars import with_metavars
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
 from corral.cli.planner.prices import read_prices_of
@@ -12,6 +13,7 @@ from corral.plan.serve.plan import ServeRequest, plan_serve
 from corral.plan.serve.report import report
 
 
+@with_metavars
 def serve(
     request: Annotated[ServeRequest, Parameter(name="*")],
     *,

@@ -5,12 +5,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from corral.cli.planner.metavars import with_metavars
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
 from corral.cli.planner.prices import read_prices_of
 from corral.plan.train.request import TrainRequest, answer
 
 
+@with_metavars
 def train(
     request: Annotated[TrainRequest, Parameter(name="*")],
     *,

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.cli.head_options import MOST_ROWS, Common
+from corral.cli.option_types import WholeNumber
 from corral.cli.printing import WIDEST, console, print_json
 from corral.domain.errors import Unsupported
 
@@ -19,7 +20,7 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 def top(
     *,
     once: _Flag = False,
-    rows: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST_ROWS))] = ROWS,
+    rows: Annotated[WholeNumber, Parameter(validator=Number(gte=1, lte=MOST_ROWS))] = ROWS,
     no_color: Annotated[
         bool, Parameter(name=["--no-color", "--no-colour"], negative="", show_default=False)
     ] = False,

@@ -135,7 +135,9 @@ class Agent:
         self._observes = False
         seen = self.obedience.seen()
         self.shipper.observe(seen)
-        failed = {one.key for one in seen if any(not exit.clean for _, exit in one.exits)}
+        failed = {
+            attempt.key for attempt in seen if any(not exit.clean for _, exit in attempt.exits)
+        }
         if failed - self._failed:
             self.senses.look_soon()
         self._failed = failed
@@ -172,9 +174,9 @@ class Agent:
     async def look_now(self) -> None:
         """Renew the inventory."""
         launches = self.ranks.launches.values()
-        held = frozenset(one.master_port for one in launches if one.node_rank == 0)
+        master_ports = frozenset(launch.master_port for launch in launches if launch.node_rank == 0)
         accounts = self.prepare.accounts
-        newest, _ = await asyncio.gather(self.look(held), accounts.look())
+        newest, _ = await asyncio.gather(self.look(master_ports), accounts.look())
         newest = replace(with_accounts(newest, accounts), closed=self._closed)
         if newest != self.inventory_now:
             self.inventory_now = newest
@@ -223,7 +225,9 @@ class Agent:
         return self.obedience.seen()
 
     def _is_idle(self) -> bool:
-        return all(one.phase in (Phase.ENDED, Phase.REFUSED) for one in self.obedience.seen())
+        return all(
+            attempt.phase in (Phase.ENDED, Phase.REFUSED) for attempt in self.obedience.seen()
+        )
 
     def version(self) -> Version | None:
         return self.obedience.version
@@ -288,7 +292,7 @@ class Agent:
             await asyncio.sleep(LEASE_SECONDS)
             self.obedience.settle_drained()
             silent_seconds = self.clock() - self.known.heard_at()
-            present = {one.key for one in self.ranks.seen()}
+            present = {attempt.key for attempt in self.ranks.seen()}
             for stop in overdue(self.ranks.launches.values(), silent_seconds):
                 if stop.key in present:
                     self.ranks.stop(stop)

@@ -172,9 +172,12 @@ class Content:
         if self._until_look_bytes > 0:
             return
         self._until_look_bytes = DISK_LOOK_BYTES
-        found = os.fstatvfs(self._disk)
-        if found.f_bavail * found.f_frsize < DISK_RESERVE * found.f_blocks * found.f_frsize:
-            free_bytes = found.f_bavail * found.f_frsize
+        disk_stat = os.fstatvfs(self._disk)
+        if (
+            disk_stat.f_bavail * disk_stat.f_frsize
+            < DISK_RESERVE * disk_stat.f_blocks * disk_stat.f_frsize
+        ):
+            free_bytes = disk_stat.f_bavail * disk_stat.f_frsize
             raise BadArchive(f"the disk has {free_bytes} bytes left, which are kept free")
 
 

@@ -129,6 +129,6 @@ class Dialler:
 def _words(trouble: Exception) -> str:
     if isinstance(trouble, InvalidStatus):
         status = trouble.response.status_code
-        known = {401: "it does not know this node's token", 403: "this node's token may not"}
-        return f"HTTP {status}: {known.get(status, 'refused')}"
+        meanings = {401: "it does not know this node's token", 403: "this node's token may not"}
+        return f"HTTP {status}: {meanings.get(status, 'refused')}"
     return f"{type(trouble).__name__}: {trouble}"

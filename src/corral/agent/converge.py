@@ -109,7 +109,7 @@ class Obedience:
         return f"it was said to boot {wanted.boot} of this node, which is {self.boot} now"
 
     def obey(self, wanted: DesiredState) -> None:
-        present = {one.key for one in self.seen()}
+        present = {attempt.key for attempt in self.seen()}
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:
             if launch.key not in present and launch.key not in stops:
@@ -135,10 +135,10 @@ class Obedience:
 
     def seen(self) -> tuple[Seen, ...]:
         """Also what is still being prepared."""
-        there = self.ranks.seen()
-        keys = {one.key for one in there}
+        seens = self.ranks.seen()
+        keys = {attempt.key for attempt in seens}
         early = [Seen(key=key, phase=Phase.STARTING) for key in self._preparing if key not in keys]
-        return (*there, *early)
+        return (*seens, *early)
 
     def settle_drained(self) -> None:
         """Forget what the head has recorded, as soon as it keeps the logs too."""
@@ -193,7 +193,7 @@ class Obedience:
         self._preparing.pop(key, None)
         self._launching.discard(key)
         stop = self._late_stops.pop(key, None)
-        if stop is not None and key in {one.key for one in self.ranks.seen()}:
+        if stop is not None and key in {attempt.key for attempt in self.ranks.seen()}:
             self.ranks.stop(stop)
         self.changed()
 

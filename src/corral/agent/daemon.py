@@ -176,12 +176,12 @@ def _preparing(
     trusted: SSLContext | None,
 ) -> Prepare:
     accounts = Accounts(node_dir=node_dir, settings=settings)
-    kept = Path(settings.images) if settings.images else None
+    path = Path(settings.images) if settings.images else None
     return Prepare(
         node_dir=node_dir,
         heads=heads,
         token=token,
-        images=Images(node_dir, kept, policy=accounts.policy),
+        images=Images(node_dir, path, policy=accounts.policy),
         accounts=accounts,
         shared=settings.shared,
         trusted=trusted,

@@ -39,20 +39,20 @@ def gpu_devices(
     """
     if settings.pretend_gpus is not None:
         return None
-    own = launch.seat.gpus
+    seat_gpus = launch.seat.gpus
     if settings.amd_gpus:
         minors = render_minors(topology)
-        return [(DRM_MAJOR, [minors[index] for index in own if index < len(minors)])]
+        return [(DRM_MAJOR, [minors[index] for index in seat_gpus if index < len(minors)])]
     if not control.exists():
         return None
     chosen = settings.real_gpus
-    mine = [index if chosen is None else chosen[index] for index in own]
-    found: Devices = [(NVIDIA_MAJOR, [*mine, *NVIDIA_SHARED])]
+    own_minors = [index if chosen is None else chosen[index] for index in seat_gpus]
+    devices: Devices = [(NVIDIA_MAJOR, [*own_minors, *NVIDIA_SHARED])]
     capabilities = _major_of(_MIG_CAPABILITIES, majors)
     allowed = capability_minors(launch.seat.slices, parts, mig)
     if capabilities is not None and allowed is not None:
-        found.append((capabilities, allowed))
-    return found
+        devices.append((capabilities, allowed))
+    return devices
 
 
 def _major_of(name: str, majors: Path) -> int | None:

@@ -21,9 +21,9 @@ class DiskRoom:
 
 def room_at(path: Path) -> DiskRoom:
     """Return the room on the disk of this path. Raises: OSError."""
-    found = os.statvfs(path)
-    files = found.f_favail if found.f_files else None
-    return DiskRoom(bytes=found.f_bavail * found.f_frsize, files=files)
+    disk_stat = os.statvfs(path)
+    files = disk_stat.f_favail if disk_stat.f_files else None
+    return DiskRoom(bytes=disk_stat.f_bavail * disk_stat.f_frsize, files=files)
 
 
 def closed_by(room: DiskRoom, *, is_closed: bool) -> str:

@@ -52,28 +52,28 @@ async def overruns(
     if limit is None or used <= limit:  # no folder can be above it
         return {}
     folders = await asyncio.to_thread(folders_of_users, attempts)
-    found = await _counted(limit, list(folders), command) if folders else {}
+    bytes_by_folder = await _counted(limit, list(folders), command) if folders else {}
     return {
         folders[folder]: (
             f"disk: its files on the node take more than {size_text(limit)}, the limit of the "
             "node's policy (disk in policy.json)"
         )
-        for folder, taken in found.items()
+        for folder, taken in bytes_by_folder.items()
         if taken > limit and folder in folders
     }
 
 
 def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
     """Folders of attempts whose ranks have another account than the agent. Raises: OSError."""
-    found = {}
+    folders = {}
     for folder in attempts.iterdir():
         job, _, number = folder.name.rpartition(".")
         if not number.isdecimal():
             continue
         with contextlib.suppress(OSError):
             if (folder / "work").lstat().st_uid != os.geteuid():
-                found[str(folder)] = (JobId(job), AttemptNumber(int(number)))
-    return found
+                folders[str(folder)] = (JobId(job), AttemptNumber(int(number)))
+    return folders
 
 
 async def _counted(limit: int, folders: Sequence[str], command: Sequence[str]) -> Mapping[str, int]:
@@ -106,12 +106,12 @@ def folder_bytes(folder: str, most: int) -> int:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    found = entry.stat(follow_symlinks=False)
-                    if found.st_dev != device or found.st_ino in seen:
+                    entry_stat = entry.stat(follow_symlinks=False)
+                    if entry_stat.st_dev != device or entry_stat.st_ino in seen:
                         continue
-                    if found.st_nlink > 1:
-                        seen.add(found.st_ino)
-                    total += found.st_blocks * BLOCK_BYTES
+                    if entry_stat.st_nlink > 1:
+                        seen.add(entry_stat.st_ino)
+                    total += entry_stat.st_blocks * BLOCK_BYTES
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
     return total
@@ -120,11 +120,11 @@ def folder_bytes(folder: str, most: int) -> int:
 def main() -> None:
     limit, *folders = sys.argv[1:]
     take_low_priority()
-    found = {}
+    bytes_by_folder = {}
     for folder in folders:
         with contextlib.suppress(OSError):
-            found[folder] = folder_bytes(folder, int(limit))
-    print(json.dumps(found))
+            bytes_by_folder[folder] = folder_bytes(folder, int(limit))
+    print(json.dumps(bytes_by_folder))
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, 
     """Return the last output of the ranks that failed first, in rank order."""
     failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)[:MOST_RANKS]
     search = min(SEARCH_BYTES, SEARCH_NODE_BYTES // max(1, len(failed)))
-    found = [(rank, tail_of(logs / f"rank-{rank}.log", search)) for _, rank in failed]
-    return tuple(sorted((rank, tail) for rank, tail in found if tail))
+    tails = [(rank, tail_of(logs / f"rank-{rank}.log", search)) for _, rank in failed]
+    return tuple(sorted((rank, tail) for rank, tail in tails if tail))
 
 
 def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:

@@ -168,8 +168,8 @@ class Prepare:
         try:
             return await self.accounts.of(launch, self._number)
         except AccountRefused as refused:
-            said = f"{refused.message}; {refused.hint}"
-            raise NotStarted(said, infra=True, of=POLICY) from refused
+            message = f"{refused.message}; {refused.hint}"
+            raise NotStarted(message, infra=True, of=POLICY) from refused
         except (CorralError, OSError) as trouble:
             why = f"the account of its ranks cannot be had: {trouble}"
             raise NotStarted(why, infra=True) from trouble
@@ -189,10 +189,10 @@ class Prepare:
         missing = [name for name in launch.secrets if name not in values]
         if missing:
             raise NotStarted(f"there is no secret {', '.join(missing)}", infra=False)
-        found = {name: values[name] for name in launch.secrets}
-        if OWN_TOKEN in found:  # and where it may be shown
-            found["CORRAL_URL"] = self.heads.url()
-        return found
+        secret_values = {name: values[name] for name in launch.secrets}
+        if OWN_TOKEN in secret_values:  # and where it may be shown
+            secret_values["CORRAL_URL"] = self.heads.url()
+        return secret_values
 
     async def image(self, launch: Launch, account: JobAccount | None) -> ImageRoot | None:
         """Return the root file system of the ranks; None: that of the node. Raises: NotStarted."""
@@ -281,22 +281,22 @@ class Prepare:
     def _fetch(self, digest: str) -> Path:
         if not _DIGEST.fullmatch(digest):
             raise HeadRefuses(f"{digest!r} is no digest", its_code="spec_invalid")
-        kept = self.node_dir / "cache" / f"{digest}.tar.gz"
-        if not kept.exists():
-            kept.parent.mkdir(exist_ok=True)
-            _make_room(kept.parent)
-            fresh = kept.with_suffix(f".{os.getpid()}")
+        path = self.node_dir / "cache" / f"{digest}.tar.gz"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            _make_room(path.parent)
+            fresh = path.with_suffix(f".{os.getpid()}")
             try:
                 with fresh.open("wb") as target:
-                    found = self._download(f"{SNAPSHOT}{digest}", target)
+                    snapshot_path = self._download(f"{SNAPSHOT}{digest}", target)
                     os.fsync(target.fileno())
-                if found != digest:
+                if snapshot_path != digest:
                     raise HeadAway(f"the snapshot {digest[:12]} came damaged")
-                fresh.rename(kept)
+                fresh.rename(path)
             finally:
                 fresh.unlink(missing_ok=True)
-        os.utime(kept)  # the least used ones go first
-        return kept
+        os.utime(path)  # the least used ones go first
+        return path
 
     def post(self, path: str, body: bytes) -> bytes:
         """The answer's body. Raises: HeadRefuses, HeadAway."""
@@ -345,14 +345,14 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
     )
     try:
         async with asyncio.timeout(WORKDIR.seconds + _TIMEOUT_SECONDS):
-            _, said = await helper.communicate()
+            _, stderr = await helper.communicate()
     except TimeoutError:
         raise SnapshotUnsafe(f"it takes over {WORKDIR.seconds:g} s to unpack") from None
     finally:
         if helper.returncode is None:
             helper.kill()
             await helper.wait()
-    why = said.decode(errors="replace").strip() or f"its helper ended with {helper.returncode}"
+    why = stderr.decode(errors="replace").strip() or f"its helper ended with {helper.returncode}"
     if helper.returncode == EXIT_UNSAFE:
         raise SnapshotUnsafe(why)
     if helper.returncode != 0:
@@ -362,20 +362,20 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
 def _refused(path: str, status: int, body: bytes) -> CorralError:
     """The head's no, or a head that is not well and worth another try."""
     try:
-        said = msgspec.json.decode(body, type=_ErrorAnswer).error
+        refusal = msgspec.json.decode(body, type=_ErrorAnswer).error
     except ValueError:
-        said = _Said()
-    words = said.message or f"HTTP {status} for {path}"
+        refusal = _Said()
+    words = refusal.message or f"HTTP {status} for {path}"
     if status >= 500 or status == 429:
         return HeadAway(words)
-    return HeadRefuses(words, its_code=said.code)
+    return HeadRefuses(words, its_code=refusal.code)
 
 
 def _make_room(cache: Path) -> None:
     """Keep the cache under its size: the least lately used snapshots go."""
-    kept = sorted(cache.glob("*.tar.gz"), key=lambda file: file.stat().st_mtime)
-    size_bytes = sum(file.stat().st_size for file in kept)
-    for file in kept:
+    paths = sorted(cache.glob("*.tar.gz"), key=lambda file: file.stat().st_mtime)
+    size_bytes = sum(file.stat().st_size for file in paths)
+    for file in paths:
         if size_bytes <= CACHE_BYTES:
             return
         size_bytes -= file.stat().st_size

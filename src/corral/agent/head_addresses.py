@@ -32,9 +32,9 @@ class HeadAddresses:
 
     def url(self) -> str:
         """Return the address to dial now. Raises: OSError, ValueError if no address is known."""
-        known = self._known()
-        if self._turn not in known:
-            self._turn = known[0]
+        known_urls = self._known()
+        if self._turn not in known_urls:
+            self._turn = known_urls[0]
         return self._turn
 
     def named(self, urls: Sequence[str]) -> None:
@@ -56,8 +56,12 @@ class HeadAddresses:
             return
         self._answers += 1
         if not _lives(trouble) or self._answers >= ANSWERS:
-            known = self._known()
-            self._turn = known[(known.index(url) + 1) % len(known)] if url in known else None
+            known_urls = self._known()
+            self._turn = (
+                known_urls[(known_urls.index(url) + 1) % len(known_urls)]
+                if url in known_urls
+                else None
+            )
             self._answers = 0
             if self._turn != url:
                 self._moved.set()
@@ -84,13 +88,13 @@ class HeadAddresses:
 
 def _lives(trouble: Exception) -> bool:
     """Return whether the head has answered."""
-    said = isinstance(trouble, ConnectionClosed) and trouble.rcvd is not None
-    return said or isinstance(trouble, InvalidStatus)
+    closed_by_head = isinstance(trouble, ConnectionClosed) and trouble.rcvd is not None
+    return closed_by_head or isinstance(trouble, InvalidStatus)
 
 
 def _read(kept: Path | None) -> list[str]:
     try:
-        found = json.loads(kept.read_bytes()) if kept is not None else []
+        stored = json.loads(kept.read_bytes()) if kept is not None else []
     except (OSError, ValueError):
         return []
-    return [url for url in found if isinstance(url, str)] if isinstance(found, list) else []
+    return [url for url in stored if isinstance(url, str)] if isinstance(stored, list) else []

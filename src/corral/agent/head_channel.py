@@ -175,7 +175,7 @@ class Beats:
     def _hear(self, heard: Heard) -> None:
         self._heard_at = self.clock()
         sent_at = self._sent.pop(heard.number, None)
-        for older in [known for known in self._sent if known < heard.number]:
+        for older in [number for number in self._sent if number < heard.number]:
             del self._sent[older]
         if sent_at is not None:
             self.node.heard(sent_at)

@@ -22,28 +22,32 @@ def encoded(beat: Beat) -> tuple[bytes, tuple[str, ...]]:
     left_out: list[str] = []
     seen: list[Seen] = []
     room = HEARTBEAT_BYTES
-    for one in beat.seen:
-        kept, size = _fitted(one, min(SEEN_BYTES, room))
-        seen.append(kept)
+    for attempt in beat.seen:
+        fitted, size = _fitted(attempt, min(SEEN_BYTES, room))
+        seen.append(fitted)
         room -= size
-        if kept != one:
-            left_out.append(f"attempt {one.key[1]} of {one.key[0]}: some of what it reports")
+        if fitted != attempt:
+            left_out.append(
+                f"attempt {attempt.key[1]} of {attempt.key[0]}: some of what it reports"
+            )
     short = msgspec.structs.replace(
         beat,
         seen=tuple(seen),
         inventory=_whole(beat.inventory, "the inventory", left_out),
         sample=_whole(beat.sample, "the sample of the sensors", left_out),
-        signals=tuple(one for one in beat.signals if _whole(one, "a signal", left_out) is not None),
+        signals=tuple(
+            signal for signal in beat.signals if _whole(signal, "a signal", left_out) is not None
+        ),
     )
     return encode(short), tuple(left_out)
 
 
 def _fitted(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
     """Return the part of the attempt that encodes to at most `most_bytes`, and its size."""
-    for one in _less_and_less(seen):
-        frame = _frame(one)
+    for attempt in _less_and_less(seen):
+        frame = _frame(attempt)
         if frame is not None and len(frame) <= most_bytes:
-            return one, len(frame)
+            return attempt, len(frame)
     bare = Seen(key=seen.key, phase=seen.phase)
     return bare, len(encode(bare))
 
@@ -53,7 +57,7 @@ def _less_and_less(seen: Seen) -> Iterator[Seen]:
     yield seen
     seen = replace(seen, tails=())
     yield seen
-    seen = replace(seen, progress=None, saves=tuple(one for one in seen.saves if _frame(one)))
+    seen = replace(seen, progress=None, saves=tuple(save for save in seen.saves if _frame(save)))
     yield seen
     seen = replace(seen, saves=(), trouble=cut(seen.trouble, SENTENCE_LETTERS))
     yield seen

@@ -34,10 +34,10 @@ def with_active_environment(
     Args:
         own: variables of the job itself.
     """
-    name = next((one for one in ENVIRONMENTS if one in own), None)
+    name = next((variable for variable in ENVIRONMENTS if variable in own), None)
     if name is None or "PATH" in own or has_image:
         return dict(env)
-    others = {one: value for one, value in env.items() if one not in ENVIRONMENTS}
+    others = {variable: value for variable, value in env.items() if variable not in ENVIRONMENTS}
     if not os.access(f"{own[name]}/bin/python", os.X_OK):
         return others
     path = f"{own[name]}/bin:{env.get('PATH', os.defpath)}"

@@ -38,14 +38,14 @@ class Mount:
 
 def mounts() -> list[Mount]:
     """Return the mounts of this namespace, parents before children."""
-    found = []
+    mount_list = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields = line.split(" ")
         kind = fields[fields.index("-") + 1]
         point = _OCTAL.sub(lambda code: chr(int(code.group(1), 8)), fields[4])
         flags = sum(_KEPT.get(option, 0) for option in fields[5].split(","))
-        found.append(Mount(point=point, kind=kind, flags=flags))
-    return sorted(found, key=lambda mount: mount.point.count("/") if mount.point != "/" else 0)
+        mount_list.append(Mount(point=point, kind=kind, flags=flags))
+    return sorted(mount_list, key=lambda mount: mount.point.count("/") if mount.point != "/" else 0)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
@@ -67,8 +67,10 @@ def read_only(target: str, kept: int = 0) -> None:
 
 def restrict(target: str, flags: int) -> None:
     """Add flags, such as nodev and nosuid, to the bind mount at `target`."""
-    there = next((one.flags for one in reversed(mounts()) if one.point == target), 0)
-    mount("none", target, flags=MS_REMOUNT | MS_BIND | there | flags)
+    mount_flags = next(
+        (mount_entry.flags for mount_entry in reversed(mounts()) if mount_entry.point == target), 0
+    )
+    mount("none", target, flags=MS_REMOUNT | MS_BIND | mount_flags | flags)
 
 
 def overlay(lower: str, upper: Path, target: str, *, user: bool, flags: int = 0) -> None:
@@ -82,8 +84,8 @@ def overlay(lower: str, upper: Path, target: str, *, user: bool, flags: int = 0)
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in folders]
     try:
         low, high, work = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
-        own = "userxattr" if user else "redirect_dir=on"
-        layers = f"lowerdir={low},upperdir={high},workdir={work},{own}"
+        overlay_option = "userxattr" if user else "redirect_dir=on"
+        layers = f"lowerdir={low},upperdir={high},workdir={work},{overlay_option}"
         mount("overlay", target, "overlay", flags, layers)
     finally:
         for descriptor in opened:

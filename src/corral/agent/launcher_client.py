@@ -56,12 +56,12 @@ class LauncherClient:
 
     async def fork(self) -> socket.socket:
         """A socket whose other end a new shim has. Raises: NoLauncher."""
-        ours, theirs = socket.socketpair()
+        ours, child_socket = socket.socketpair()
         ours.setblocking(False)
-        with theirs:
+        with child_socket:
             for _ in range(3):
                 await self.start()
-                if await self._send(theirs):
+                if await self._send(child_socket):
                     return ours
         ours.close()
         raise NoLauncher("the launcher ends as soon as it is started", hint="see launcher.log")

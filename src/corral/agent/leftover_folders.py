@@ -37,21 +37,21 @@ async def sweep(attempts: Path, ask: Ask) -> None:
 
     Raises: CorralError, OSError, ValueError.
     """
-    left = await asyncio.to_thread(left_in, attempts)
-    jobs = iter(left)
+    paths_by_job = await asyncio.to_thread(left_in, attempts)
+    jobs = iter(paths_by_job)
     while some := list(islice(jobs, MOST_ASKED)):
         for job in await ask(some):
-            for folder in left.get(job, ()):
+            for folder in paths_by_job.get(job, ()):
                 await asyncio.to_thread(shutil.rmtree, folder, True)
 
 
 def left_in(attempts: Path) -> Mapping[JobId, list[Path]]:
     """Return the folders of settled attempts by job, and finish removals that were interrupted."""
-    found: dict[JobId, list[Path]] = defaultdict(list)
+    paths_by_job: dict[JobId, list[Path]] = defaultdict(list)
     for folder in attempts.iterdir() if attempts.is_dir() else ():
         if folder.name.startswith(".") and folder.name.endswith(".gone"):
             shutil.rmtree(folder, ignore_errors=True)
         name = _ATTEMPT.fullmatch(folder.name)
         if name is not None and not (folder / journal.FILE).exists():
-            found[JobId(name.group(1))].append(folder)
-    return found
+            paths_by_job[JobId(name.group(1))].append(folder)
+    return paths_by_job

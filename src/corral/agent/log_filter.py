@@ -39,24 +39,24 @@ def cut(row: bytes) -> bytes:
 
 def without_sources(rows: list[bytes]) -> list[bytes]:
     """Return the rows without the source lines below frames of Python: the frames name them."""
-    kept = []
+    kept_lines = []
     is_below = False
     for row in rows:
         if is_below and row.startswith(b"    ") and _FRAME.match(row) is None:
             continue
         is_below = _FRAME.match(row) is not None
-        kept.append(row)
-    return kept
+        kept_lines.append(row)
+    return kept_lines
 
 
 def without_repeats(rows: list[bytes]) -> list[bytes]:
     """Return of many rows of one shape the first and the last."""
     shapes = [_NUMBERS.sub(b"0", row[:200]) for row in rows]
-    left, seen = Counter(shapes), Counter[bytes]()
-    kept = []
+    remaining_counts, seen = Counter(shapes), Counter[bytes]()
+    kept_lines = []
     for row, shape in zip(rows, shapes, strict=True):
-        alike = left[shape] if shape.strip() else 0
+        alike = remaining_counts[shape] if shape.strip() else 0
         seen[shape] += 1
         if alike <= ALIKE_LINES or seen[shape] in (1, alike) or _FRAME.match(row):
-            kept.append(row)
-    return kept
+            kept_lines.append(row)
+    return kept_lines

@@ -70,25 +70,25 @@ class LogShipper:
 
     def observe(self, seen: tuple[Seen, ...]) -> None:
         """Follow what is here, and let go of what is no more."""
-        present = {one.key: one.phase not in _OPEN for one in seen}
+        present = {attempt.key: attempt.phase not in _OPEN for attempt in seen}
         for key in self._followed.keys() - present.keys():
             self._unfollow(key)
         for key, ended in present.items():
-            known = self._followed.get(key)
-            if known is None:
-                known = Followed(folder=self.attempts_dir / f"{key[0]}.{key[1]}" / "logs")
-                self._followed[key] = known
+            followed = self._followed.get(key)
+            if followed is None:
+                followed = Followed(folder=self.attempts_dir / f"{key[0]}.{key[1]}" / "logs")
+                self._followed[key] = followed
                 self._turn(key)
-            if ended and not known.ended:
+            if ended and not followed.ended:
                 self._turn(key)
-            known.ended = ended
+            followed.ended = ended
 
     def is_drained(self, key: AttemptKey) -> bool:
         """Whether the attempt has ended and the head keeps all that it wrote."""
-        known = self._followed.get(key)
-        if known is None:
+        followed = self._followed.get(key)
+        if followed is None:
             return False
-        return known.ended and known.looked and all(map(self._at_end, known.logs.values()))
+        return followed.ended and followed.looked and all(map(self._at_end, followed.logs.values()))
 
     async def talk(self, connection: ClientConnection) -> None:
         """Until the connection is lost. Raises: OSError, ValueError, WebSocketException."""

@@ -51,16 +51,16 @@ def capability_minors(
     names: Sequence[str], parts: Mapping[str, MigPart], root: Path = CAPABILITIES
 ) -> list[int] | None:
     """The minors of the capabilities of these MIG devices; None where one of them is not known."""
-    found: set[int] = set()
+    minors: set[int] = set()
     try:
         for name in names:
             part = parts[name]
             instance = root / f"gpu{part.gpu}" / "mig" / f"gi{part.gpu_instance}"
-            found.add(_minor(instance / "access"))
-            found.add(_minor(instance / f"ci{part.compute_instance}" / "access"))
+            minors.add(_minor(instance / "access"))
+            minors.add(_minor(instance / f"ci{part.compute_instance}" / "access"))
     except (KeyError, OSError, ValueError):
         return None
-    return sorted(found)
+    return sorted(minors)
 
 
 def _minor(access: Path) -> int:

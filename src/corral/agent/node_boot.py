@@ -15,12 +15,12 @@ def boot_id(node_dir: Path) -> BootId:
     file = node_dir / FILE
     machine = _MACHINE.read_text().strip()
     try:
-        known_machine, known = file.read_text().split()
+        known_machine, known_boot = file.read_text().split()
     except (FileNotFoundError, ValueError):
-        known_machine, known = "", ""
+        known_machine, known_boot = "", ""
     if known_machine != machine:
-        known = os.urandom(8).hex()
+        known_boot = os.urandom(8).hex()
         fresh = node_dir / f"{FILE}.new"
-        fresh.write_text(f"{machine} {known}\n")
+        fresh.write_text(f"{machine} {known_boot}\n")
         fresh.rename(file)
-    return BootId(known)
+    return BootId(known_boot)

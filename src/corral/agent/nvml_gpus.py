@@ -17,10 +17,10 @@ def driver_indices(chosen: tuple[int, ...] | None) -> Sequence[int]:
     except pynvml.NVMLError as trouble:
         raise RuntimeError(f"NVML does not start: {trouble}") from trouble
     try:
-        there = range(pynvml.nvmlDeviceGetCount())
+        indices = range(pynvml.nvmlDeviceGetCount())
     except pynvml.NVMLError as trouble:
         raise RuntimeError(f"NVML fails: {trouble}") from trouble
-    return there if chosen is None else [index for index in chosen if index in there]
+    return indices if chosen is None else [index for index in chosen if index in indices]
 
 
 def text_of(name: str | bytes) -> str:

@@ -44,11 +44,11 @@ class RankLog:
                 self._dropped_bytes += len(data)
                 return
             self._say_dropped()
-        kept = data[: max(0, int(self._allowed_bytes))]
-        self._allowed_bytes -= len(kept)
-        if len(kept) < len(data):
-            self._drop(len(data) - len(kept), _TOO_FAST)
-        self._keep(kept)
+        kept_data = data[: max(0, int(self._allowed_bytes))]
+        self._allowed_bytes -= len(kept_data)
+        if len(kept_data) < len(data):
+            self._drop(len(data) - len(kept_data), _TOO_FAST)
+        self._keep(kept_data)
 
     def say(self, sentence: str) -> None:
         """A line of Corral's own, which no cap stops."""

@@ -23,8 +23,8 @@ def address_towards(url: str) -> str:
     Raises: OSError when there is no way there.
     """
     parts = urlsplit(url)
-    found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
-    family, kind, protocol, _, target = found[0]
+    addresses = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, target = addresses[0]
     with socket.socket(family, kind, protocol) as trial:
         trial.connect(target)
         return str(trial.getsockname()[0])
@@ -32,14 +32,18 @@ def address_towards(url: str) -> str:
 
 def own_addresses() -> list[str]:
     """The machine's addresses, without those of loopback and of one link only."""
-    found: list[str] = []
+    addresses: list[str] = []
     with suppress(OSError):
-        found += _LOCAL.findall(_FIB.read_text())
+        addresses += _LOCAL.findall(_FIB.read_text())
     with suppress(OSError):
         words = (line.split()[0] for line in _IPV6.read_text().splitlines())
-        found += [str(ip_address(bytes.fromhex(word))) for word in words]
-    kept = (one for one in map(ip_address, found) if not one.is_loopback and not one.is_link_local)
-    return list(dict.fromkeys(map(str, kept)))
+        addresses += [str(ip_address(bytes.fromhex(word))) for word in words]
+    routable = (
+        address
+        for address in map(ip_address, addresses)
+        if not address.is_loopback and not address.is_link_local
+    )
+    return list(dict.fromkeys(map(str, routable)))
 
 
 def interface_of(address: str) -> str:
@@ -51,12 +55,12 @@ def interface_of(address: str) -> str:
 
 
 def _addresses_on(name: str) -> list[str]:
-    found: list[str] = []
+    addresses: list[str] = []
     request = struct.pack("256s", name.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
         answer = fcntl.ioctl(asking, _GET_ADDRESS, request)
-        found.append(socket.inet_ntoa(answer[20:24]))
+        addresses.append(socket.inet_ntoa(answer[20:24]))
     with suppress(OSError):
         rows = [line.split() for line in _IPV6.read_text().splitlines()]
-        found += [str(ip_address(bytes.fromhex(row[0]))) for row in rows if row[-1] == name]
-    return found
+        addresses += [str(ip_address(bytes.fromhex(row[0]))) for row in rows if row[-1] == name]
+    return addresses

@@ -78,8 +78,8 @@ def enter_private_root(node_dir: Path, settings: NodeSight, *, beside: int | Non
 
 def has_private_root(inside: int) -> bool:
     """Whether what that process of a node writes is its node's own. Raises: OSError."""
-    theirs, ours = os.stat(f"/proc/{inside}/root/tmp"), os.stat("/tmp")
-    return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
+    inside_stat, ours = os.stat(f"/proc/{inside}/root/tmp"), os.stat("/tmp")
+    return (inside_stat.st_dev, inside_stat.st_ino) != (ours.st_dev, ours.st_ino)
 
 
 def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
@@ -116,9 +116,9 @@ def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
     if settings.node not in settings.neighbours:
         return []
     at = enumerate(settings.neighbours)
-    own = [f"127.1.{place // 250}.{place % 250 + 1} {name}\n" for place, name in at]
+    own_lines = [f"127.1.{place // 250}.{place % 250 + 1} {name}\n" for place, name in at]
     file = node_dir / HOSTS
-    file.write_text("".join(own) + MACHINE_HOSTS.read_text())
+    file.write_text("".join(own_lines) + MACHINE_HOSTS.read_text())
     return [os.path.realpath(file)]
 
 
@@ -131,10 +131,10 @@ def name_node(root: str, settings: NodeSight, hosts: Mapping[str, str]) -> None:
 
 def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
     """The machine's disk under `root`, each file system an overlay; those that cannot be one."""
-    there = {mount.point: mount for mount in kernel_mounts.mounts()}
+    mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.overlay("/", disk / "upper", str(root), user=False)
     plain = []
-    for point, mount in there.items():
+    for point, mount in mounts_by_point.items():
         target = f"{root}{point}"
         if not _has_files(mount) or _within(point, hidden) or not os.path.lexists(target):
             continue
@@ -148,16 +148,18 @@ def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
             plain.append(point)
     for folder in _KERNEL:
         kernel_mounts.bind(folder, f"{root}{folder}")
-    kernel_mounts.read_only(f"{root}/dev", there["/dev"].flags if "/dev" in there else 0)
+    kernel_mounts.read_only(
+        f"{root}/dev", mounts_by_point["/dev"].flags if "/dev" in mounts_by_point else 0
+    )
     _fresh_memory_folder(root)
     return plain
 
 
 def _compose_as_user(disk: Path, root: Path) -> list[str]:
     """The same without root: read only, with an overlay on each folder that people write to."""
-    there = {mount.point: mount for mount in kernel_mounts.mounts()}
+    mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.bind("/", str(root))
-    for point, mount in there.items():
+    for point, mount in mounts_by_point.items():
         target = str(root) if point == "/" else f"{root}{point}"
         # A mount inside a folder that is closed to this user (root's podman mounts) stays
         # unchanged. No process inside can write to it either.
@@ -196,11 +198,11 @@ def _fresh_memory_folder(root: Path) -> None:
 def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
     """Return the paths of the machine that stay visible: shared paths and the node's folders,
     parents first."""
-    own = [node_dir / name for name in OWN]
-    for folder in own:
+    own_paths = [node_dir / name for name in OWN]
+    for folder in own_paths:
         folder.mkdir(exist_ok=True)
     (node_dir / IMAGES).chmod(0o700)  # for shims, which enter an image before they change user
-    paths = {os.path.realpath(path) for path in (*settings.shared, *map(str, own))}
+    paths = {os.path.realpath(path) for path in (*settings.shared, *map(str, own_paths))}
     return sorted((path for path in paths if os.path.exists(path)), key=len)
 
 
@@ -237,12 +239,12 @@ def _make_way(target: Path) -> None:
 @contextmanager
 def _hiding(root: str, hidden: Sequence[str]) -> Iterator[None]:
     """Empty folders over the hidden ones; what is shown in them meanwhile stays, nothing else."""
-    there = [f"{root}{path}" for path in hidden if os.path.isdir(f"{root}{path}")]
+    present_paths = [f"{root}{path}" for path in hidden if os.path.isdir(f"{root}{path}")]
     flags = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
-    for target in there:
+    for target in present_paths:
         kernel_mounts.mount("tmpfs", target, "tmpfs", flags, "size=1m,mode=755")
     yield
-    for target in there:
+    for target in present_paths:
         kernel_mounts.read_only(target, flags)
 
 
@@ -259,8 +261,8 @@ def _within(path: str, folders: Sequence[str]) -> bool:
 
 def _outermost(paths: Sequence[str]) -> list[str]:
     """Return the paths that lie in none of the others."""
-    found: list[str] = []
+    outermost: list[str] = []
     for path in sorted({os.path.realpath(path) for path in paths}):
-        if not _within(path, found):
-            found.append(path)
-    return found
+        if not _within(path, outermost):
+            outermost.append(path)
+    return outermost

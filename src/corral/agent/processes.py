@@ -38,9 +38,9 @@ _Look = tuple[list[int], _Ended]
 
 
 def myself() -> LocalProcess:
-    found = LocalProcess.find(os.getpid())
-    assert found is not None
-    return found
+    local_process = LocalProcess.find(os.getpid())
+    assert local_process is not None
+    return local_process
 
 
 def lives(pid: int) -> bool:
@@ -96,9 +96,9 @@ def _surely(look: Callable[[], _Look]) -> list[int]:
     ended: _Ended = set()
     for _ in range(WHOLE_LOOKS):
         newest = _newest()
-        found, now_ended = look()
-        if found or (now_ended <= ended and _newest() >= newest):
-            return found
+        live_pids, now_ended = look()
+        if live_pids or (now_ended <= ended and _newest() >= newest):
+            return live_pids
         ended = {(pid, started) for pid, started in now_ended if started is not None}
     return []
 
@@ -117,26 +117,26 @@ def _look_below(ancestor: int) -> _Look:
             children.setdefault(int(stat[1]), []).append(pid)
         if stat is None or stat[0] in "ZX":
             ended.add((pid, None if stat is None else int(stat[19])))
-    found, left = [], [ancestor]
-    while left:
-        below = children.get(left.pop(), [])
-        found += below
-        left += below
+    pids_below, ancestors = [], [ancestor]
+    while ancestors:
+        below = children.get(ancestors.pop(), [])
+        pids_below += below
+        ancestors += below
     gone = {pid for pid, _ in ended}
-    return [pid for pid in found if pid not in gone], ended
+    return [pid for pid in pids_below if pid not in gone], ended
 
 
 def _look_for(mark: bytes) -> _Look:
-    found, ended = [], set()
+    pids, ended = [], set()
     for pid in every():
         with suppress(OSError):
             if mark in _environment(pid) and lives(pid):
-                found.append(pid)
+                pids.append(pid)
                 continue
         stat = stat_of(pid)
         if stat is None or stat[0] in "ZX" or int(stat[6]) & EXITING:
             ended.add((pid, None if stat is None else int(stat[19])))
-    return found, ended
+    return pids, ended
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -170,10 +170,12 @@ def children(pid: int) -> list[int]:
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:  # it is gone, or the kernel does not say: then look at all
-        found = [other for other in every() if (stat := stat_of(other)) and int(stat[1]) == pid]
+        child_pids = [
+            other for other in every() if (stat := stat_of(other)) and int(stat[1]) == pid
+        ]
     else:
-        found = [int(word) for word in text.split()]
-    return [child for child in found if lives(child)]
+        child_pids = [int(word) for word in text.split()]
+    return [child for child in child_pids if lives(child)]
 
 
 def words_of(pid: int) -> list[bytes]:

@@ -47,8 +47,10 @@ def bundle(into: Path) -> None:
     for folder in (binaries, native):
         folder.mkdir(parents=True)
     _copy_tree(Path(sysconfig.get_path("stdlib")), library)
-    for found in sorted({one for name in ROOTS for one in (name, *_needed(name))}):
-        _copy_distribution(found, packages)
+    for distribution_name in sorted(
+        {needed_name for name in ROOTS for needed_name in (name, *_needed(name))}
+    ):
+        _copy_distribution(distribution_name, packages)
     _copy_tree(Path(corral.__file__).parent, packages / "corral")
     shutil.copy(os.path.realpath(getattr(sys, "_base_executable", sys.executable)), binaries / REAL)
     for file in [binaries / REAL, *_binaries(library)]:
@@ -67,25 +69,25 @@ def _needed(name: str, known: set[str] | None = None) -> set[str]:
         requirements = distribution(name).requires or []
     except PackageNotFoundError:
         return known
-    for one in requirements:
-        found = _NAME.match(one)
-        if "extra ==" not in one and found and found[0] not in known:
-            known.add(found[0])
-            _needed(found[0], known)
+    for requirement in requirements:
+        match = _NAME.match(requirement)
+        if "extra ==" not in requirement and match and match[0] not in known:
+            known.add(match[0])
+            _needed(match[0], known)
     return known
 
 
 def _copy_distribution(name: str, into: Path) -> None:
     """Its files below site-packages; none where it is for another system."""
     try:
-        found = distribution(name)
+        package = distribution(name)
     except PackageNotFoundError:
         return
-    for file in found.files or ():
-        if ".." not in file.parts and Path(str(found.locate_file(file))).is_file():
+    for file in package.files or ():
+        if ".." not in file.parts and Path(str(package.locate_file(file))).is_file():
             target = into / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(str(found.locate_file(file)), target)
+            shutil.copy(str(package.locate_file(file)), target)
 
 
 def _copy_tree(source: Path, into: Path) -> None:

@@ -73,7 +73,7 @@ def private_file(path: Path, *, may_be_read: bool = False) -> bytes:
     Raises: SettingsInvalid.
     """
     try:
-        found = path.stat()
+        path_stat = path.stat()
         text = path.read_bytes()
     except OSError as absent:
         raise SettingsInvalid(
@@ -81,15 +81,16 @@ def private_file(path: Path, *, may_be_read: bool = False) -> bytes:
             hint="name the directory of a node: python -m corral.agent ~/.corral/nodes/n1",
         ) from absent
     closed = stat.S_IWGRP | stat.S_IWOTH if may_be_read else stat.S_IRWXG | stat.S_IRWXO
-    if found.st_mode & closed:
+    if path_stat.st_mode & closed:
         raise SettingsInvalid(
             f"{path} may be {'written' if may_be_read else 'read'} by others "
-            f"(mode {stat.S_IMODE(found.st_mode):o})",
+            f"(mode {stat.S_IMODE(path_stat.st_mode):o})",
             hint=f"run: chmod {644 if may_be_read else 600} {path}",
         )
-    if found.st_uid not in (0, os.geteuid()):
+    if path_stat.st_uid not in (0, os.geteuid()):
         raise SettingsInvalid(
-            f"{path} belongs to uid {found.st_uid}, which is neither root nor the agent's account",
+            f"{path} belongs to uid {path_stat.st_uid}, which is neither root nor the "
+            "agent's account",
             hint=f"run: chown {os.geteuid()} {path}",
         )
     return text

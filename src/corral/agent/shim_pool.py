@@ -39,12 +39,12 @@ class IdleShims:
     def hear(self, descriptor: int) -> None:
         """A shim waits from now on, or has ended."""
         try:
-            said = self._sockets[descriptor].recv(16, socket.MSG_DONTWAIT)
+            reply = self._sockets[descriptor].recv(16, socket.MSG_DONTWAIT)
         except BlockingIOError:  # an event of what had this descriptor before
             return
         except OSError:
-            said = b""
-        if not said or self._attempts[descriptor] >= MOST_ATTEMPTS:
+            reply = b""
+        if not reply or self._attempts[descriptor] >= MOST_ATTEMPTS:
             self._let_go(descriptor)
             return
         self._idle[descriptor] = time.monotonic()
@@ -60,13 +60,15 @@ class IdleShims:
     def expire(self) -> None:
         """Let those end that have waited for too long."""
         before = time.monotonic() - IDLE_SECONDS
-        for descriptor in [one for one, since in self._idle.items() if since <= before]:
+        for descriptor in [
+            descriptor_idle for descriptor_idle, since in self._idle.items() if since <= before
+        ]:
             self._let_go(descriptor)
 
     def close(self) -> None:
         """In a new process: these are the launcher's."""
-        for one in self._sockets.values():
-            one.close()
+        for connection in self._sockets.values():
+            connection.close()
 
     def _give(self, agent: socket.socket) -> bool:
         while self._idle:
@@ -79,8 +81,8 @@ class IdleShims:
         return False
 
     def _fork(self, be: Callable[[socket.socket], NoReturn]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        ours, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_socket:
             try:
                 pid = os.fork()
             except OSError:
@@ -88,7 +90,7 @@ class IdleShims:
                 raise
             if pid == 0:
                 ours.close()
-                be(theirs)
+                be(child_socket)
         self._sockets[ours.fileno()] = ours
         self._attempts[ours.fileno()] = 1
         self._poll.register(ours.fileno(), select.EPOLLIN)

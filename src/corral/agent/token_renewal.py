@@ -78,13 +78,13 @@ class Renewal:
     def _replaced(self) -> bool:
         """Whether another token lies in the folder than the one in use: then that is used."""
         try:
-            there = load_token(self.node_dir)
+            stored_token = load_token(self.node_dir)
         except SettingsInvalid as missing:
             log.warning("%s", missing)
             return False
-        if there == self.token:
+        if stored_token == self.token:
             return False
-        self._take(there)
+        self._take(stored_token)
         return True
 
     def _age_seconds(self) -> float:

@@ -66,14 +66,14 @@ def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | 
     text for what is left to the agent."""
     try:
         if is_container:
-            found: JobAccount | PolicyRefusal | None = account_in_container(owner)
-            return None if found is None else asdict(found)
-        found = allowed_account(owner, load_policy(Path(), default=LENT))
+            account: JobAccount | PolicyRefusal | None = account_in_container(owner)
+            return None if account is None else asdict(account)
+        account = allowed_account(owner, load_policy(Path(), default=LENT))
     except (CorralError, OSError) as trouble:
         return str(trouble)
-    if not isinstance(found, JobAccount):
-        return str(found)
-    return None if found.uid == 0 else asdict(found)
+    if not isinstance(account, JobAccount):
+        return str(account)
+    return None if account.uid == 0 else asdict(account)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,8 +131,8 @@ class Accounts:
         time."""
         if os.geteuid() != 0 or self._is_container:
             return
-        found = await asyncio.to_thread(lambda: {user: self._refusal_of(user) for user in users})
-        for user, why in found.items():
+        refusals = await asyncio.to_thread(lambda: {user: self._refusal_of(user) for user in users})
+        for user, why in refusals.items():
             if why:
                 self._refused[user] = why
             else:
@@ -153,14 +153,14 @@ class Accounts:
             return await asyncio.to_thread(account_in_container, owner)
         policy = self.policy()
         # a directory service may take its time
-        found = await asyncio.to_thread(allowed_account, owner, policy)
-        if found is None:
-            found = policy.refuses_unknown(owner) or await self._mapped(launch, policy, number)
-        if isinstance(found, PolicyRefusal):
-            raise self._refusing(owner, found)
+        account = await asyncio.to_thread(allowed_account, owner, policy)
+        if account is None:
+            account = policy.refuses_unknown(owner) or await self._mapped(launch, policy, number)
+        if isinstance(account, PolicyRefusal):
+            raise self._refusing(owner, account)
         if self._refused.pop(owner, None) is not None:
             self.changed()
-        return None if found.uid == 0 else found
+        return None if account.uid == 0 else account
 
     @property
     def _is_container(self) -> bool:
@@ -172,10 +172,10 @@ class Accounts:
             policy = self.policy()
         except SettingsInvalid as wrong:
             return str(wrong)
-        found = allowed_account(user, policy)
-        if found is None:
-            found = policy.refuses_unknown(user)
-        return self._sentence(found) if isinstance(found, PolicyRefusal) else ""
+        account = allowed_account(user, policy)
+        if account is None:
+            account = policy.refuses_unknown(user)
+        return self._sentence(account) if isinstance(account, PolicyRefusal) else ""
 
     def _refusing(self, owner: str, refusal: PolicyRefusal) -> AccountRefused:
         why = self._sentence(refusal)

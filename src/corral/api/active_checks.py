@@ -22,7 +22,7 @@ async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api
     wait for that: a check ends at once when something is to run."""
     control = house.control
     named = [views.find_node(control, name).id for name in body.nodes]
-    asked = CheckNodes(
+    request = CheckNodes(
         nodes=tuple(named or control.world.nodes),
         kinds=tuple(CheckKind(kind) for kind in dict.fromkeys(body.kinds)),
         paths=tuple(dict.fromkeys(body.paths)),
@@ -30,10 +30,10 @@ async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api
         patience_seconds=body.patience_seconds,
         secret=secrets.token_hex(32),
     )
-    wish = await control.ask(asked, by=caller.name, speaker=caller.speaker)
+    wish = await control.ask(request, by=caller.name, speaker=caller.speaker)
     sight = sight_of(control, caller)
-    able = [id for id in asked.nodes if control.world.nodes[id].inventory.checks]
-    unable: list[str] = [id for id in asked.nodes if id not in able]
+    able = [id for id in request.nodes if control.world.nodes[id].inventory.checks]
+    unable: list[str] = [id for id in request.nodes if id not in able]
     nodes = [checked(sight, control.world.nodes[id], f"{wish.sequence}") for id in able]
     return api.Checkup(id=f"{wish.sequence}", nodes=nodes, unable=unable)
 
@@ -44,22 +44,31 @@ async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
     sight = sight_of(house.control, caller)
     nodes = [checked(sight, node, checkup) for node in sight.world.nodes.values()]
     return api.Checkup(
-        id=checkup, nodes=[one for one in nodes if one.state != "over" or one.results]
+        id=checkup,
+        nodes=[
+            checked_node
+            for checked_node in nodes
+            if checked_node.state != "over" or checked_node.results
+        ],
     )
 
 
 def checked(sight: CallerView, node: Node, id: str) -> api.CheckedNode:
     """The node, as far as this check-up goes; links have numbers of their own behind it."""
-    waiting = [one for one in node.checkups if is_of(one.id, id)]
+    waiting = [check_up for check_up in node.checkups if is_of(check_up.id, id)]
     state = "over"
     if waiting:
-        state = "running" if any(one.begun_at is not None for one in waiting) else "waiting"
+        state = (
+            "running" if any(check_up.begun_at is not None for check_up in waiting) else "waiting"
+        )
     return api.CheckedNode(
         node=node.id,
         state=state,
         jobs=[str(job) for job in sight.ids(jobs_on(sight.world, node.id))],
         health=sight.text(node.worst.says) if node.worst is not None else "",
-        results=api.results_of([one for one in node.measures if is_of(one.checkup, id)]),
+        results=api.results_of(
+            [measure for measure in node.measures if is_of(measure.checkup, id)]
+        ),
     )
 
 

@@ -95,8 +95,8 @@ class Channels:
 
     def push(self, wanted: DesiredState) -> None:
         """Let the node's agent have this word, now or when it connects."""
-        known = self._newest.get(wanted.node)
-        if known is not None and known.version > wanted.version:
+        desired_state = self._newest.get(wanted.node)
+        if desired_state is not None and desired_state.version > wanted.version:
             return
         self._newest[wanted.node] = wanted
         if talk := self._talks.get(wanted.node):
@@ -230,7 +230,7 @@ class Channels:
             talk.has = frame.version
             talk.heard_at = control.clock.monotonic()
             seen = self.taking.seen(talk, frame, control)
-            talk.seen = frozenset(one.key for one in seen)
+            talk.seen = frozenset(attempt.key for attempt in seen)
             word = NodeFacts(
                 node=talk.node,
                 boot=talk.boot,

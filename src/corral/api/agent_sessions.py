@@ -61,8 +61,8 @@ class DialledSessions:
     async def agent(self, socket: WebSocket) -> None:
         """Take the agent's side. Raises, before the socket is accepted: NotFound."""
         session = self._open.get(socket.path_params["session"])
-        mine = session is not None and caller_of(socket).node in session.agents
-        if session is None or not mine or session.agent.done():
+        is_own_session = session is not None and caller_of(socket).node in session.agents
+        if session is None or not is_own_session or session.agent.done():
             raise NotFound("session", "of this id")
         await socket.accept()
         session.agent.set_result(socket)

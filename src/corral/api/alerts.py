@@ -18,18 +18,18 @@ async def alerts(house: Within, caller: Asker) -> wire.Alerts:
     alerting = house.alerting
     if alerting is None:
         return wire.Alerts(alerts=[], receivers=[], trouble="")
-    asked = alerting.asked()
+    alert_settings = alerting.asked()
     return wire.Alerts(
         alerts=[
-            wire.AlertRow.of(one)
-            for one in alerting.standing()
-            if sight.text(told := f"{one.key} {one.text} {one.next}") == told
+            wire.AlertRow.of(alert)
+            for alert in alerting.standing()
+            if sight.text(alert_text := f"{alert.key} {alert.text} {alert.next}") == alert_text
         ],
         receivers=[
-            wire.ReceiverRow(name=one.name, trouble=alerting.troubles.get(one.name, ""))
-            for one in asked.receivers
+            wire.ReceiverRow(name=receiver.name, trouble=alerting.troubles.get(receiver.name, ""))
+            for receiver in alert_settings.receivers
         ],
-        trouble=asked.trouble,
+        trouble=alert_settings.trouble,
     )
 
 
@@ -37,12 +37,14 @@ async def alerts(house: Within, caller: Asker) -> wire.Alerts:
 async def test(house: Within, caller: Asker) -> wire.AlertsSent:
     """Send a test message to each receiver, and list the receivers it did not reach."""
     alerting = house.alerting
-    asked = alerting.asked() if alerting is not None else None
-    if asked is not None and asked.trouble:
-        raise Conflict(asked.trouble, hint="mend it; how it is written: corral alert --help")
-    if alerting is None or asked is None or not asked.receivers:
+    alert_settings = alerting.asked() if alerting is not None else None
+    if alert_settings is not None and alert_settings.trouble:
+        raise Conflict(
+            alert_settings.trouble, hint="mend it; how it is written: corral alert --help"
+        )
+    if alerting is None or alert_settings is None or not alert_settings.receivers:
         raise Conflict("nobody is told of alerts", hint="write alerts.yaml: corral alert --help")
     await house.control.store.record(caller.entry(house.control.clock.wall()))
-    found = await alerting.test()
-    failed = [wire.ReceiverRow(name=name, trouble=why) for name, why in found.items() if why]
-    return wire.AlertsSent(sent=[name for name, why in found.items() if not why], failed=failed)
+    outcomes = await alerting.test()
+    failed = [wire.ReceiverRow(name=name, trouble=why) for name, why in outcomes.items() if why]
+    return wire.AlertsSent(sent=[name for name, why in outcomes.items() if not why], failed=failed)

@@ -94,8 +94,8 @@ class House:
             return event_streams.response(
                 event_streams.follow_events(self.control, job, after, caller)
             )
-        found = await self.control.store.events(after=after, job=job, limit=event_streams.PAGE)
-        seen = await seen_events(self.control, sight_of(self.control, caller), found)
+        events = await self.control.store.events(after=after, job=job, limit=event_streams.PAGE)
+        seen = await seen_events(self.control, sight_of(self.control, caller), events)
         return api.Events(events=[api.EventView.of(event) for event in seen])
 
 

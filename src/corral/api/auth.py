@@ -128,10 +128,12 @@ class Caller:
 
     def may_on(self, job: Job, *, key: Key | None = None) -> bool:
         """Whether they may call the route (or another) on this job."""
-        asked = key or self.key
-        if self.job is not None and not self._reaches(asked, job):
+        asked_key = key or self.key
+        if self.job is not None and not self._reaches(asked_key, job):
             return False
-        return may(self.role, asked, own=self.owns(job)) or self._may_as_operator(job, asked)
+        return may(self.role, asked_key, own=self.owns(job)) or self._may_as_operator(
+            job, asked_key
+        )
 
     def owns(self, job: Job) -> bool:
         """Whether the job is theirs, and not an earlier user's of the same name."""
@@ -191,7 +193,7 @@ class Caller:
                 "a link for a browser opens a session there, and nothing else",
                 hint="open it in a browser; a command takes a token: corral token create",
             )
-        if any(may(self.role, self.key, own=own, more=self.more) for own in (True, False)):
+        if any(may(self.role, self.key, own=is_own, more=self.more) for is_own in (True, False)):
             return
         if self.operated and self.key in QUEUE_SETTINGS:
             return
@@ -260,10 +262,10 @@ def token_digest(token: str) -> str:
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The token of the one Authorization header. Raises: Unauthorised."""
-    found = [value for name, value in headers if name.lower() == b"authorization"]
-    if not found:
+    values = [value for name, value in headers if name.lower() == b"authorization"]
+    if not values:
         raise _unauthorised("the request has no Authorization header")
-    match = _BEARER.fullmatch(found[0]) if len(found) == 1 else None
+    match = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
     if match is None:
         raise _unauthorised("the Authorization header is not: Bearer TOKEN")
     return match.group(1).decode()
@@ -293,23 +295,23 @@ async def identify(
     attempt = None if jobs is None else jobs.attempt_of(secret)
     digest = token_digest(secret)
     if jobs is None or attempt is None:
-        found = await store.identity(digest)
+        tokens = await store.identity(digest)
     else:
-        found = await jobs.identity(attempt, digest)
-    if found is None and attempt is not None:
+        tokens = await jobs.identity(attempt, digest)
+    if tokens is None and attempt is not None:
         raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
-    if found is None:
+    if tokens is None:
         raise Unauthorised(
             "this cluster does not know the token",
             hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
             "corral token create NAME",
         )
     if jobs is None or attempt is None:
-        return caller_by(found, now, renews=renews)
-    own = jobs.job_of(attempt)
-    if own is None:  # it has ended while the store looked
+        return caller_by(tokens, now, renews=renews)
+    own_job = jobs.job_of(attempt)
+    if own_job is None:  # it has ended while the store looked
         raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
-    return replace(caller_by(found, now), job=own)
+    return replace(caller_by(tokens, now), job=own_job)
 
 
 def check_kind(caller: Caller, *, in_cookie: bool) -> None:
@@ -361,8 +363,8 @@ def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller
 
 def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) -> None:
     """Against DNS rebinding: the Host header must name this head. Raises: WrongHost."""
-    found = [value for name, value in headers if name.lower() == b"host"]
-    match = _HOST.fullmatch(found[0].decode("latin-1")) if len(found) == 1 else None
+    values = [value for name, value in headers if name.lower() == b"host"]
+    match = _HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
     if match is None or match.group(1).lower() not in hosts:
         raise WrongHost(
             "the Host header does not name this head", hint="use the address that status shows"
@@ -371,8 +373,8 @@ def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) ->
 
 def hosts_of(url: str, more: Iterable[str]) -> frozenset[str]:
     """Names under which the head may be asked."""
-    own = urlsplit(url).hostname or ""
-    return LOOPBACK | {own.lower(), f"[{own.lower()}]", *(name.lower() for name in more)}
+    own_host = urlsplit(url).hostname or ""
+    return LOOPBACK | {own_host.lower(), f"[{own_host.lower()}]", *(name.lower() for name in more)}
 
 
 def source_of(scope: Scope) -> str:

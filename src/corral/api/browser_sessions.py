@@ -49,8 +49,8 @@ async def log_in(response: Response, house: Within, caller: Asker) -> wire.Sessi
             house, caller, expires_at, "a browser's session", TokenKind.SESSION, page_secret=page
         )
     keep_session(house, response, secret, expires_at - now)
-    told = _told(house, caller.name, caller.role, expires_at)
-    return wire.SessionOpened(**told.model_dump(), page_secret=page)
+    session_view = _told(house, caller.name, caller.role, expires_at)
+    return wire.SessionOpened(**session_view.model_dump(), page_secret=page)
 
 
 def keep_session(house: House, response: Response, secret: str, seconds: float) -> None:
@@ -109,8 +109,8 @@ async def _token_quota(
         OverQuota.
     """
     now = house.control.clock.wall()
-    tokens = [one for one in await house.control.store.tokens() if one.id != without]
-    used = sum(is_valid(one, caller.name, now) for one in tokens)
+    tokens = [token for token in await house.control.store.tokens() if token.id != without]
+    used = sum(is_valid(token, caller.name, now) for token in tokens)
     quotas = house.quotas.of_caller(caller)
     with house.quotas.taking(quotas, Quota.TOKENS, used=used, asked=1):
         yield

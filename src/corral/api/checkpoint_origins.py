@@ -22,14 +22,16 @@ async def with_origins(
     Raises: NotFound, Conflict, Forbidden, NotShared, SpecInvalid.
     """
     rules = {spec.checkpoint for spec in specs if spec.checkpoint and spec.checkpoint.source}
-    known = {rule: await _with_origin(house, rule, caller) for rule in rules}
-    found = tuple(
-        replace(spec, checkpoint=known[spec.checkpoint]) if spec.checkpoint in known else spec
+    known_rules = {rule: await _with_origin(house, rule, caller) for rule in rules}
+    job_specs = tuple(
+        replace(spec, checkpoint=known_rules[spec.checkpoint])
+        if spec.checkpoint in known_rules
+        else spec
         for spec in specs
     )
-    for spec in found:
+    for spec in job_specs:
         _check_seen_by_all(house, spec)
-    return found
+    return job_specs
 
 
 async def _with_origin(house: House, rule: CheckpointRule, caller: Caller) -> CheckpointRule:
@@ -45,7 +47,7 @@ async def _with_origin(house: House, rule: CheckpointRule, caller: Caller) -> Ch
     saves = kept_saves(await house.control.store.saves(job.id), _kept(job))
     save = _chosen(job, saves, int(asked_step) if at else None)
     attempts = await house.control.store.attempts(job.id)
-    node = next(one.nodes[0] for one in attempts if one.number == save.attempt)
+    node = next(attempt.nodes[0] for attempt in attempts if attempt.number == save.attempt)
     own_path = job.spec.checkpoint.path if job.spec.checkpoint is not None else save.path
     origin = Origin(
         job=job.id,

@@ -46,7 +46,7 @@ async def status(house: Within, caller: Asker) -> Response:
     control, settings = house.control, house.settings
     world, sight = control.world, sight_of(control, caller)
     rows = views.node_rows(world, control.facts.nodes, control.sensed.newest)
-    found = api.Status(
+    status_view = api.Status(
         head=api.HeadView(
             pid=settings.pid,
             url=settings.url,
@@ -54,7 +54,7 @@ async def status(house: Within, caller: Asker) -> Response:
             started_at=settings.started_at,
         ),
         cluster=api.ClusterView(id=world.cluster, engine=control.engine.name, term=world.term),
-        nodes=[shown_node(sight, one) for one in rows],
+        nodes=[shown_node(sight, row) for row in rows],
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
         warnings=[
@@ -66,19 +66,19 @@ async def status(house: Within, caller: Asker) -> Response:
         ],
         heads=[
             api.OneHead(
-                name=one.name,
-                url=one.url,
-                leads=one.leads,
-                silent_seconds=round(one.silent_seconds, 1),
+                name=head.name,
+                url=head.url,
+                leads=head.leads,
+                silent_seconds=round(head.silent_seconds, 1),
             )
-            for one in settings.heads()
+            for head in settings.heads()
         ],
         separation=[
             api.UserIsolationView.of(separation, nodes)
             for separation, nodes in separations(world.nodes.values()).items()
         ],
     )
-    return Response(found.model_dump_json(), media_type="application/json")
+    return Response(status_view.model_dump_json(), media_type="application/json")
 
 
 def _told(house: House) -> list[str]:
@@ -111,13 +111,13 @@ async def _together(house: House) -> list[str]:
 async def nodes(house: Within, caller: Asker) -> api.Nodes:
     control, sight = house.control, sight_of(house.control, caller)
     rows = views.node_rows(control.world, control.facts.nodes, control.sensed.newest)
-    return api.Nodes(nodes=[shown_node(sight, one) for one in rows])
+    return api.Nodes(nodes=[shown_node(sight, row) for row in rows])
 
 
 @router.get("/v1/nodes/{node}")
 async def node(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    found = views.node_detail(house.control, views.find_node(house.control, node))
-    return shown_node(sight_of(house.control, caller), found)
+    node_detail = views.node_detail(house.control, views.find_node(house.control, node))
+    return shown_node(sight_of(house.control, caller), node_detail)
 
 
 @router.post("/v1/nodes/{node}/cordon", status_code=202)
@@ -142,17 +142,19 @@ async def uncordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 async def label(node: str, body: api.NodeLabels, house: Within, caller: Asker) -> api.NodeDetail:
     """Set labels of the node, and take those away that are null; others stay. They hold from the
     next pass on, for whoever waits, whatever the node declares itself."""
-    found = views.find_node(house.control, node)
-    asked = SetLabels(node=found.id, labels=set_labels(body.labels))
-    await house.control.ask(asked, by=caller.name, speaker=caller.speaker)
+    found_node = views.find_node(house.control, node)
+    labels = SetLabels(node=found_node.id, labels=set_labels(body.labels))
+    await house.control.ask(labels, by=caller.name, speaker=caller.speaker)
     return views.node_detail(house.control, views.find_node(house.control, node))
 
 
 async def _set_node(
     house: House, name: str, to: Literal["cordon", "drain", "uncordon"], caller: Caller
 ) -> api.NodeDetail:
-    found = views.find_node(house.control, name)
-    await house.control.ask(SetNode(node=found.id, to=to), by=caller.name, speaker=caller.speaker)
+    found_node = views.find_node(house.control, name)
+    await house.control.ask(
+        SetNode(node=found_node.id, to=to), by=caller.name, speaker=caller.speaker
+    )
     return await node(name, house, caller)
 
 
@@ -174,11 +176,11 @@ async def _stop(control: Control, jobs: list[JobId], stop: Callable[[], None]) -
     give_up_at = control.clock.monotonic() + STOP_SECONDS
     async with control.hub.follow(None) as news:
         while any(job in control.world.jobs for job in jobs):
-            left = give_up_at - control.clock.monotonic()
-            if left <= 0:
+            remaining_seconds = give_up_at - control.clock.monotonic()
+            if remaining_seconds <= 0:
                 break
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(remaining_seconds):
                     await news.get()
             except TimeoutError:
                 break
@@ -194,22 +196,22 @@ async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) ->
     id = JobId(job)
     if not holds(world, caller.node, id, AttemptNumber(attempt)):
         raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
-    found: dict[str, str] = {}
-    asked = world.jobs[id]
-    others = [one for one in asked.spec.secrets if one != OWN]
-    known = await known_secrets(house.control.store) if others else None
-    if OWN in asked.spec.secrets:
-        found[OWN] = job_token(house.settings.seals, (id, AttemptNumber(attempt)))
+    values: dict[str, str] = {}
+    asked_job = world.jobs[id]
+    others = [secret for secret in asked_job.spec.secrets if secret != OWN]
+    secrets = await known_secrets(house.control.store) if others else None
+    if OWN in asked_job.spec.secrets:
+        values[OWN] = job_token(house.settings.seals, (id, AttemptNumber(attempt)))
     for name in others:
-        is_usable = known is not None and known.serves(name, asked.owner)
+        is_usable = secrets is not None and secrets.serves(name, asked_job.owner)
         sealed = await house.control.store.secret(name) if is_usable else None
         if sealed is not None:
-            found[name] = house.settings.seals.open(name, sealed).decode()
-    if found:
-        now, names = house.control.clock.wall(), ", ".join(found)
-        entry = caller.entry(now, on=f"{id}.{attempt}", detail=f"{names} of {asked.owner}")
+            values[name] = house.settings.seals.open(name, sealed).decode()
+    if values:
+        now, names = house.control.clock.wall(), ", ".join(values)
+        entry = caller.entry(now, on=f"{id}.{attempt}", detail=f"{names} of {asked_job.owner}")
         await house.control.store.record(entry)
-    return JSONResponse({"secrets": found}, headers={"Cache-Control": "no-store"})
+    return JSONResponse({"secrets": values}, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/v1/agents/owners/{job}/{attempt}")
@@ -234,6 +236,6 @@ async def agent_forgotten(
     """{"forgotten": [id]}: which of the jobs, whose ids are joined by commas, are not kept any
     more: what a node still has of them may go; and {"work": limits of the rest}."""
     world = house.control.world
-    asked = [JobId(one) for one in jobs.split(",")]
-    forgotten = [job for job in asked if world.forgot(job)]
+    job_ids = [JobId(job_id) for job_id in jobs.split(",")]
+    forgotten = [job for job in job_ids if world.forgot(job)]
     return JSONResponse({"forgotten": forgotten, "work": asdict(house.settings.work)})

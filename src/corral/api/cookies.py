@@ -21,7 +21,7 @@ _LOG_IN: Final = "open the pages by: corral ui"
 
 def cookie_of(cluster: str) -> str:
     """Its name: a browser sends a cookie to every port of a host, and each cluster has its own."""
-    return "corral_" + "".join(one for one in cluster if one.isalnum())[:12]
+    return "corral_" + "".join(character for character in cluster if character.isalnum())[:12]
 
 
 def session_cookie(cluster: str, *, is_tls: bool) -> str:
@@ -36,21 +36,21 @@ def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
 
     Raises: Unauthorised, also for a cookie that another site's page has had sent.
     """
-    found = list(headers)
-    named = {name.lower() for name, _ in found}
+    shown_headers = list(headers)
+    named = {name.lower() for name, _ in shown_headers}
     if b"authorization" in named or b"cookie" not in named:
-        return bearer(found), False
-    secret = _kept(found, cookie)
+        return bearer(shown_headers), False
+    secret = _kept(shown_headers, cookie)
     if secret is None:
-        return bearer(found), False
-    check_origin(found)
+        return bearer(shown_headers), False
+    check_origin(shown_headers)
     return secret, True
 
 
 def page_secret(headers: Headers) -> str:
     """Return the secret that a page sent in addition to the cookie; "" without one."""
-    found = [value for name, value in headers if name.lower() == PAGE_SECRET]
-    return found[0].decode("latin-1") if len(found) == 1 else ""
+    values = [value for name, value in headers if name.lower() == PAGE_SECRET]
+    return values[0].decode("latin-1") if len(values) == 1 else ""
 
 
 def _kept(headers: Headers, cookie: str) -> str | None:
@@ -67,12 +67,12 @@ def _kept(headers: Headers, cookie: str) -> str | None:
 
 def check_origin(headers: Headers) -> None:
     """Check a request by headers that only the browser can set. Raises: Unauthorised."""
-    said = {name.lower(): value for name, value in headers}
-    site = said.get(b"sec-fetch-site")
+    header_values = {name.lower(): value for name, value in headers}
+    site = header_values.get(b"sec-fetch-site")
     if site is not None:
         ours = site in OUR_PAGES
     else:
-        origin, host = said.get(b"origin", b""), said.get(b"host", b"")
+        origin, host = header_values.get(b"origin", b""), header_values.get(b"host", b"")
         ours = urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") == host != b""
     if not ours:
         raise Unauthorised("the session's cookie came from a page of another site", hint=_LOG_IN)

@@ -22,10 +22,10 @@ def word_frame(wanted: DesiredState, seen: Set[AttemptKey]) -> tuple[bytes, bool
         if len(frame) <= FRAME_BYTES:
             return frame, True
     run: list[Launch] = []
-    left = LAUNCH_BYTES
-    for launch in (one for one in wanted.run if one.key not in seen):
-        left -= len(encode(WantedNow(replace(wanted, run=(launch,)))))
-        if left < 0 and run:
+    remaining_bytes = LAUNCH_BYTES
+    for launch in (candidate for candidate in wanted.run if candidate.key not in seen):
+        remaining_bytes -= len(encode(WantedNow(replace(wanted, run=(launch,)))))
+        if remaining_bytes < 0 and run:
             break
         run.append(launch)
     return encode(WantedNow(replace(wanted, run=tuple(run)))), False

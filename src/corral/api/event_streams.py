@@ -72,13 +72,15 @@ async def follow_events(
 
 def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
     """Return a notice in place of bytes that log rotation removed before they were read."""
-    said = f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was newer\n"
-    return api.LogLines(rank=rank, attempt=attempt, data=f"\n{said}" if asked else said)
+    notice = (
+        f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was newer\n"
+    )
+    return api.LogLines(rank=rank, attempt=attempt, data=f"\n{notice}" if asked else notice)
 
 
 def places_of(text: str) -> dict[tuple[int, int], int]:
     """{(attempt, rank): place} from "1:0:345,1:1:99". Raises: RequestInvalid."""
-    found = {}
+    places = {}
     for part in filter(None, text.split(",")):
         match = _PLACE.fullmatch(part)
         if match is None:
@@ -86,8 +88,8 @@ def places_of(text: str) -> dict[tuple[int, int], int]:
                 f"{part[:60]!r} is no place in a log", hint="send the ids of the stream's events"
             )
         attempt, rank, place = map(int, match.groups())
-        found[attempt, rank] = place
-    return found
+        places[attempt, rank] = place
+    return places
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,10 +152,10 @@ class LogStream:
 
     async def _renew(self) -> None:
         """The job as it is now."""
-        found = self.control.world.jobs.get(self.job.id)
-        if found is None and not self.job.is_final:
-            found = await self.control.store.job(self.job.id)
-        self.job = found or self.job
+        job = self.control.world.jobs.get(self.job.id)
+        if job is None and not self.job.is_final:
+            job = await self.control.store.job(self.job.id)
+        self.job = job or self.job
 
     def _pieces(self, first: int, *, last: bool) -> Iterator[bytes]:
         """All that is kept and has not been sent; with `last`, also a character cut in two."""
@@ -172,12 +174,14 @@ class LogStream:
         until = self.keeper.end(key)  # then it is the other ranks' turn
         with self.keeper.reading(key) as reading:
             while place < until:
-                asked = place
-                place, data = reading.read(asked, PIECE_BYTES)
-                if place > asked and not data.startswith(NOTICE):
+                asked_place = place
+                place, data = reading.read(asked_place, PIECE_BYTES)
+                if place > asked_place and not data.startswith(NOTICE):
                     begun = data.find(b"\n") + 1  # from a whole line on
                     place, data = place + begun, data[begun:]
-                    yield _sent(_gone(rank, attempt, asked, place), id=f"{attempt}:{rank}:{place}")
+                    yield _sent(
+                        _gone(rank, attempt, asked_place, place), id=f"{attempt}:{rank}:{place}"
+                    )
                 whole = len(data) if last and len(data) < PIECE_BYTES else whole_characters(data)
                 self.places[attempt, rank] = place + whole
                 if not whole:

@@ -25,9 +25,9 @@ async def events(
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> api.Events | Response:
     """Events of a job, oldest first; with `follow` as server-sent events until it is over."""
-    found = await find_job(house.control, job, caller)
-    caller.check_job(found)
-    return await house.events(found.id, after, follow, last_event_id, caller)
+    found_job = await find_job(house.control, job, caller)
+    caller.check_job(found_job)
+    return await house.events(found_job.id, after, follow, last_event_id, caller)
 
 
 @router.get("/v1/events", response_model=api.Events)
@@ -48,7 +48,7 @@ async def all_events(
         name = None if node is None else NodeId(node)
         limit = newest or event_streams.PAGE
         store = house.control.store
-        found = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
-        seen = await seen_events(house.control, sight_of(house.control, caller), found)
+        event_list = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
+        seen = await seen_events(house.control, sight_of(house.control, caller), event_list)
         return api.Events(events=[api.EventView.of(event) for event in seen])
     return await house.events(None, after, follow, last_event_id, caller)

@@ -32,8 +32,8 @@ async def failures(
     begin = house.control.clock.wall() - DAY_SECONDS if since is None else since
     which = Which(states=frozenset({JobState.FAILED}), since=begin)
     sight = sight_of(house.control, caller)
-    found = await seen_jobs(house.control.store, sight, True, MOST_COUNTED + 1, None, which)
-    counted = sorted(found[:MOST_COUNTED], key=lambda job: -(job.ended_at or 0.0))
+    listed_jobs = await seen_jobs(house.control.store, sight, True, MOST_COUNTED + 1, None, which)
+    counted = sorted(listed_jobs[:MOST_COUNTED], key=lambda job: -(job.ended_at or 0.0))
     kinds = [await _failure(house, job) for job in counted]
     return wire.FailedJobs(
         since=begin,
@@ -48,7 +48,7 @@ async def failures(
             )
             for kind, count in Counter(kinds).most_common()
         ],
-        more=len(found) > MOST_COUNTED,
+        more=len(listed_jobs) > MOST_COUNTED,
     )
 
 

@@ -27,11 +27,11 @@ async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = T
     Nodes report every 10 s, so asking more often gains nothing. With `nodes=0` only the cost."""
     control = house.control
     money = hourly_money(control.world)
-    held = holders(control.world, sight_of(control, caller))
+    holder_names = holders(control.world, sight_of(control, caller))
     rows = []
     shown = sorted(control.world.nodes.values(), key=lambda one: one.id) if nodes else []
     for number, node in enumerate(shown):
-        rows.append(row(node, control.sensed.newest.get(node.id), held))
+        rows.append(row(node, control.sensed.newest.get(node.id), holder_names))
         if number % NODES_AT_ONCE == 0:
             await asyncio.sleep(0)  # let the loop process agents' messages
     body = {
@@ -46,33 +46,36 @@ async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = T
 
 def holders(world: World, sight: CallerView) -> Holders:
     """Ids of the jobs that hold each GPU, joined by commas; each hidden one as the same word."""
-    found: dict[tuple[NodeId, int], str] = {}
-    for one in world.allocations.values():
-        job = one.job if sight.id(one.job) else HIDDEN
-        for index in one.seat.gpus:
-            key = (one.seat.node, index)
-            found[key] = f"{found[key]},{job}" if key in found else job
-    return found
+    names: dict[tuple[NodeId, int], str] = {}
+    for allocation in world.allocations.values():
+        job = allocation.job if sight.id(allocation.job) else HIDDEN
+        for index in allocation.seat.gpus:
+            key = (allocation.seat.node, index)
+            names[key] = f"{names[key]},{job}" if key in names else job
+    return names
 
 
 def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
     """A `wire.gpus.GpusOfNode` as JSON takes it: 8,000 GPUs are made into no further objects."""
-    said = {gpu.index: gpu for gpu in sample.gpus} if sample else {}
-    there = node.inventory.gpus
-    seen = [said.get(gpu.index) for gpu in there]
+    sample_by_index = {gpu.index: gpu for gpu in sample.gpus} if sample else {}
+    node_gpus = node.inventory.gpus
+    seen = [sample_by_index.get(gpu.index) for gpu in node_gpus]
     return {
         "node": node.id,
         "at": sample.at if sample else None,
-        "index": [gpu.index for gpu in there],
-        "utilisation": [_rounded(one.utilisation, 3) if one else None for one in seen],
-        "memory": [_memory(one) if one else None for one in seen],
-        "power_watts": [_rounded(one.power_watts, 1) if one else None for one in seen],
-        "temperature_celsius": [_rounded(one.temperature_celsius, 1) if one else None
-                                for one in seen],
-        "holders": [held.get((node.id, gpu.index), "") for gpu in there],
-        "signs": [_sign(one, taken=gpu.taken) for one, gpu in zip(seen, there, strict=True)],
+        "index": [gpu.index for gpu in node_gpus],
+        "utilisation": [_rounded(reading.utilisation, 3) if reading else None for reading in seen],
+        "memory": [_memory(reading) if reading else None for reading in seen],
+        "power_watts": [_rounded(reading.power_watts, 1) if reading else None for reading in seen],
+        "temperature_celsius": [
+            _rounded(reading.temperature_celsius, 1) if reading else None for reading in seen
+        ],
+        "holders": [held.get((node.id, gpu.index), "") for gpu in node_gpus],
+        "signs": [
+            _sign(reading, taken=gpu.taken) for reading, gpu in zip(seen, node_gpus, strict=True)
+        ],
         "pretend": node.inventory.pretend,
-    }  # fmt: skip
+    }
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -60,10 +60,10 @@ class Proofs:
             digests = map(digest_of, job_tokens(self._seals, key))
             return next((digest for digest in digests if token_id(digest) == id), None)
         if id not in self._digests:
-            found = await self._store.token(id)
-            if found is None:
+            token = await self._store.token(id)
+            if token is None:
                 return None
-            self._digests[id] = found.sha256
+            self._digests[id] = token.sha256
             if len(self._digests) > MOST_CACHED:
                 self._digests.popitem(last=False)
         return self._digests[id]

@@ -17,11 +17,11 @@ async def put_imports(
     body: wire.ImportBody, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.ImportDone:
     """Keep the jobs that are not known yet. With `dry_run` nothing happens."""
-    rows = [one.to_domain() for one in body.jobs]
-    control, ids = house.control, {one.id for one in rows}
+    rows = [job.to_domain() for job in body.jobs]
+    control, ids = house.control, {row.id for row in rows}
     if dry_run:
-        known = await control.store.known_imports(sorted(ids))
-        return wire.ImportDone(new=len(ids) - known, known=known)
+        known_imports = await control.store.known_imports(sorted(ids))
+        return wire.ImportDone(new=len(ids) - known_imports, known=known_imports)
     sources = sorted({id.partition(":")[0] for id in ids})
     entry = caller.entry(control.clock.wall(), on=", ".join(sources), detail=f"{len(ids)} jobs")
     new = await control.store.keep_imported(rows, entry=entry)
@@ -43,5 +43,5 @@ async def imports(
     rows = await house.control.store.imported(limit=limit, before=before)
     sight = sight_of(house.control, caller)
     return wire.ImportedJobs(
-        jobs=wire.rows_of([one for one in rows if sight.of(one.queue, one.user)])
+        jobs=wire.rows_of([row for row in rows if sight.of(row.queue, row.user)])
     )

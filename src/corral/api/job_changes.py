@@ -40,12 +40,12 @@ class _Chosen:
     async def add(self, name: str) -> None:
         """Add the jobs that the name means, or the reasons why they are refused."""
         try:
-            meant = await _meant(self.house, name, self.caller)
+            jobs = await _meant(self.house, name, self.caller)
         except Refusal as unknown:
             self._refuse(name, [], unknown)
             return
         by_code: dict[str, tuple[list[JobId], Refusal]] = {}
-        for place, job in enumerate(meant):
+        for place, job in enumerate(jobs):
             if place % JOBS_AT_ONCE == JOBS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             refusal = self._refusal_of(job)
@@ -57,7 +57,7 @@ class _Chosen:
                 by_code.setdefault(refusal.code, ([], refusal))[0].append(job.id)
         refused_count = sum(len(ids) for ids, _ in by_code.values())
         for ids, refusal in by_code.values():
-            self._refuse(name, ids, refusal, partly=refused_count < len(meant))
+            self._refuse(name, ids, refusal, partly=refused_count < len(jobs))
 
     def _refusal_of(self, job: Job) -> Refusal | None:
         control = self.house.control
@@ -131,12 +131,14 @@ async def change_jobs(
     if chosen.jobs:
         wish = ChangeJobs(jobs=tuple(chosen.jobs), to=body.to)
         await control.ask(wish, by=caller.name, speaker=caller.speaker)
-    for one in chosen.refused:
-        if one.code == Forbidden.code:
-            on = ids_text(one.jobs)
-            await control.store.record(caller.entry(control.clock.wall(), on=on, code=one.code))
+    for change_refused in chosen.refused:
+        if change_refused.code == Forbidden.code:
+            on = ids_text(change_refused.jobs)
+            await control.store.record(
+                caller.entry(control.clock.wall(), on=on, code=change_refused.code)
+            )
     changed = [_row(control.world, job) for job in chosen.jobs.values()]
-    answer = {"jobs": changed, "refused": [one.model_dump() for one in chosen.refused]}
+    answer = {"jobs": changed, "refused": [refusal.model_dump() for refusal in chosen.refused]}
     return await packed_answer(listing_rows.encode(answer), request)
 
 

@@ -24,11 +24,11 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
         return await _found(control, name, caller.name)
     unknown = NotFound("job", name[:100], see="corral ps --all")
     try:
-        found = await _found(control, name, caller.name)
+        found_job = await _found(control, name, caller.name)
     except (NotFound, NoSuchIndex, Forgotten):
         raise unknown from None
-    if sight.job(found):
-        return found
+    if sight.job(found_job):
+        return found_job
     newest = await _newest_seen(control, sight, name, lambda job: job.spec.name == name)
     shown = None if newest is None else await control.store.job(newest.id)
     if shown is None:
@@ -42,9 +42,9 @@ async def _newest_seen(
     """Return the newest job that the caller sees of those that fit, whose names hold `name`."""
     before: JobId | None = None
     while page := await seen_jobs(control.store, sight, True, PAGE, before, Which(text=name)):
-        found = next((job for job in page if fits(job)), None)
-        if found is not None:
-            return found
+        listed_job = next((job for job in page if fits(job)), None)
+        if listed_job is not None:
+            return listed_job
         before = page[-1].id
     return None
 
@@ -52,16 +52,16 @@ async def _newest_seen(
 async def _found(control: Control, name: str, by: UserName) -> Job:
     """Raises: NotFound, NoSuchIndex, Forgotten."""
     id, store = JobId(name), control.store
-    found = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
-    if found is None and not await store.array(name, by=by):
-        found = await store.named(name)
-    if found is None:
+    job = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
+    if job is None and not await store.array(name, by=by):
+        job = await store.named(name)
+    if job is None:
         await _check_index(control, name, by)
-    if found is None and await _was_given(control, id) and not await store.array(name):
+    if job is None and await _was_given(control, id) and not await store.array(name):
         raise control.keeping.retention.unknown(id)
-    if found is None:
+    if job is None:
         raise NotFound("job", name[:100], await store.names(), see="corral ps --all")
-    return control.world.jobs.get(found.id, found)
+    return control.world.jobs.get(job.id, job)
 
 
 async def _check_index(control: Control, name: str, by: UserName) -> None:
@@ -122,8 +122,8 @@ async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
     """The job of this token, or the jobs of its array, newest first."""
     if own.array is not None:
         return list(reversed(await control.store.array(own.array)))
-    found = control.world.jobs.get(own.attempt[0])
-    return [] if found is None else [found]
+    job = control.world.jobs.get(own.attempt[0])
+    return [] if job is None else [job]
 
 
 def whose_text(job: Job, asked: str, by: UserName) -> str:

@@ -44,7 +44,11 @@ class JobTokenIndex:
         attempt = self._control.world.attempts.get(key[0])
         placed_at = inf if attempt is None else attempt.placed_at
         made = self._seals.signatures(_signed(key), placed_at)
-        return key if any(hmac.compare_digest(match.group(3), one) for one in made) else None
+        return (
+            key
+            if any(hmac.compare_digest(match.group(3), token_text) for token_text in made)
+            else None
+        )
 
     async def identity(self, attempt: AttemptKey, sha256: str) -> Identity | None:
         """Return the identity of the token; None once its attempt is over. Raises: StoreTrouble."""

@@ -102,10 +102,12 @@ class CallerView:
         jobs = self.world.jobs.values()
         seen = {str(job.spec.name) for job in jobs if self.job(job)} | {str(self.caller.name)}
         hidden = [job for job in jobs if not self.job(job)]
-        return {str(one) for job in hidden for one in (job.spec.name, job.owner)} - seen
+        return {
+            str(hidden_name) for job in hidden for hidden_name in (job.spec.name, job.owner)
+        } - seen
 
     def texts(self, texts: Iterable[str]) -> list[str]:
-        return [self.text(one) for one in texts]
+        return [self.text(text) for text in texts]
 
 
 def sight_of(control: Control, caller: Caller) -> CallerView:
@@ -131,14 +133,14 @@ def shown_why(sight: CallerView, why: api.Why) -> api.Why:
 
 def _receipts(sight: CallerView, receipts: Iterable[api.ReceiptView]) -> list[api.ReceiptView]:
     return [
-        one.model_copy(
+        receipt.model_copy(
             update={
-                "text": sight.text(one.text),
-                "evidence": sight.text(one.evidence),
-                "others": [id if sight.id(id) else HIDDEN for id in one.others],
+                "text": sight.text(receipt.text),
+                "evidence": sight.text(receipt.evidence),
+                "others": [id if sight.id(id) else HIDDEN for id in receipt.others],
             }
         )
-        for one in receipts
+        for receipt in receipts
     ]
 
 
@@ -164,9 +166,9 @@ def shown_node(sight: CallerView, node: N) -> N:
     seen["held_whole_by"] = whole if whole is None or sight.id(whole) else HIDDEN
     if isinstance(node, api.NodeDetail):
         seen |= _shown_devices(sight, node)
-        own = sight.caller.name
+        user_name = sight.caller.name
         seen["refused_users"] = {
-            user: why for user, why in node.refused_users.items() if user == own
+            user: why for user, why in node.refused_users.items() if user == user_name
         }
     return node.model_copy(update=seen)
 
@@ -174,10 +176,12 @@ def shown_node(sight: CallerView, node: N) -> N:
 def _shown_devices(sight: CallerView, node: api.NodeDetail) -> dict[str, Any]:
     """Return what the sensors and the health of a node report, without hidden jobs."""
     devices = [
-        one.model_copy(update={"jobs": sight.ids(JobId(job) for job in one.jobs)})
-        for one in node.devices
+        device.model_copy(update={"jobs": sight.ids(JobId(job) for job in device.jobs)})
+        for device in node.devices
     ]
-    ailments = [one.model_copy(update={"text": sight.text(one.text)}) for one in node.ailments]
+    ailments = [
+        ailment.model_copy(update={"text": sight.text(ailment.text)}) for ailment in node.ailments
+    ]
     return {
         "devices": devices,
         "ailments": ailments,
@@ -189,7 +193,9 @@ def _shown_sample(sight: CallerView, sample: NodeSample) -> NodeSample:
     return replace(
         sample,
         gpus=tuple(
-            replace(gpu, processes=tuple(_shown_process(sight, one) for one in gpu.processes))
+            replace(
+                gpu, processes=tuple(_shown_process(sight, process) for process in gpu.processes)
+            )
             for gpu in sample.gpus
         ),
     )
@@ -205,15 +211,15 @@ async def seen_events(control: Control, sight: CallerView, events: Sequence[Even
     """Events of jobs that are seen, and of no job; without the names of hidden ones."""
     if sight.everything:
         return list(events)
-    known: dict[JobId, bool] = {}
-    found = []
+    is_visible: dict[JobId, bool] = {}
+    visible_events = []
     for event in events:
-        if event.job is not None and event.job not in known:
+        if event.job is not None and event.job not in is_visible:
             job = control.world.jobs.get(event.job) or await control.store.job(event.job)
-            known[event.job] = job is not None and sight.job(job)
-        if event.job is None or known[event.job]:
-            found.append(replace(event, text=sight.text(event.text)))
-    return found
+            is_visible[event.job] = job is not None and sight.job(job)
+        if event.job is None or is_visible[event.job]:
+            visible_events.append(replace(event, text=sight.text(event.text)))
+    return visible_events
 
 
 async def seen_jobs(
@@ -227,11 +233,11 @@ async def seen_jobs(
     """A page of the jobs that are seen, newest first."""
     if sight.everything:
         return await store.jobs(final=final, limit=limit, before=before, which=which)
-    found: list[ListedJob] = []
-    while len(found) < limit:
+    listed_jobs: list[ListedJob] = []
+    while len(listed_jobs) < limit:
         page = await store.jobs(final=final, limit=PAGE, before=before, which=which)
-        found += sight.jobs(page)
+        listed_jobs += sight.jobs(page)
         if len(page) < PAGE:
             break
         before = page[-1].id
-    return found[:limit]
+    return listed_jobs[:limit]

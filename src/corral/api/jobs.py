@@ -103,18 +103,18 @@ async def jobs(
     ended by that moment. With `array` those of one array, by its id or its name, in order of their
     indices. With `before` those that follow the job of this id, the last of the page before."""
     store, sight = house.control.store, sight_of(house.control, caller)
-    found: Sequence[Job | ListedJob]
+    listed_jobs: Sequence[Job | ListedJob]
     if caller.job is not None and caller.job.scope == TokenScope.OWN:
-        found = [job for job in await own_jobs(house.control, caller.job) if which.takes(job)]
-        found = [job for job in found if everything or not job.is_final]
+        listed_jobs = [job for job in await own_jobs(house.control, caller.job) if which.takes(job)]
+        listed_jobs = [job for job in listed_jobs if everything or not job.is_final]
     elif array is not None:
         parts = await array_of(house.control, array, caller)
         parts = [job for job in parts if which.takes(job)]
-        found = [job for job in parts if everything or not job.is_final]
+        listed_jobs = [job for job in parts if everything or not job.is_final]
     else:
         cursor = JobId(before) if before is not None else None
-        found = await seen_jobs(store, sight, everything, limit, cursor, which)
-    return await listing(house.control, found, request, sight)
+        listed_jobs = await seen_jobs(store, sight, everything, limit, cursor, which)
+    return await listing(house.control, listed_jobs, request, sight)
 
 
 @router.get("/v1/jobs/{job}")
@@ -134,50 +134,54 @@ async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.Job
 @router.get("/v1/jobs/{job}/why")
 async def why(job: str, house: Within, caller: Asker) -> api.Why:
     """Return the reason of a job's state, what would change it, and when it will start."""
-    found = await _asked(house, job, caller)
-    told = None
+    found_job = await _asked(house, job, caller)
+    forecast = None
     if house.forecasts is not None:
-        told = await house.forecasts.of(found, caller.name)
+        forecast = await house.forecasts.of(found_job, caller.name)
     ending_of = house.forecasts.ending_of if house.forecasts is not None else lambda _: None
-    whose = whose_text(found, job, caller.name)
-    whole = caller.may_on(found, key=LOGS)
-    line = house.in_line.places(house.control, found.id) if found.state == JobState.QUEUED else {}
+    whose = whose_text(found_job, job, caller.name)
+    whole = caller.may_on(found_job, key=LOGS)
+    line = (
+        house.in_line.places(house.control, found_job.id)
+        if found_job.state == JobState.QUEUED
+        else {}
+    )
     answer = await views.why(
-        house.control, found, told, ending_of, whose=whose, whole=whole, line=line
+        house.control, found_job, forecast, ending_of, whose=whose, whole=whole, line=line
     )
     return shown_why(sight_of(house.control, caller), answer)
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)
 async def cancel(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found = await _asked(house, job, caller)
-    await house.control.ask(Cancel(job=found.id), by=caller.name, speaker=caller.speaker)
-    return await _detail(house, found, caller, job)
+    found_job = await _asked(house, job, caller)
+    await house.control.ask(Cancel(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    return await _detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/suspend", status_code=202)
 async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found = await _asked(house, job, caller)
-    await house.control.ask(Suspend(job=found.id), by=caller.name, speaker=caller.speaker)
-    return await _detail(house, found, caller, job)
+    found_job = await _asked(house, job, caller)
+    await house.control.ask(Suspend(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    return await _detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/resume", status_code=202)
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found = await _asked(house, job, caller)
-    if found.is_final:
-        whole = caller.may_on(found, key=LOGS)
-        raise await resume_refusal(house.control.store, found, whole=whole)
-    await house.control.ask(Resume(job=found.id), by=caller.name, speaker=caller.speaker)
-    return await _detail(house, found, caller, job)
+    found_job = await _asked(house, job, caller)
+    if found_job.is_final:
+        whole = caller.may_on(found_job, key=LOGS)
+        raise await resume_refusal(house.control.store, found_job, whole=whole)
+    await house.control.ask(Resume(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    return await _detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/requeue", status_code=202)
 async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
     """Stop the job's attempt, with a save, and restart it in its old place in line."""
-    found = await _asked(house, job, caller)
-    await house.control.ask(Requeue(job=found.id), by=caller.name, speaker=caller.speaker)
-    return await _detail(house, found, caller, job)
+    found_job = await _asked(house, job, caller)
+    await house.control.ask(Requeue(job=found_job.id), by=caller.name, speaker=caller.speaker)
+    return await _detail(house, found_job, caller, job)
 
 
 @router.post("/v1/jobs/{job}/signal", status_code=202)
@@ -185,14 +189,14 @@ async def signal(
     job: str, house: Within, caller: Asker, body: api.JobSignal | None = None
 ) -> api.JobDetail:
     """Send a signal to what runs of it; it goes on, unless the signal ends it."""
-    found = await _asked(house, job, caller)  # whose it is goes before what is asked
+    found_job = await _asked(house, job, caller)  # whose it is goes before what is asked
     number = signals.number_of(body.signal) if body is not None else None
     if body is None or number is None:
-        asked = "no signal was named" if body is None else f"{body.signal!r} is no signal"
-        raise RequestInvalid(asked, hint=f"one of {', '.join(signals.NAMES)}, or its number")
-    to = body.to or ("all" if is_batch(found.spec.run) else "ranks")
-    await _send(house, found, caller, number, to)
-    return await _detail(house, found, caller, job)
+        complaint = "no signal was named" if body is None else f"{body.signal!r} is no signal"
+        raise RequestInvalid(complaint, hint=f"one of {', '.join(signals.NAMES)}, or its number")
+    to = body.to or ("all" if is_batch(found_job.spec.run) else "ranks")
+    await _send(house, found_job, caller, number, to)
+    return await _detail(house, found_job, caller, job)
 
 
 async def _send(house: House, job: Job, caller: Caller, number: int, to: signals.To) -> None:
@@ -224,31 +228,31 @@ async def change(
     job: str, house: Within, caller: Asker, body: api.JobChange | None = None
 ) -> api.JobDetail:
     """Change a waiting job; what is not named stays. Its priority only operators change."""
-    found = await _asked(house, job, caller)  # whose it is goes before what is asked
+    found_job = await _asked(house, job, caller)  # whose it is goes before what is asked
     body = body or api.JobChange()
-    if body.priority is not None and not caller.operates(found):
+    if body.priority is not None and not caller.operates(found_job):
         raise Forbidden(
             f"the priority of a job that was submitted is for operators; {caller.name} is a "
             f"{caller.role}",
-            hint=f"ask an operator, or: corral stop {found.id}, and submit it anew",
+            hint=f"ask an operator, or: corral stop {found_job.id}, and submit it anew",
         )
-    asked = body.to_domain(found.id)
-    if not str(asked):
+    set_job = body.to_domain(found_job.id)
+    if not str(set_job):
         raise SpecInvalid("nothing is to be changed", hint="name what: {name: other}")
     tree = house.control.world.queues
-    if asked.queue is not None and asked.queue in tree.by_name:
-        await check_queues_of(house, [asked.of(found.spec)], caller)
-        if asked.of(found.spec).max_duration_seconds is None:
-            asked = replace(asked, max_duration_seconds=longest_seconds(tree, asked.queue))
-    await house.control.ask(asked, by=caller.name, speaker=caller.speaker)
-    return await _detail(house, found, caller, job)
+    if set_job.queue is not None and set_job.queue in tree.by_name:
+        await check_queues_of(house, [set_job.of(found_job.spec)], caller)
+        if set_job.of(found_job.spec).max_duration_seconds is None:
+            set_job = replace(set_job, max_duration_seconds=longest_seconds(tree, set_job.queue))
+    await house.control.ask(set_job, by=caller.name, speaker=caller.speaker)
+    return await _detail(house, found_job, caller, job)
 
 
 async def _asked(house: House, name: str, caller: Caller) -> Job:
     """Raises: NotFound, Forbidden."""
-    found = await find_job(house.control, name, caller)
-    caller.check_job(found)
-    return found
+    found_job = await find_job(house.control, name, caller)
+    caller.check_job(found_job)
+    return found_job
 
 
 @router.get("/v1/jobs/{job}/logs")
@@ -265,17 +269,17 @@ async def logs(
 ) -> Response:
     """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`. With
     `times` when each line reached the head."""
-    found = await find_job(house.control, job, caller_of(request))
-    caller_of(request).check_job(found, f"the log of {found.spec.name}")
-    if attempt is not None and attempt > found.attempt and not follow:
-        raise NotFound("attempt", str(attempt), see=f"corral show {found.id}")
-    if rank is not None and rank >= (await views.rank_bound(house.control, found) or rank + 1):
-        raise NotFound("rank", str(rank), see=f"corral show {found.id}")
-    await house.reads.note(caller_of(request), found)
+    found_job = await find_job(house.control, job, caller_of(request))
+    caller_of(request).check_job(found_job, f"the log of {found_job.spec.name}")
+    if attempt is not None and attempt > found_job.attempt and not follow:
+        raise NotFound("attempt", str(attempt), see=f"corral show {found_job.id}")
+    if rank is not None and rank >= (await views.rank_bound(house.control, found_job) or rank + 1):
+        raise NotFound("rank", str(rank), see=f"corral show {found_job.id}")
+    await house.reads.note(caller_of(request), found_job)
     stream = event_streams.LogStream(
         control=house.control,
         keeper=house.keeper,
-        job=found,
+        job=found_job,
         is_connected=house.channels.is_connected,
         rank=rank,
         attempt=attempt,
@@ -291,14 +295,16 @@ async def logs(
 async def spec(job: str, house: Within, caller: Asker) -> WrittenSpec:
     """The job's spec as a document that asks for the same job again, for those who may read its
     log."""
-    found = await find_job(house.control, job, caller)
-    caller.check_job(found, f"the spec of {found.spec.name}")
-    return WrittenSpec(spec=written_spec(found.spec), has_workdir=found.spec.workdir is not None)
+    found_job = await find_job(house.control, job, caller)
+    caller.check_job(found_job, f"the spec of {found_job.spec.name}")
+    return WrittenSpec(
+        spec=written_spec(found_job.spec), has_workdir=found_job.spec.workdir is not None
+    )
 
 
 @router.get("/v1/jobs/{job}/checkpoints")
 async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints:
     """Recorded saves, also those that were found broken."""
-    found = await _asked(house, job, caller)
-    saves = await house.control.store.saves(found.id)
-    return api.Checkpoints(checkpoints=api.CheckpointView.all_of(saves, found.spec.checkpoint))
+    found_job = await _asked(house, job, caller)
+    saves = await house.control.store.saves(found_job.id)
+    return api.Checkpoints(checkpoints=api.CheckpointView.all_of(saves, found_job.spec.checkpoint))

@@ -112,13 +112,13 @@ async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
     The resources that the node held become free, and its jobs recover. If the node were
     still alive, the jobs would run twice until its heartbeats arrive again.
     """
-    found = views.find_node(house.control, node)
-    if found.liveness == Liveness.ALIVE:
+    found_node = views.find_node(house.control, node)
+    if found_node.liveness == Liveness.ALIVE:
         raise Conflict(
-            f"node {found.id} is not dead: it was heard within the last seconds",
-            hint=f"to take it out of work, run: corral node drain {found.id}",
+            f"node {found_node.id} is not dead: it was heard within the last seconds",
+            hint=f"to take it out of work, run: corral node drain {found_node.id}",
         )
-    await _set(house, found.id, "dead", caller)
+    await _set(house, found_node.id, "dead", caller)
     return views.node_detail(house.control, views.find_node(house.control, node))
 
 
@@ -128,21 +128,21 @@ async def remove(
 ) -> None:
     """Be done with a node: its token is revoked, and it is known no more. One that holds something
     is refused, unless it is dead or `force` says that what is lost may be."""
-    found = views.find_node(house.control, node)
-    if found.id in house.settings.own_nodes():
+    found_node = views.find_node(house.control, node)
+    if found_node.id in house.settings.own_nodes():
         raise Conflict(
-            f"node {found.id} is a part of the head's own machine",
+            f"node {found_node.id} is a part of the head's own machine",
             hint="to have fewer of them, run: corral down; corral up --nodes N",
         )
-    jobs = jobs_on(house.control.world, found.id)
-    if jobs and found.liveness != Liveness.DEAD and not force:
+    jobs = jobs_on(house.control.world, found_node.id)
+    if jobs and found_node.liveness != Liveness.DEAD and not force:
         more = f" and {len(jobs) - SEEN_JOBS} more" if len(jobs) > SEEN_JOBS else ""
         raise Conflict(
-            f"node {found.id} holds {', '.join(jobs[:SEEN_JOBS])}{more}",
-            hint=f"move them first: corral node drain {found.id}; or, losing what they have not "
-            f"saved: corral node rm {found.id} --force",
+            f"node {found_node.id} holds {', '.join(jobs[:SEEN_JOBS])}{more}",
+            hint=f"move them first: corral node drain {found_node.id}; or, losing what they "
+            f"have not saved: corral node rm {found_node.id} --force",
         )
-    await _let_go(house, found.id, caller)
+    await _let_go(house, found_node.id, caller)
 
 
 @router.post(RENEW)
@@ -214,5 +214,5 @@ async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
 
 
 async def _set(house: House, node: NodeId, to: Literal["dead", "remove"], caller: Caller) -> None:
-    asked = SetNode(node=node, to=to)
-    await house.control.ask(asked, by=caller.name, speaker=caller.speaker)
+    set_node = SetNode(node=node, to=to)
+    await house.control.ask(set_node, by=caller.name, speaker=caller.speaker)

@@ -123,14 +123,14 @@ class LogKeeper:
         Raises: OSError when the disk does not take them.
         """
         track = self._track(key)
-        kept = track.end + track.ahead
-        data = data[max(0, kept - offset) :]
+        kept_end = track.end + track.ahead
+        data = data[max(0, kept_end - offset) :]
         if not data:
-            return kept
+            return kept_end
         try:
-            if offset > kept:
-                said = f"{offset - kept:,} bytes are missing here: more than is shipped"
-                self._write(key, track, f"\n[corral] {said}\n".encode())
+            if offset > kept_end:
+                complaint = f"{offset - kept_end:,} bytes are missing here: more than is shipped"
+                self._write(key, track, f"\n[corral] {complaint}\n".encode())
                 track.ahead = offset - track.end
                 self._keep(key, track)
             self._stamp(key, track)
@@ -150,8 +150,8 @@ class LogKeeper:
         Nothing is done where that frees little. Raises: OSError.
         """
         track = self._track(key)
-        end, held = track.end, track.end - track.older
-        if held < 2 * max(keep_bytes, NOTICE_BYTES):
+        end, held_bytes = track.end, track.end - track.older
+        if held_bytes < 2 * max(keep_bytes, NOTICE_BYTES):
             return 0
         data = self.read(key, end - keep_bytes, keep_bytes)[1] if keep_bytes else b""
         data = data[data.find(b"\n", 0, len(data) // 2) + 1 :]
@@ -164,8 +164,8 @@ class LogKeeper:
         track.size = len(notice) + len(data)
         track.base = track.older = end - track.size
         self._keep(key, track)
-        self.sizes.add(key[:2], track.size - held)
-        return held - track.size
+        self.sizes.add(key[:2], track.size - held_bytes)
+        return held_bytes - track.size
 
     def kept(self, key: RankKey) -> int:
         """Return the offset up to which the agent's log is kept."""
@@ -263,8 +263,8 @@ class LogKeeper:
     def _load(self, key: RankKey) -> LogTrack:
         track = LogTrack()
         try:
-            said = json.loads(self._path(key, ".json").read_text())
-            track = LogTrack(base=said["base"], older=said["older"], ahead=said["ahead"])
+            stored = json.loads(self._path(key, ".json").read_text())
+            track = LogTrack(base=stored["base"], older=stored["older"], ahead=stored["ahead"])
         except (OSError, ValueError, KeyError, TypeError):
             pass  # none yet: neither gap nor rotation
         newer, older = _size(self._path(key)), _size(self._path(key, ".log.1"))
@@ -305,8 +305,8 @@ class LogKeeper:
 
     def _keep(self, key: RankKey, track: LogTrack) -> None:
         fresh = self._path(key, ".json.new")
-        kept = {name: getattr(track, name) for name in ("base", "older", "ahead")}
-        fresh.write_text(json.dumps(kept))
+        track_fields = {name: getattr(track, name) for name in ("base", "older", "ahead")}
+        fresh.write_text(json.dumps(track_fields))
         os.replace(fresh, self._path(key, ".json"))
 
 

@@ -78,15 +78,17 @@ class Forwarder:
 
         Raises: NoLeader if the leader does not answer.
         """
-        said = [one for one in scope["headers"] if one[0] in _SAID_AGAIN]
-        said += _forwarded(scope)
+        forwarded_headers = [header for header in scope["headers"] if header[0] in _SAID_AGAIN]
+        forwarded_headers += _forwarded(scope)
         try:
             proven = needs_proof(self.url)
             connection = await connect(
                 self.url.replace("http", "ws", 1) + _path(scope).decode("ascii"),
                 sock=await proven_socket(self.url, self._challenge) if proven else None,
                 ssl=self._trusted if self.url.startswith("https") else None,
-                additional_headers=[(name.decode(), value.decode()) for name, value in said],
+                additional_headers=[
+                    (name.decode(), value.decode()) for name, value in forwarded_headers
+                ],
                 compression=None,
                 max_size=None,  # each of the two heads has its own bound
                 open_timeout=CONNECT_SECONDS,

@@ -25,8 +25,10 @@ GUARDS: Final = {
 
 def refusal_page(error: CorralError) -> HTMLResponse:
     """Return a refusal as a page, because a browser navigated here without a script."""
-    said, hint = html.escape(error.message), html.escape(error.hint)
-    text = f'<h1>You are not logged in</h1><p>{said}.</p><p>{hint}</p><p><a href="/">Log in</a></p>'
+    message, hint = html.escape(error.message), html.escape(error.hint)
+    text = (
+        f'<h1>You are not logged in</h1><p>{message}.</p><p>{hint}</p><p><a href="/">Log in</a></p>'
+    )
     return _page(text, answer(error).status_code)
 
 
@@ -34,14 +36,14 @@ def form_page(
     log_in: TerminalLogIn, person: TerminalPerson, sealed: str, *, is_again: bool = False
 ) -> HTMLResponse:
     """The question for the code. `sealed` says who has logged in, and comes back with the form."""
-    name, there = html.escape(person.name), html.escape(log_in.source)
+    name, source = html.escape(person.name), html.escape(log_in.source)
     elsewhere = ""
     if log_in.source != person.source:
         elsewhere = f" You are at {html.escape(person.source)}."
     wrong = "<p><strong>That is not the code of the terminal.</strong></p>" if is_again else ""
     text = (
         f"<h1>Log in a terminal as {name}</h1>"
-        f"<p>A terminal at {there} asks to be logged in.{elsewhere} Type the code that it shows, "
+        f"<p>A terminal at {source} asks to be logged in.{elsewhere} Type the code that it shows, "
         "only if you ran <code>corral login</code> there yourself. Whoever has sent you a code "
         f"would act as {name}.</p>{wrong}"
         f'<form method="post" action="{TERMINAL}">'

@@ -65,8 +65,8 @@ class LogQuota:
         """Count what has changed, and cut what exceeds a quota. Raises: OSError, Trouble."""
         sizes = self.keeper.sizes
         if not self._is_measured:
-            found, dropped = await asyncio.to_thread(measured, sizes.root)
-            sizes.take_in(found)
+            bytes_by_attempt, dropped = await asyncio.to_thread(measured, sizes.root)
+            sizes.take_in(bytes_by_attempt)
             self._dropped.update(dropped)
             self._is_measured = True
         self._forget()
@@ -107,12 +107,14 @@ class LogQuota:
     async def _quotas(self, user: UserName) -> Quotas:
         now = self._control.clock.monotonic()
         if now - self._users_at >= USERS_SECONDS:
-            self._users = {one.name: one for one in await self._control.store.users()}
+            self._users = {user.name: user for user in await self._control.store.users()}
             self._users_at = now
-        known = self._users.get(user)
-        if known is None:
+        known_user = self._users.get(user)
+        if known_user is None:
             return Quotas.of_unknown(user, self._cluster)
-        return Quotas(user=user, role=known.role, own=dict(known.limits), cluster=self._cluster)
+        return Quotas(
+            user=user, role=known_user.role, own=dict(known_user.limits), cluster=self._cluster
+        )
 
     async def _cut(self, quota: Quota, quotas: Quotas, jobs: Iterable[JobId], used: int) -> None:
         """Cut logs of the jobs until they are within the quota, or nothing more can be cut."""
@@ -122,12 +124,14 @@ class LogQuota:
             return
         whose = f"all logs of {quotas.user}" if quota == Quota.LOG_BYTES else "the logs of this job"
         why = f"{whose} may have {RULES[quota].amount(limit)} (corral user show {quotas.user})"
-        kept = [KeptLogs(key=key, part=self._part(key)) for job in jobs for key in self._keys(job)]
-        for one in cut_order(kept):
+        kept_logs = [
+            KeptLogs(key=key, part=self._part(key)) for job in jobs for key in self._keys(job)
+        ]
+        for kept_log in cut_order(kept_logs):
             if excess <= 0:
                 break
-            if self._cut_to.get(one.key) != self.keeper.sizes.bytes.get(one.key):
-                excess -= await self._cut_attempt(one, why)
+            if self._cut_to.get(kept_log.key) != self.keeper.sizes.bytes.get(kept_log.key):
+                excess -= await self._cut_attempt(kept_log, why)
 
     def _keys(self, job: JobId) -> list[AttemptKey]:
         return list(self._attempts.get(job, ()))

@@ -106,17 +106,17 @@ async def search(
         if not end and len(data) >= LINE_BYTES:
             end = len(data)
         room = limit - len(result.found)
-        found = await asyncio.to_thread(_matches, data[:end], needle, result.place, room)
-        result.found += found
-        if len(found) == room:
-            result.place = found[-1].end
+        matches = await asyncio.to_thread(_matches, data[:end], needle, result.place, room)
+        result.found += matches
+        if len(matches) == room:
+            result.place = matches[-1].end
             return result
         result.place, rest = result.place + end, data[end:]
     return result
 
 
 def _matches(data: bytes, needle: bytes, base: int, limit: int) -> list[MatchedLine]:
-    return [one for one, _ in zip(_each_match(data, needle, base), range(limit), strict=False)]
+    return [match for match, _ in zip(_each_match(data, needle, base), range(limit), strict=False)]
 
 
 def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[MatchedLine]:

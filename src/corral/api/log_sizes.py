@@ -22,8 +22,10 @@ class LogSizes:
 
     def add(self, key: AttemptKey, size: int) -> None:
         """Count bytes that were written, or removed. An attempt not counted yet is measured."""
-        known = self.bytes.get(key)
-        self.bytes[key] = size_of(self.root, key) if known is None else max(0, known + size)
+        known_bytes = self.bytes.get(key)
+        self.bytes[key] = (
+            size_of(self.root, key) if known_bytes is None else max(0, known_bytes + size)
+        )
         self.changed.add(key)
 
     def take_in(self, measured: dict[AttemptKey, int]) -> None:

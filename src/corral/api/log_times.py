@@ -48,9 +48,9 @@ def read_stamps(file: Path) -> list[Stamp]:
     except OSError:
         return []
     whole = len(data) - len(data) % _STAMP.size
-    found = [Stamp(*one) for one in _STAMP.iter_unpack(data[:whole])]
-    rises = all(one.place <= other.place for one, other in pairwise(found))
-    return found if rises else sorted(found)
+    stamps = [Stamp(*stamp_fields) for stamp_fields in _STAMP.iter_unpack(data[:whole])]
+    rises = all(stamp.place <= other.place for stamp, other in pairwise(stamps))
+    return stamps if rises else sorted(stamps)
 
 
 def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float | None]:

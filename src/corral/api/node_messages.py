@@ -73,19 +73,19 @@ class Taking:
 
     def pace(self, node: NodeId) -> NodeRates:
         """The node's budgets, which outlive its connections."""
-        found = self._paces.setdefault(node, NodeRates())
+        node_rates = self._paces.setdefault(node, NodeRates())
         self._paces.move_to_end(node)
         while len(self._paces) > MOST_PACES:
             self._paces.popitem(last=False)
-        return found
+        return node_rates
 
     def drop(self, node: NodeId, control: Control, dropped: Dropped, count: int = 1) -> None:
         """Count what was not taken. A job is named where the attempt is the node's own."""
         key, at = dropped.key, control.clock.wall()
-        own = key if key is not None and was_on(control.world, node_of(node), key) else None
+        job_ids = key if key is not None and was_on(control.world, node_of(node), key) else None
         self.refused["out_of_bounds"] += count
         what, why = dropped.what, dropped.why
-        if control.dropped.note(node_of(node), what, why, at=at, key=own, count=count):
+        if control.dropped.note(node_of(node), what, why, at=at, key=job_ids, count=count):
             control.wake()
 
     async def wait(self, talk: Talk, size: int, control: Control) -> None:
@@ -103,13 +103,15 @@ class Taking:
         """With the labels that count: an agent cannot attract work by others (0084)."""
         if is_part(id):
             return inventory
-        own = own_labels(control.world.nodes.get(id), self.labels(id), inventory)
-        if own.labels != inventory.labels:
-            ignored = sorted(set(inventory.labels) - set(own.labels))
-            said = ", ".join(label_text(*one) for one in ignored[:MOST_LABELS]) or "some are gone"
-            why = f"{said}; an operator sets them: corral node label {id} NAME=VALUE"
+        trusted_inventory = own_labels(control.world.nodes.get(id), self.labels(id), inventory)
+        if trusted_inventory.labels != inventory.labels:
+            ignored = sorted(set(inventory.labels) - set(trusted_inventory.labels))
+            ignored_labels = (
+                ", ".join(label_text(*label) for label in ignored[:MOST_LABELS]) or "some are gone"
+            )
+            why = f"{ignored_labels}; an operator sets them: corral node label {id} NAME=VALUE"
             self.drop(id, control, Dropped("labels", None, why))
-        return own
+        return trusted_inventory
 
     def seen(self, talk: Talk, frame: Beat, control: Control) -> tuple[Seen, ...]:
         """Return the attempt reports that are accepted and may be recorded now."""
@@ -118,13 +120,13 @@ class Taking:
             self.refused["not_yours"] += refused
             log.error("not_believed", node=talk.node, parts=refused)
         if late := talk.pace.due_saves(seen, talk.heard_at):
-            seen = tuple(_without(one, late) for one in seen)
+            seen = tuple(_without(attempt, late) for attempt in seen)
             self.drop(talk.node, control, Dropped("save", None, TOO_FAST), len(late))
-        for one in seen:
-            if one.dropped:
-                more = talk.pace.newly_dropped(one)
+        for attempt in seen:
+            if attempt.dropped:
+                more = talk.pace.newly_dropped(attempt)
                 if more:
-                    dropped = Dropped("message to CORRAL_SOCKET", one.key, SEE_LOG)
+                    dropped = Dropped("message to CORRAL_SOCKET", attempt.key, SEE_LOG)
                     self.drop(talk.node, control, dropped, more)
         return seen
 
@@ -134,16 +136,18 @@ class Taking:
         if not frame.signals:
             return frame.signals
         if is_part(talk.node):
-            kept = believed_signals(control.world, talk.node, frame.signals)
+            signals = believed_signals(control.world, talk.node, frame.signals)
         else:
-            kept = own_signals(control.world, talk.node, frame.signals)
-        if len(kept) < len(frame.signals):
-            self.refused["not_yours"] += len(frame.signals) - len(kept)
+            signals = own_signals(control.world, talk.node, frame.signals)
+        if len(signals) < len(frame.signals):
+            self.refused["not_yours"] += len(frame.signals) - len(signals)
             log.warning("signals_not_believed", node=talk.node)
         taken = recorded(talk, control)
-        due = talk.pace.due_signals(kept, taken, talk.heard_at)
-        if len(due) < len(kept):
-            self.drop(talk.node, control, Dropped("signal", None, TOO_FAST), len(kept) - len(due))
+        due = talk.pace.due_signals(signals, taken, talk.heard_at)
+        if len(due) < len(signals):
+            self.drop(
+                talk.node, control, Dropped("signal", None, TOO_FAST), len(signals) - len(due)
+            )
         return due
 
 
@@ -155,5 +159,5 @@ def recorded(talk: Talk, control: Control) -> int:
 
 def _without(seen: Seen, late: Collection[ReportedSave]) -> Seen:
     """Without saves that must wait."""
-    saves = tuple(one for one in seen.saves if reported(seen.key, one) not in late)
+    saves = tuple(save for save in seen.saves if reported(seen.key, save) not in late)
     return seen if len(saves) == len(seen.saves) else replace(seen, saves=saves)

@@ -52,19 +52,19 @@ class NodeRates:
         """Return those that may be recorded now; each is charged once. `taken`: up to which number
         they are recorded."""
         self._signal = max(self._signal, taken)
-        for place, one in enumerate(signals):
-            if one.number > self._signal:
+        for place, signal in enumerate(signals):
+            if signal.number > self._signal:
                 if not self.signals.take(1, now):
                     return signals[:place]
-                self._signal = one.number
+                self._signal = signal.number
         return signals
 
     def due_saves(self, seen: Iterable[Seen], now: float) -> frozenset[ReportedSave]:
         """Return the saves that must wait for a later heartbeat; each other is charged once."""
         late: set[ReportedSave] = set()
-        for one in seen:
-            for save in one.saves:
-                key = reported(one.key, save)
+        for attempt in seen:
+            for save in attempt.saves:
+                key = reported(attempt.key, save)
                 if key in self._saves:
                     continue
                 if self.saves.take(1, now):

@@ -14,8 +14,10 @@ router = APIRouter()
 async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
     """All that ails the node is mended. It takes work again unless a person has cordoned it."""
     control = house.control
-    found = views.find_node(control, node)
-    await control.ask(SetNode(node=found.id, to="clear"), by=caller.name, speaker=caller.speaker)
+    found_node = views.find_node(control, node)
+    await control.ask(
+        SetNode(node=found_node.id, to="clear"), by=caller.name, speaker=caller.speaker
+    )
     return views.node_detail(control, views.find_node(control, node))
 
 

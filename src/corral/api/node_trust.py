@@ -23,14 +23,14 @@ Labels = tuple[tuple[str, str], ...]
 def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Seen, ...], int]:
     """Return (accepted reports, number of refused ones). An unknown attempt may be reported, and is
     left alone; a known one only by its own nodes, and only the ends of their ranks."""
-    kept: list[Seen] = []
+    seens: list[Seen] = []
     refused = 0
-    for one in seen:
-        own, is_own = _own_part(world, node, one)
+    for attempt in seen:
+        own_attempt, is_own = _own_part(world, node, attempt)
         refused += not is_own
-        if own is not None:
-            kept.append(own)
-    return tuple(kept), refused
+        if own_attempt is not None:
+            seens.append(own_attempt)
+    return tuple(seens), refused
 
 
 def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
@@ -39,28 +39,28 @@ def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> t
     if key is None:
         return ()
     node, newest = node_of(part), world.attempts.get(key[0])
-    held = world.allocations.get((*key, node))
+    allocation = world.allocations.get((*key, node))
     seats = newest.seats if newest is not None and newest.number == key[1] else ()
-    own = {gpu for seat in seats if seat.node == node for gpu in seat.gpus}
-    own |= set(held.seat.gpus if held is not None else ())
+    own_gpus = {gpu for seat in seats if seat.node == node for gpu in seat.gpus}
+    own_gpus |= set(allocation.seat.gpus if allocation is not None else ())
     return tuple(
-        replace(one, told_by=part, attempts=(key,))
-        for one in signals
-        if may_tell(one) and one.gpu in own
+        replace(signal, told_by=part, attempts=(key,))
+        for signal in signals
+        if may_tell(signal) and signal.gpu in own_gpus
     )
 
 
 def own_signals(world: World, node: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
     """Return the accepted signals of a node with an agent of its own: those of itself and of the
     attempts that are, or were last, on it."""
-    return tuple(_own_signal(world, node, one) for one in signals)
+    return tuple(_own_signal(world, node, signal) for signal in signals)
 
 
 def _own_signal(world: World, node: NodeId, signal: Signal) -> Signal:
-    own = tuple(key for key in signal.attempts if was_on(world, node, key))
-    if len(own) == len(signal.attempts) and signal.told_by is None:
+    job_ids = tuple(key for key in signal.attempts if was_on(world, node, key))
+    if len(job_ids) == len(signal.attempts) and signal.told_by is None:
         return signal
-    return replace(signal, attempts=own, told_by=None)
+    return replace(signal, attempts=job_ids, told_by=None)
 
 
 def was_on(world: World, node: NodeId, key: AttemptKey) -> bool:
@@ -78,9 +78,9 @@ def own_labels(node: Node | None, given: Labels | None, inventory: Inventory) ->
     trusted = given if given is not None else node.inventory.labels if node is not None else None
     if trusted is None or trusted == inventory.labels:
         return inventory
-    kept = {name: value for name, value in trusted if not name.startswith(OWN_LABELS)}
-    own = {name: value for name, value in inventory.labels if name.startswith(OWN_LABELS)}
-    return replace(inventory, labels=tuple(sorted((kept | own).items())))
+    kept_labels = {name: value for name, value in trusted if not name.startswith(OWN_LABELS)}
+    own_values = {name: value for name, value in inventory.labels if name.startswith(OWN_LABELS)}
+    return replace(inventory, labels=tuple(sorted((kept_labels | own_values).items())))
 
 
 def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool]:
@@ -89,7 +89,7 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
     if key_of(node) not in (None, seen.key):
         return None, False
     node = node_of(node)
-    is_own = not seen.saves or all((one.job, one.attempt) == seen.key for one in seen.saves)
+    is_own = not seen.saves or all((save.job, save.attempt) == seen.key for save in seen.saves)
     job, attempt = world.jobs.get(id), world.attempts.get(id)
     if job is None or (attempt is not None and number < attempt.number):
         return _bare(seen), is_own  # over, unknown or fenced: the node can only stop it
@@ -98,11 +98,11 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
     ranks = ranks_on(job.spec, attempt, node)
     if not ranks:
         return None, False
-    own = _of_ranks(seen, ranks)
+    own_attempt = _of_ranks(seen, ranks)
     if not is_own:
-        saves = tuple(one for one in own.saves if (one.job, one.attempt) == seen.key)
-        own = replace(own, saves=saves)
-    return own, own is seen
+        saves = tuple(save for save in own_attempt.saves if (save.job, save.attempt) == seen.key)
+        own_attempt = replace(own_attempt, saves=saves)
+    return own_attempt, own_attempt is seen
 
 
 def _bare(seen: Seen) -> Seen:
@@ -120,15 +120,15 @@ def _of_ranks(seen: Seen, ranks: range) -> Seen:
     come by the thousand. Only the engine may blame anything but the node and the program."""
     progress = seen.progress
     if progress is not None and not all(pace.rank in ranks for pace in progress.ranks):
-        own = tuple(pace for pace in progress.ranks if pace.rank in ranks)
-        seen = replace(seen, progress=replace(progress, ranks=own))
+        own_paces = tuple(pace for pace in progress.ranks if pace.rank in ranks)
+        seen = replace(seen, progress=replace(progress, ranks=own_paces))
     if seen.exits and not _each_once(seen.exits, ranks):
         seen = replace(
             seen, exits=tuple({at: end for at, end in seen.exits if at in ranks}.items())
         )
     if seen.tails and not _each_once(seen.tails, ranks):
         seen = replace(
-            seen, tails=tuple({at: one for at, one in seen.tails if at in ranks}.items())
+            seen, tails=tuple({at: tail for at, tail in seen.tails if at in ranks}.items())
         )
     return seen if seen.trouble_of in ("", OWN_PROGRAM) else replace(seen, trouble_of="")
 
@@ -147,23 +147,27 @@ def holds(world: World, node: NodeId, job: JobId, attempt: AttemptNumber) -> boo
 
 def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
     """Whether an attempt that is placed on the node has this workdir."""
-    own, key = node_of(node), key_of(node)
-    mine = (
+    node_id, key = node_of(node), key_of(node)
+    jobs = (
         world.jobs.get(job)
         for job, attempt, where in world.allocations
-        if where == own and key in (None, (job, attempt))
+        if where == node_id and key in (None, (job, attempt))
     )
-    return any(job is not None and job.spec.workdir == sha256 for job in mine)
+    return any(job is not None and job.spec.workdir == sha256 for job in jobs)
 
 
 async def ranks_of(control: Control, node: NodeId, job: JobId, attempt: AttemptNumber) -> range:
     """The ranks of the attempt that are the node's; none when it has no part in it."""
-    found = control.world.jobs.get(job) or await control.store.job(job)
-    if found is None or key_of(node) not in (None, (job, attempt)):
+    known_job = control.world.jobs.get(job) or await control.store.job(job)
+    if known_job is None or key_of(node) not in (None, (job, attempt)):
         return range(0)
     node = node_of(node)
     newest = control.world.attempts.get(job)
     if newest is not None and newest.number == attempt:
-        return ranks_on(found.spec, newest, node)
-    past = [one for one in await control.store.attempts(job) if one.number == attempt]
-    return ranks_on(found.spec, past[0], node) if past else range(0)
+        return ranks_on(known_job.spec, newest, node)
+    past = [
+        past_attempt
+        for past_attempt in await control.store.attempts(job)
+        if past_attempt.number == attempt
+    ]
+    return ranks_on(known_job.spec, past[0], node) if past else range(0)

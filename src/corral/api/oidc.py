@@ -48,8 +48,8 @@ Word = Annotated[str, Query(max_length=4096)]
 @router.get(PATH)
 async def sign_on(house: Within) -> wire.SignOnView:
     """Return the identity provider of the cluster; null if the cluster has no provider."""
-    known = house.settings.sign_on
-    return wire.SignOnView(provider=None if known is None else known.name)
+    sign_on_settings = house.settings.sign_on
+    return wire.SignOnView(provider=None if sign_on_settings is None else sign_on_settings.name)
 
 
 @router.get(f"{PATH}/start")
@@ -64,7 +64,7 @@ async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Re
         provider = provider_of(house)
         verifier, state, nonce = (secrets.token_urlsafe(32) for _ in range(3))
         digest = hashlib.sha256(verifier.encode()).digest()
-        there = await provider.address(
+        target = await provider.address(
             redirect=_redirect(request, house),
             state=state,
             nonce=nonce,
@@ -75,7 +75,7 @@ async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Re
     begun = {"state": state, "nonce": nonce, "verifier": verifier, "at": _now(house)}
     begun |= {"redirect": _redirect(request, house), **kept}
     sealed = house.settings.seals.seal(_SEALED_AS, json.dumps(begun).encode())
-    response = RedirectResponse(there, 302, {"Cache-Control": "no-store"})
+    response = RedirectResponse(target, 302, {"Cache-Control": "no-store"})
     response.set_cookie(
         _cookie(house),
         base64.urlsafe_b64encode(sealed).decode(),
@@ -156,9 +156,14 @@ def _noted(house: House, refused: CorralError, source: str) -> CorralError:
 
 def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
     """Keep the log-in until an admin links it, and say how."""
-    kept = house.pending_log_ins.add(unlinked.identity, unlinked.name)
-    log.info("log_in_pending", id=kept.id, name=kept.name, subject=kept.identity.subject)
-    link = f"corral user link {kept.name} --pending {kept.id}"
+    pending_log_in = house.pending_log_ins.add(unlinked.identity, unlinked.name)
+    log.info(
+        "log_in_pending",
+        id=pending_log_in.id,
+        name=pending_log_in.name,
+        subject=pending_log_in.identity.subject,
+    )
+    link = f"corral user link {pending_log_in.name} --pending {pending_log_in.id}"
     unlinked.hint = f"if that is you, ask an admin to run: {link}"
     return unlinked
 
@@ -184,8 +189,8 @@ async def _open_session(
         detail="a browser's session, by the provider's word",
         page_secret=page,
     )
-    there = f"{to.partition('#')[0]}#session={page}"
-    response = RedirectResponse(there, 303, {"Cache-Control": "no-store"})
+    target = f"{to.partition('#')[0]}#session={page}"
+    response = RedirectResponse(target, 303, {"Cache-Control": "no-store"})
     keep_session(house, response, secret, PROVIDER_SECONDS)
     return response
 

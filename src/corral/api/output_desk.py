@@ -77,14 +77,14 @@ class OutputDesk:
 
         Raises: Conflict, OutputAbsent, TransferCutShort; TimeoutError after `seconds`.
         """
-        found = bytearray()
+        buffer = bytearray()
         async with asyncio.timeout(seconds):
             async for piece in self._pieces(node, key, None):
-                found += piece
-                if len(found) > MOST_LISTING_BYTES:
+                buffer += piece
+                if len(buffer) > MOST_LISTING_BYTES:
                     raise TransferCutShort(f"the list of node {node} is longer than the limit")
         try:
-            return decode_listing(bytes(found))
+            return decode_listing(bytes(buffer))
         except ValueError as wrong:
             raise TransferCutShort(f"the list of node {node} does not read: {wrong}") from None
 
@@ -111,10 +111,10 @@ class OutputDesk:
     async def _pieces(
         self, node: NodeId, key: AttemptKey, path: str | None
     ) -> AsyncGenerator[bytes, None]:
-        known = self._control.world.nodes.get(node)
-        if known is not None and known.liveness is not Liveness.ALIVE:
+        known_node = self._control.world.nodes.get(node)
+        if known_node is not None and known_node.liveness is not Liveness.ALIVE:
             raise Conflict(
-                f"node {node} is {known.liveness} and does not answer",
+                f"node {node} is {known_node.liveness} and does not answer",
                 hint=f"run: corral node show {node}",
             )
         id = self._control.clock.fresh_id()

@@ -37,18 +37,20 @@ async def outputs(
 ) -> Outputs:
     """Return the files that an attempt (by default the newest) wrote into its work folders, by
     node. A node that does not respond within `wait` seconds has an error in place of files."""
-    found = await find_job(house.control, job, caller)
-    caller.check_job(found, f"the outputs of {found.spec.name}")
-    tried = await _attempt(house, found, attempt)
-    await house.reads.note(caller, found)
+    found_job = await find_job(house.control, job, caller)
+    caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
+    tried = await _attempt(house, found_job, attempt)
+    await house.reads.note(caller, found_job)
     nodes = tried.nodes[:MOST_NODES]
     ended = tried.ended_at
     return Outputs(
-        job=found.id,
-        name=found.spec.name,
+        job=found_job.id,
+        name=found_job.spec.name,
         attempt=tried.number,
         kept_until=None if ended is None else house.settings.work.until(ended),
-        nodes=await asyncio.gather(*(_of_node(house, found, tried, node, wait) for node in nodes)),
+        nodes=await asyncio.gather(
+            *(_of_node(house, found_job, tried, node, wait) for node in nodes)
+        ),
     )
 
 
@@ -81,15 +83,15 @@ async def files(
 ) -> Response:
     """A file or folder of the work folder as a tar stream, from the node asked for, that of the
     rank, or the first that has it. It is cut off where it cannot be sent whole."""
-    found = await find_job(house.control, job, caller)
-    caller.check_job(found, f"the outputs of {found.spec.name}")
-    tried = await _attempt(house, found, attempt)
-    nodes = _chosen(found, tried, node, rank)
-    await house.reads.note(caller, found)
-    begin, key = house.outputs.begin, (found.id, tried.number)
-    for one in nodes[:-1]:
+    found_job = await find_job(house.control, job, caller)
+    caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
+    tried = await _attempt(house, found_job, attempt)
+    nodes = _chosen(found_job, tried, node, rank)
+    await house.reads.note(caller, found_job)
+    begin, key = house.outputs.begin, (found_job.id, tried.number)
+    for node_id in nodes[:-1]:
         with suppress(OutputAbsent, Conflict):
-            return _TransferResponse(await begin(one, key, path, caller.name))
+            return _TransferResponse(await begin(node_id, key, path, caller.name))
     return _TransferResponse(await begin(nodes[-1], key, path, caller.name))
 
 
@@ -117,9 +119,9 @@ async def _attempt(house: House, job: Job, number: int | None) -> Attempt:
             f"{job.spec.name} is {job.state}, it has not run yet", hint=f"run: corral why {job.id}"
         )
     past = await house.control.store.attempts(job.id)
-    for one in reversed(past):
-        if number in (None, one.number):
-            return one
+    for attempt in reversed(past):
+        if number in (None, attempt.number):
+            return attempt
     raise NotFound("attempt", str(number), see=f"corral show {job.id}")
 
 
@@ -127,11 +129,11 @@ def _chosen(job: Job, attempt: Attempt, node: str | None, rank: int | None) -> l
     """Raises: NotFound for a node or rank that the attempt does not have."""
     nodes = list(attempt.nodes)
     if node is not None:
-        nodes = [one for one in nodes if one == node]
+        nodes = [node_id for node_id in nodes if node_id == node]
         if not nodes:
             raise NotFound("node", node, list(attempt.nodes), see=f"corral show {job.id}")
     if rank is not None:
-        nodes = [one for one in nodes if rank in ranks_on(job.spec, attempt, one)]
+        nodes = [node_id for node_id in nodes if rank in ranks_on(job.spec, attempt, node_id)]
         if not nodes:
             raise NotFound("rank", str(rank), see=f"corral show {job.id}")
     return nodes

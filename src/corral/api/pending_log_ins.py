@@ -45,14 +45,18 @@ class PendingLogIns:
     def all(self) -> list[PendingLogIn]:
         """Return those of the last day, the newest first."""
         oldest = self.wall() - PENDING_SECONDS
-        return [one for one in reversed(self._by_id.values()) if one.at >= oldest]
+        return [
+            pending_log_in
+            for pending_log_in in reversed(self._by_id.values())
+            if pending_log_in.at >= oldest
+        ]
 
     def find(self, id: str) -> PendingLogIn:
         """Raises: NotFound."""
-        known = {one.id: one for one in self.all()}
-        if id not in known:
-            raise NotFound("pending log-in", id[:40], list(known), see="corral user pending")
-        return known[id]
+        by_id = {pending_log_in.id: pending_log_in for pending_log_in in self.all()}
+        if id not in by_id:
+            raise NotFound("pending log-in", id[:40], list(by_id), see="corral user pending")
+        return by_id[id]
 
     def drop(self, id: str) -> None:
         self._by_id.pop(id, None)

@@ -36,9 +36,9 @@ async def user_by_claims(
     identity, role = identity_in(claims, rule), role_in(claims, rule)
     users = await store.users()
     name = user_for(users, identity, claims, rule)
-    known = next((user for user in users if user.name == name), None)
+    known_user = next((user for user in users if user.name == name), None)
     by_groups = f"{role}, by the groups at the provider"
-    if known is None:
+    if known_user is None:
         made = f"{by_groups}; {identity.subject} of {identity.issuer}"
         entry = _entry(name, role, source, ("POST", "/v1/users"), now, on=name, detail=made)
         user = User(name=name, role=role, created_at=now, identity=identity)
@@ -46,13 +46,13 @@ async def user_by_claims(
             raise Conflict(f"another log-in has just made the user {name}", hint="log in again")
         await house.name_users()
         return user, role
-    check_enabled(known)
-    if known.role not in (role, Role.ADMIN):
+    check_enabled(known_user)
+    if known_user.role not in (role, Role.ADMIN):
         key = ("PATCH", "/v1/users/{user}")
         entry = _entry(name, role, source, key, now, on=name, detail=by_groups)
-        known = await store.change_user(name, role=role, entry=entry) or known
+        known_user = await store.change_user(name, role=role, entry=entry) or known_user
         await house.name_users()
-    return known, role
+    return known_user, role
 
 
 def check_enabled(user: User) -> None:
@@ -84,7 +84,7 @@ async def add_token(
         user.name, role, now, now + seconds, kind=kind, page_secret=page_secret
     )
     entry = _entry(user.name, role, source, _ENTRIES[kind], now, on=token.id, detail=detail)
-    tokens = sum(is_valid(one, user.name, now) for one in await store.tokens())
+    tokens = sum(is_valid(user_token, user.name, now) for user_token in await store.tokens())
     with house.quotas.taking(house.quotas.of_user(user), Quota.TOKENS, used=tokens, asked=1):
         await store.add_token(token, entry=replace(entry, token=token.id))
     return secret, token

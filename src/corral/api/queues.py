@@ -57,8 +57,10 @@ class QueueSnapshot:
         self.held: list[ChargedAllocation] = list(held_now(draft))
         self.standing: Standing = standing_of(draft, self.held, judge_budgets(draft, self.held))
         self.spent = spent_now(draft, self.held)
-        weights = {str(one.name): one.weight for one in self.tree.queues}
-        self.due = targets(weights, {str(one.name): one.parent for one in self.tree.queues})
+        weights = {str(queue_row.name): queue_row.weight for queue_row in self.tree.queues}
+        self.due = targets(
+            weights, {str(queue_row.name): queue_row.parent for queue_row in self.tree.queues}
+        )
         jobs = self.world.jobs.values()
         self.waiting = self._below(
             Counter(job.spec.queue for job in jobs if job.state == JobState.QUEUED)
@@ -68,11 +70,11 @@ class QueueSnapshot:
 
     def _below(self, counts: Counter[QueueName]) -> Counter[QueueName]:
         """With what is below each."""
-        found: Counter[QueueName] = Counter()
+        child_counts: Counter[QueueName] = Counter()
         for name, count in counts.items():
             for queue in self.tree.path(name):
-                found[queue.name] += count
-        return found
+                child_counts[queue.name] += count
+        return child_counts
 
     def rows(self) -> list[wire.QueueRow]:
         return [wire.QueueRow(**self._row(depth, queue)) for depth, queue in self.tree.walk()]
@@ -103,7 +105,8 @@ class QueueSnapshot:
             share=standing.share(name),
             due=self.due[name],
             owes=self._owes(name),
-            used_gpu_hours=sum(one.total_gpu_seconds for one in used) / HOUR_SECONDS,
+            used_gpu_hours=sum(queue_usage.total_gpu_seconds for queue_usage in used)
+            / HOUR_SECONDS,
             budget=self._budget(queue, self.spent[name]) if queue.budget is not None else None,
             form=form_of(queue),
         )
@@ -122,20 +125,23 @@ class QueueSnapshot:
         amount = (budget.money if budget.money is not None else budget.gpu_hours) or 0.0
         done = spent.money if in_money else hours
         rate = 0.0  # in an hour, by what is held now
-        for one in self.held:
-            if queue in self.tree.path(one.holding.queue):
-                gpus = ((kind, millis / MILLIS_PER_GPU) for kind, millis in one.holding.gpu_millis)
+        for charged_allocation in self.held:
+            if queue in self.tree.path(charged_allocation.holding.queue):
+                gpus = (
+                    (kind, millis / MILLIS_PER_GPU)
+                    for kind, millis in charged_allocation.holding.gpu_millis
+                )
                 rate += sum(n * budget.rate(kind) if in_money else n for kind, n in gpus)
         ends = [budget.until, self._renewed_at(queue)]
-        left = max(0.0, amount - done)
-        out = self.now + left / rate * HOUR_SECONDS if rate > 0 and left > 0 else None
+        remaining = max(0.0, amount - done)
+        out = self.now + remaining / rate * HOUR_SECONDS if rate > 0 and remaining > 0 else None
         if out is not None and any(end is not None and end <= out for end in ends):
             out = None
         return wire.BudgetRow(
             unit=self.tree.currency if in_money else "GPU-hours",
             amount=amount,
             spent=done,
-            left=left,
+            left=remaining,
             since=spent.since,
             renewed_at=self._renewed_at(queue),
             runs_out_at=out,
@@ -151,14 +157,18 @@ class QueueSnapshot:
 
     def _users(self, queue: Queue, sight: CallerView) -> list[wire.UserRow]:
         """Return what each user holds and has used below, but for what is hidden there."""
-        below = {one.name for one in self.tree.queues if queue in self.tree.path(one.name)}
+        below = {
+            queue_row.name
+            for queue_row in self.tree.queues
+            if queue in self.tree.path(queue_row.name)
+        }
         hours: Counter[UserName] = Counter()
         millis: Counter[UserName] = Counter()
         for use in self.world.uses.values():
             if use.queue in below and sight.of(use.queue, use.user):
                 hours[use.user] += use.total_gpu_seconds / HOUR_SECONDS  # type: ignore[assignment]
-        for one in self.held:
-            holding = one.holding
+        for charged_allocation in self.held:
+            holding = charged_allocation.holding
             if holding.queue in below and sight.of(holding.queue, holding.user):
                 millis[holding.user] += sum(amount for _, amount in holding.gpu_millis)
         return [
@@ -169,13 +179,13 @@ class QueueSnapshot:
     def _kept(self, queue: Queue, sight: CallerView) -> list[wire.KeptRow]:
         return [
             wire.KeptRow(
-                job=one.job,
-                victims=[str(id) for id in sight.ids(victim.job for victim in one.victims)],
-                since=one.since,
+                job=reservation.job,
+                victims=[str(id) for id in sight.ids(victim.job for victim in reservation.victims)],
+                since=reservation.since,
             )
-            for one in self.world.reservations.values()
-            if one.latest_start is None  # a promise waits for ends, and displaces no job
-            and (job := self.world.jobs.get(one.job))
+            for reservation in self.world.reservations.values()
+            if reservation.latest_start is None  # a promise waits for ends, and displaces no job
+            and (job := self.world.jobs.get(reservation.job))
             and job.spec.queue == queue.name
             and sight.job(job)
         ]
@@ -210,17 +220,17 @@ def _relocation(world: World, now: float) -> wire.RelocationRow | None:
 @router.get("/v1/queues/{queue}")
 async def queue(queue: str, house: Within, caller: Asker) -> wire.QueueDetail:
     """One queue, and who uses it; with their quota of jobs for who may see these users."""
-    found = QueueSnapshot(house.control).detail(queue, sight_of(house.control, caller))
-    known = {user.name: user for user in await house.control.store.users()}
+    queue_detail = QueueSnapshot(house.control).detail(queue, sight_of(house.control, caller))
+    users_by_user_name = {user.name: user for user in await house.control.store.users()}
     users = []
-    for row in found.users:
-        user = known.get(UserName(row.user))
+    for row in queue_detail.users:
+        user = users_by_user_name.get(UserName(row.user))
         if user is not None and caller.may(owner=user.name, key=USER):
             most = house.quotas.of_user(user).limit(Quota.JOBS)
             jobs = house.control.world.unfinished_of(user.name)
             row = row.model_copy(update={"jobs": jobs, "max_jobs": most})
         users.append(row)
-    return found.model_copy(update={"users": users})
+    return queue_detail.model_copy(update={"users": users})
 
 
 @router.put("/v1/queues")
@@ -228,8 +238,8 @@ async def put_queues(
     body: wire.QueuesBody, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.QueueChanges:
     """The whole tree, at the next tick. With `dry_run` nothing happens."""
-    asked = read_queues(Document(value=body.document, source="queues"))
-    return await _set(house, asked, caller, dry_run)
+    set_queues = read_queues(Document(value=body.document, source="queues"))
+    return await _set(house, set_queues, caller, dry_run)
 
 
 @router.put("/v1/queues/{queue}")
@@ -237,8 +247,8 @@ async def put_queue(
     queue: str, body: wire.QueueBody, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.QueueChanges:
     """Create the queue of this name, or change it if it exists."""
-    known = house.control.world.queues.by_name.get(QueueName(queue))
-    form = form_of(known) if known is not None else {}
+    known_queue = house.control.world.queues.by_name.get(QueueName(queue))
+    form = form_of(known_queue) if known_queue is not None else {}
     if "queues" in body.fields:
         raise SpecInvalid("one queue is set here", hint="run: corral apply -f queues.yaml")
     return await _set(house, read_queue(queue, {**form, **body.fields}), caller, dry_run)
@@ -249,8 +259,8 @@ async def drop_queue(
     queue: str, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.QueueChanges:
     """Take a queue away that has no unfinished job, and no queue below it."""
-    asked = SetQueues(queues=(), whole=False, removed=(QueueName(queue),))
-    return await _set(house, asked, caller, dry_run)
+    set_queues = SetQueues(queues=(), whole=False, removed=(QueueName(queue),))
+    return await _set(house, set_queues, caller, dry_run)
 
 
 async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) -> wire.QueueChanges:
@@ -260,8 +270,8 @@ async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) ->
         check_operator(before, after, caller.name)
     changes = changes_of(before, after)
     if changes and not dry_run:
-        told = replace(asked, changes=tuple(changes))
-        await house.control.ask(told, by=caller.name, speaker=caller.speaker)
+        set_queues = replace(asked, changes=tuple(changes))
+        await house.control.ask(set_queues, by=caller.name, speaker=caller.speaker)
     warnings = [*warnings_of(house.control.world, after), *await _unknown(house, asked)]
     return wire.QueueChanges(changes=changes, warnings=warnings)
 
@@ -270,9 +280,9 @@ async def _unknown(house: House, asked: SetQueues) -> list[str]:
     """Return names that are allowed somewhere and are not users: a typing error, or a future
     user."""
     named = [(queue.name, name) for queue in asked.queues for name in users_of(queue.allow)]
-    known = {one.name for one in await house.control.store.users()} if named else set()
+    user_names = {user.name for user in await house.control.store.users()} if named else set()
     return [
         f"queue {queue} allows {name}, and there is no user of this name"
         for queue, name in named
-        if name not in known
+        if name not in user_names
     ]

@@ -31,27 +31,27 @@ class QuotaDesk:
 
     def of_caller(self, caller: Caller) -> Quotas:
         """Return the limits of who calls."""
-        own = dict(caller.limits)
-        return Quotas(user=caller.name, role=caller.role, own=own, cluster=self.cluster)
+        own_limits = dict(caller.limits)
+        return Quotas(user=caller.name, role=caller.role, own=own_limits, cluster=self.cluster)
 
     def of_user(self, user: User) -> Quotas:
         """Return the limits of a user."""
-        own = dict(user.limits)
-        return Quotas(user=user.name, role=user.role, own=own, cluster=self.cluster)
+        own_limits = dict(user.limits)
+        return Quotas(user=user.name, role=user.role, own=own_limits, cluster=self.cluster)
 
     async def used(self, user: UserName) -> dict[Quota, int]:
         """Return what the user has of each quota that adds up."""
         store = self.control.store
-        held = await store.holdings(user)
+        user_holdings = await store.holdings(user)
         now = self.control.clock.wall()
         return {
             Quota.JOBS: self.control.world.unfinished_of(user),
-            Quota.SPEC_BYTES: held.spec_bytes,
-            Quota.UPLOAD_BYTES: held.upload_bytes,
+            Quota.SPEC_BYTES: user_holdings.spec_bytes,
+            Quota.UPLOAD_BYTES: user_holdings.upload_bytes,
             Quota.LOG_BYTES: self.logs(user),
-            Quota.SECRETS: held.secrets,
-            Quota.SECRET_BYTES: held.secret_bytes,
-            Quota.TOKENS: sum(is_valid(one, user, now) for one in await store.tokens()),
+            Quota.SECRETS: user_holdings.secrets,
+            Quota.SECRET_BYTES: user_holdings.secret_bytes,
+            Quota.TOKENS: sum(is_valid(token, user, now) for token in await store.tokens()),
         }
 
     @contextmanager

@@ -36,22 +36,22 @@ async def report(
     now = house.control.now().wall
     last = day_of(now if until is None else until)
     first = last - USUAL_DAYS + 1 if since is None else day_of(since)
-    one = None if job is None else await find_job(house.control, job, caller)
-    if one is not None and since is None:
-        first = day_of(one.submitted_at)
+    found_job = None if job is None else await find_job(house.control, job, caller)
+    if found_job is not None and since is None:
+        first = day_of(found_job.submitted_at)
     if first > last:
         hint = "the period begins with since and ends with until"
         raise SpecInvalid("the period ends before it begins", hint=hint)
-    id = None if one is None else one.id
+    id = None if found_job is None else found_job.id
     sight = sight_of(house.control, caller)
     shown = None if sight.everything else sight.account
-    found = await report_of(
+    usage_report = await report_of(
         house.control, kind, by, first=first, last=last, job=id, limit=limit, shown=shown
     )
     world = house.control.world
     pretend = any(node.inventory.pretend for node in world.nodes.values())
     currency = world.queues.currency
     body = await asyncio.to_thread(
-        encoded, found, first=first, last=last, currency=currency, pretend=pretend
+        encoded, usage_report, first=first, last=last, currency=currency, pretend=pretend
     )
     return Response(body, media_type="application/json")

@@ -98,12 +98,12 @@ def check_json(body: bytes) -> None:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_KEYS:
         raise ValueError(f"an object in it has more than {MOST_KEYS:,} keys")
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique_pairs = dict(pairs)
+    if len(unique_pairs) < len(pairs):
         times = Counter(key for key, _ in pairs)
         twice = next(key for key, count in times.items() if count > 1)
         raise ValueError(f"the key {twice[:60]!r} is given twice")
-    return found
+    return unique_pairs
 
 
 def _constant(word: str) -> float:

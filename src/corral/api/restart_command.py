@@ -23,10 +23,15 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
 
     "" for a job that is not over, or has no save. `whole`: its command may be shown.
     """
-    kept = kept_saves(saves, job.spec.checkpoint.keep) if job.spec.checkpoint is not None else ()
-    if not (job.is_final and kept):
+    kept_checkpoints = (
+        kept_saves(saves, job.spec.checkpoint.keep) if job.spec.checkpoint is not None else ()
+    )
+    if not (job.is_final and kept_checkpoints):
         return ""
-    return f"start a new job from its save of step {kept[0].step}: {_command(job, whole=whole)}"
+    return (
+        f"start a new job from its save of step {kept_checkpoints[0].step}: "
+        f"{_command(job, whole=whole)}"
+    )
 
 
 async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
@@ -56,10 +61,10 @@ def _command(job: Job, *, whole: bool) -> str:
 
 def _options(spec: JobSpec) -> list[str]:
     """Return the request of a job as options of `corral run`, where there are short ones."""
-    found = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []
+    options = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []
     if spec.resources.gpu_millis and spec.resources.gpu_millis % 1000 == 0:
         kind = f"{spec.resources.gpu_type}:" if spec.resources.gpu_type else ""
-        found.append(f"--gpus {kind}{spec.resources.gpus}")
+        options.append(f"--gpus {kind}{spec.resources.gpus}")
     if spec.per == Per.GPU:
-        found.append("--per gpu")
-    return found
+        options.append("--per gpu")
+    return options

@@ -200,12 +200,12 @@ def least(key: Key, *, own: bool) -> Role | None:
 
 def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
     """(method, path) of each route."""
-    found: set[Key] = set()
+    route_keys: set[Key] = set()
     for route in routes:
         path = str(getattr(route, "path", route))
         methods = getattr(route, "methods", None) or {"WS"}
-        found |= {(method, path) for method in methods}
-    return found
+        route_keys |= {(method, path) for method in methods}
+    return route_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +232,9 @@ class RouteRights:
         """Return the right that a request needs. None: no route matches, and the answer is not
         found."""
         for route in self._routes:
-            match, found = route.matches(scope)
+            match, match_scope = route.matches(scope)
             if match is Match.FULL:
                 method = scope["method"] if scope["type"] == "http" else "WS"
-                on = ", ".join(str(value) for value in found.get("path_params", {}).values())
+                on = ", ".join(str(value) for value in match_scope.get("path_params", {}).values())
                 return RequiredRight((method, str(getattr(route, "path", ""))), on)
         return None

@@ -20,12 +20,12 @@ router = APIRouter()
 @router.get("/v1/secrets")
 async def secrets(house: Within, caller: Asker) -> api.Secrets:
     """Names of one's own secrets and of those for everybody; to admins, of all."""
-    known = await known_secrets(house.control.store)
+    known_names = await known_secrets(house.control.store)
     return api.Secrets(
         secrets=[
-            api.Secret(name=name, by=by, at=at, for_everybody=name in known.for_everybody)
+            api.Secret(name=name, by=by, at=at, for_everybody=name in known_names.for_everybody)
             for name, by, at in await house.control.store.secrets()
-            if _is_visible(known, name, caller)
+            if _is_visible(known_names, name, caller)
         ]
     )
 
@@ -63,13 +63,13 @@ async def _room(
     Raises: OverQuota.
     """
     store, quotas = house.control.store, house.quotas.of_caller(caller)
-    held = await store.holdings(caller.name)
-    owners = {one: by for one, by, _ in await store.secrets()}
+    user_holdings = await store.holdings(caller.name)
+    owners = {secret_name: by for secret_name, by, _ in await store.secrets()}
     before = await store.secret(name) if owners.get(name) == caller.name else None
-    asked = {Quota.SECRETS: int(before is None), Quota.SECRET_BYTES: size - len(before or b"")}
-    used = {Quota.SECRETS: held.secrets, Quota.SECRET_BYTES: held.secret_bytes}
+    needed = {Quota.SECRETS: int(before is None), Quota.SECRET_BYTES: size - len(before or b"")}
+    used = {Quota.SECRETS: user_holdings.secrets, Quota.SECRET_BYTES: user_holdings.secret_bytes}
     with ExitStack() as stack:
-        for quota, amount in asked.items():
+        for quota, amount in needed.items():
             desk = house.quotas.taking(quotas, quota, used=used[quota], asked=max(0, amount))
             stack.enter_context(desk)
         return stack.pop_all()
@@ -80,23 +80,23 @@ _SHARED_WORDS = {None: "", True: "for everybody", False: "for its owner alone"}
 
 @router.delete("/v1/secrets/{name}", status_code=204)
 async def drop_secret(name: str, house: Within, caller: Asker) -> None:
-    known = await _check_secret(house, name, caller)
+    known_names = await _check_secret(house, name, caller)
     entry = caller.entry(house.control.clock.wall(), on=name)
     if not await house.control.store.drop_secret(name, entry=entry):
-        visible = [one for one in known.owners if _is_visible(known, one, caller)]
+        visible = [owner for owner in known_names.owners if _is_visible(known_names, owner, caller)]
         raise NotFound("secret", name[:80], visible, see="corral secret ls")
 
 
 async def _check_secret(house: House, name: str, caller: Caller) -> KnownSecrets:
     """Raises: Forbidden. Whoever changes one for everybody acts in everybody's jobs."""
-    known = await known_secrets(house.control.store)
-    if name in known.for_everybody and caller.role not in ADMINS:
+    known_names = await known_secrets(house.control.store)
+    if name in known_names.for_everybody and caller.role not in ADMINS:
         raise Forbidden(
             f"the secret {name} serves everybody's jobs; only an admin may change it",
             hint="set your own under another name, or ask an admin",
         )
-    caller.check_owner(known.owners.get(name, caller.name), f"secret {name}")
-    return known
+    caller.check_owner(known_names.owners.get(name, caller.name), f"secret {name}")
+    return known_names
 
 
 def _is_visible(known: KnownSecrets, name: str, caller: Caller) -> bool:

@@ -25,7 +25,7 @@ async def with_sender(control: Control, job: Job, attempt: Attempt, failed: Fail
     if not is_open or attempt.ended_at is None or attempt.running_at is None:
         return failed
     entries = await control.store.audit(since=attempt.running_at, limit=ENTRIES)
-    sent = next((one for one in entries if _ended_it(one, job, attempt)), None)
+    sent = next((entry for entry in entries if _ended_it(entry, job, attempt)), None)
     if sent is None:
         return failed
     at = datetime.fromtimestamp(sent.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

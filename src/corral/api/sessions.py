@@ -73,17 +73,19 @@ class Sessions:
     async def _look_once(self) -> None:
         sessions = list(self._open)  # one that is opened while the store looks was just let in
         callers = {session.caller.sha256: session.caller for session in sessions}
-        kept = [digest for digest, caller in callers.items() if caller.job is None]
-        found = dict(zip(kept, await self._store.identities(kept), strict=True))
+        kept_digests = [digest for digest, caller in callers.items() if caller.job is None]
+        identities = dict(
+            zip(kept_digests, await self._store.identities(kept_digests), strict=True)
+        )
         for digest, caller in callers.items():
             if caller.job is not None:
-                found[digest] = await self._jobs.identity(caller.job.attempt, digest)
+                identities[digest] = await self._jobs.identity(caller.job.attempt, digest)
         now = self._wall()
         for session in sessions:
             if session not in self._open or session.ended is not None:
                 continue  # it closed while the store looked, or it is ending: its limit is final
             caller = session.caller
-            session.ended = _over(found.get(caller.sha256), caller.role, now)
+            session.ended = _over(identities.get(caller.sha256), caller.role, now)
             if session.ended is not None:
                 session.limit.reschedule(asyncio.get_running_loop().time())
 

@@ -68,20 +68,20 @@ class Snapshots:
     async def _write(
         self, part: Path, sha256: str, pieces: AsyncIterator[bytes], most_bytes: int
     ) -> int:
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         size = 0
         with part.open("xb") as file:
             async for piece in pieces:
                 size += len(piece)
                 if size > most_bytes:
                     raise too_large(most_bytes)
-                found.update(piece)
+                hasher.update(piece)
                 file.write(piece)
             file.flush()
             await asyncio.to_thread(os.fsync, file.fileno())  # seconds, of a slow disk
-        if found.hexdigest() != sha256:
+        if hasher.hexdigest() != sha256:
             raise RequestInvalid(
-                f"the bytes are {found.hexdigest()[:12]}..., not {sha256[:12]}...",
+                f"the bytes are {hasher.hexdigest()[:12]}..., not {sha256[:12]}...",
                 hint="send the snapshot again",
             )
         return size

@@ -54,8 +54,8 @@ class Standby:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises: WrongHost, NoLeader, and what refuses `down`."""
         if scope["path"] == HEALTH:
-            said = JSONResponse({"status": "standing by"})  # only a token shows the leader
-            await said(scope, receive, send)
+            json_response = JSONResponse({"status": "standing by"})  # only a token shows the leader
+            await json_response(scope, receive, send)
         elif scope["path"] == PROOF:
             await (await self._proofs.answer(scope))(scope, receive, send)
         elif scope["type"] == "http" and (scope["method"], scope["path"]) == DOWN:
@@ -70,25 +70,25 @@ class Standby:
     async def _down(self, scope: Scope, receive: Receive) -> Response:
         """Stop this head; jobs are the leader's, and run on."""
         now = self._clock.wall()
-        found = await self._store.identity(token_digest(bearer(scope["headers"])))
-        if found is None:
+        tokens = await self._store.identity(token_digest(bearer(scope["headers"])))
+        if tokens is None:
             raise Unauthorised("this cluster does not know the token")
-        caller = caller_by(found, now).asking(DOWN)
+        caller = caller_by(tokens, now).asking(DOWN)
         check_kind(caller, in_cookie=False)
         caller.check_route()
         message = await (await read_json(scope, receive))()
         try:
-            asked = api.HeadDown.model_validate_json(message["body"])
+            head_down = api.HeadDown.model_validate_json(message["body"])
         except ValidationError as error:
             raise RequestInvalid(error.errors()[0]["msg"]) from None
-        if asked.jobs == "stop" and await self._store.jobs(final=False, limit=1):
+        if head_down.jobs == "stop" and await self._store.jobs(final=False, limit=1):
             raise Conflict(
                 "this head stands by: the jobs are the leader's, and it stops none of them",
                 hint="to end this head alone, run: corral down --leave",
             )
-        await self._store.record(caller.entry(now, detail=f"a standby; jobs: {asked.jobs}"))
+        await self._store.record(caller.entry(now, detail=f"a standby; jobs: {head_down.jobs}"))
         asyncio.get_running_loop().call_soon(self._settings.stop)
-        return JSONResponse({"jobs": asked.jobs}, status_code=202)
+        return JSONResponse({"jobs": head_down.jobs}, status_code=202)
 
 
 class Front:

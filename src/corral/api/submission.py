@@ -43,15 +43,17 @@ async def admitted(
 
 async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
     planned = house.control.dry_run(specs, by=caller.name)
-    waits = [place for place, one in enumerate(planned) if one.may_start_later]
-    told: Mapping[int, StartForecast] = {}
+    waits = [place for place, plan in enumerate(planned) if plan.may_start_later]
+    forecasts: Mapping[int, StartForecast] = {}
     if waits and house.forecasts is not None:
-        told = await house.forecasts.planned([one.spec for one in planned], waits, caller.name)
+        forecasts = await house.forecasts.planned(
+            [plan.spec for plan in planned], waits, caller.name
+        )
     sight = sight_of(house.control, caller)
-    rows, left = [], MOST_ENVIRONMENT
-    for place, one in enumerate(planned):
-        left -= size_of(one.spec)
-        row = views.planned(one, told.get(place), with_env=left >= 0)
+    rows, remaining_room = [], MOST_ENVIRONMENT
+    for place, spec in enumerate(planned):
+        remaining_room -= size_of(spec.spec)
+        row = views.planned(spec, forecasts.get(place), with_env=remaining_room >= 0)
         row = row.model_copy(update={"python": house.settings.python})
         rows.append(shown_plan(sight, row))
         if place % views.ROWS_AT_ONCE == 0:
@@ -73,13 +75,21 @@ async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[J
             )
     await check_queues_of(house, specs, caller)
     await _check_secrets(house, specs, caller)
-    known = {
+    afters_by_after = {
         after: await _meant(house, after, caller)
-        for after in {one for spec in specs for one in spec.after}
+        for after in {dependency for spec in specs for dependency in spec.after}
     }
-    check_waits(sum(len(known[one]) for spec in specs for one in spec.after), "specs")
+    check_waits(
+        sum(len(afters_by_after[dependency]) for spec in specs for dependency in spec.after),
+        "specs",
+    )
     return tuple(
-        replace(spec, after=tuple(one for after in spec.after for one in known[after]))
+        replace(
+            spec,
+            after=tuple(
+                dependency for after in spec.after for dependency in afters_by_after[after]
+            ),
+        )
         if spec.after
         else spec
         for spec in specs
@@ -93,11 +103,11 @@ async def check_queues_of(house: House, specs: Sequence[JobSpec], caller: Caller
         allowed = may_submit(tree.allowed(name), caller.name, caller.role)
         if not allowed and name not in caller.operated:
             users = await house.control.store.users()
-            able = [one.name for one in users if one.role in OPERATORS and not one.disabled]
+            able = [user.name for user in users if user.role in OPERATORS and not user.disabled]
             check_allowed(tree, name, caller.name, caller.role, able)
     if caller.role not in OPERATORS:
-        own = [spec for spec in specs if spec.queue not in caller.operated]
-        check_priorities(tree, own, caller.name)
+        job_specs = [spec for spec in specs if spec.queue not in caller.operated]
+        check_priorities(tree, job_specs, caller.name)
 
 
 async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
@@ -105,13 +115,13 @@ async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller)
 
     Raises: NotFound, Forbidden for another's.
     """
-    asked = dict.fromkeys(name for spec in specs for name in spec.secrets if name != OWN)
-    if not asked:
+    needed_secrets = dict.fromkeys(name for spec in specs for name in spec.secrets if name != OWN)
+    if not needed_secrets:
         return
-    known = await known_secrets(house.control.store)
-    usable = known.usable(caller.name)
-    for name in asked:
-        if name in known.owners and name not in usable:
+    secrets = await known_secrets(house.control.store)
+    usable = secrets.usable(caller.name)
+    for name in needed_secrets:
+        if name in secrets.owners and name not in usable:
             raise Forbidden(
                 f"the secret {name} is another user's", hint="set your own under another name"
             )

@@ -46,18 +46,18 @@ class Terminals:
 
         Raises, before the socket is accepted: NotFound, Forbidden, Conflict, RequestInvalid.
         """
-        asked = _asked(socket)
+        terminal = _asked(socket)
         caller = caller_of(socket)
         job = await find_job(control, socket.path_params["job"], caller)
         caller.check_job(job)
-        node = _node_of(control, job, asked.rank)
-        program = asked.command or ("a shell" if asked.shell else "the output")
-        detail = f"rank {asked.rank}: {program}"
+        node = _node_of(control, job, terminal.rank)
+        program = terminal.command or ("a shell" if terminal.shell else "the output")
+        detail = f"rank {terminal.rank}: {program}"
         entry = caller.entry(control.clock.wall(), on=job.id, detail=detail)
         await control.store.record(entry)
         id = control.clock.fresh_id()
         with self._sessions.opened(id, node, (job.id, job.attempt)) as session:
-            agent = await self._dialled(session, id, job, asked)
+            agent = await self._dialled(session, id, job, terminal)
             await socket.accept()
             await _bridge(socket, agent)
 
@@ -106,9 +106,9 @@ async def _bridge(one: WebSocket, other: WebSocket) -> None:
     pumps = {asyncio.create_task(_pump(one, other)), asyncio.create_task(_pump(other, one))}
     closing = 1000
     try:
-        done, left = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        done, tasks = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         if None in [pump.result() for pump in done]:  # it could not send: why, the other hears
-            done |= (await asyncio.wait(left, timeout=LAST_SECONDS))[0] if left else set()
+            done |= (await asyncio.wait(tasks, timeout=LAST_SECONDS))[0] if tasks else set()
         codes = [pump.result() for pump in done]
         closing = next((code for code in codes if exit_code_of(code) is not None), None) or closing
     finally:

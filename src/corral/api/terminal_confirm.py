@@ -31,22 +31,22 @@ _SEALED_AS: Final = "oidc-terminal"
 
 def code_page(house: House, id: str, person: TerminalPerson, *, is_again: bool = False) -> Response:
     """Ask who has logged in for the code that the terminal shows. Raises: LogInExpired."""
-    found = house.terminal_log_ins.find(id)
+    terminal_log_in = house.terminal_log_ins.find(id)
     content = {"terminal": id, "name": person.name, "role": person.role}
     content |= {"source": person.source, "at": str(house.control.clock.wall())}
     sealed = house.settings.seals.seal(_SEALED_AS, json.dumps(content).encode())
     text = base64.urlsafe_b64encode(sealed).decode()
-    return form_page(found, person, text, is_again=is_again)
+    return form_page(terminal_log_in, person, text, is_again=is_again)
 
 
 def refuse_terminal(house: House, id: str, why: CorralError) -> None:
     """Let the terminal know that the log-in in the browser was refused."""
     if id and isinstance(why, Refusal):
         try:
-            found = house.terminal_log_ins.find(id)
+            terminal_log_in = house.terminal_log_ins.find(id)
         except Refusal:
             return  # it is over: the terminal gets that answer
-        house.terminal_log_ins.keep(found.refused(why))
+        house.terminal_log_ins.keep(terminal_log_in.refused(why))
 
 
 @router.post(TERMINAL)
@@ -57,11 +57,11 @@ async def confirm(request: Request, house: Within) -> Response:
         check_origin(request.scope["headers"])
         form = await _form(request)
         id, person = _person(house, form.get("person", ""))
-        found = house.terminal_log_ins.find(id)
+        terminal_log_in = house.terminal_log_ins.find(id)
         if form.get("answer") == "yes":
-            changed = found.confirmed(person, form.get("code", ""))
+            changed = terminal_log_in.confirmed(person, form.get("code", ""))
         else:
-            changed = found.denied(person)
+            changed = terminal_log_in.denied(person)
         house.terminal_log_ins.keep(changed)
         if changed.is_waiting:
             house.failed_log_ins.note(source, WrongCode.code, f"user {person.name}")

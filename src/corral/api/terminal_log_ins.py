@@ -50,9 +50,15 @@ class TerminalLogIns:
     def begin(self, source: str) -> tuple[str, TerminalLogIn]:
         """Return the terminal's secret, and a log-in that waits. Raises: TooMany."""
         now = self.clock.wall()
-        self._by_id = {id: one for id, one in self._by_id.items() if not one.is_over(now)}
+        self._by_id = {
+            id: terminal_log_in
+            for id, terminal_log_in in self._by_id.items()
+            if not terminal_log_in.is_over(now)
+        }
         network = network_of(source)
-        of_network = Counter(network_of(one.source) for one in self._by_id.values())[network]
+        of_network = Counter(
+            network_of(terminal_log_in.source) for terminal_log_in in self._by_id.values()
+        )[network]
         if of_network >= NETWORK_MOST or len(self._by_id) >= TERMINALS_MOST:
             raise TooMany("too many log-ins of terminals are under way", hint=_WAIT)
         wait = self._begins.take(network)
@@ -75,10 +81,10 @@ class TerminalLogIns:
 
     def find(self, id: str) -> TerminalLogIn:
         """Return the log-in with this id. Raises: LogInExpired."""
-        found = self._by_id.get(id)
-        if found is None or found.is_over(self.clock.wall()):
+        terminal_log_in = self._by_id.get(id)
+        if terminal_log_in is None or terminal_log_in.is_over(self.clock.wall()):
             raise expired()
-        return found
+        return terminal_log_in
 
     def keep(self, changed: TerminalLogIn) -> None:
         """Keep what has become of a log-in. One that was fetched meanwhile is not kept again."""
@@ -91,15 +97,17 @@ class TerminalLogIns:
         Raises: TooMany when the terminal polls too often, LogInExpired.
         """
         digest = token_digest(secret)
-        found = next((one for one in self._by_id.values() if one.secret_sha256 == digest), None)
-        if found is None:
+        terminal_log_in = next(
+            (log_in for log_in in self._by_id.values() if log_in.secret_sha256 == digest), None
+        )
+        if terminal_log_in is None:
             raise expired()
-        wait = self._polls.take(found.id)
+        wait = self._polls.take(terminal_log_in.id)
         if wait > 0:
             hint = f"ask once in {POLL_SECONDS:.0f} s"
             raise TooMany("the terminal asks too often", hint=hint, retry_seconds=wait)
-        del self._by_id[found.id]
-        return found
+        del self._by_id[terminal_log_in.id]
+        return terminal_log_in
 
     def give_back(self, log_in: TerminalLogIn) -> None:
         """Let the terminal ask again."""

@@ -48,11 +48,11 @@ async def open_in_browser(request: Request, house: Within, id: Word = "") -> Res
 @router.post(TERMINAL_TOKEN)
 async def fetch(body: wire.TerminalFetch, request: Request, house: Within) -> wire.TerminalToken:
     """Return the token of the user who has confirmed the log-in; none while it waits."""
-    found = house.terminal_log_ins.take(body.secret)
+    terminal_log_in = house.terminal_log_ins.take(body.secret)
     source = source_of(request.scope)
-    person = found.fetched_by(house.control.clock.wall())
+    person = terminal_log_in.fetched_by(house.control.clock.wall())
     if person is None:
-        house.terminal_log_ins.give_back(found)
+        house.terminal_log_ins.give_back(terminal_log_in)
         return wire.TerminalToken()
     try:
         return await _token(house, person, source)
@@ -60,7 +60,7 @@ async def fetch(body: wire.TerminalFetch, request: Request, house: Within) -> wi
         if isinstance(error, Refusal):
             house.failed_log_ins.note(source, error.code, f"user {person.name}")
         else:
-            house.terminal_log_ins.give_back(found)
+            house.terminal_log_ins.give_back(terminal_log_in)
         raise
 
 

@@ -42,19 +42,19 @@ async def series(
     since = until - HOUR_SECONDS if since is None else since
     if not since < until:
         raise RequestInvalid("`since` lies before `until`; both are seconds since 1970")
-    asked = [name for name in fields.split(",") if name]
-    found = Curve()
+    field_names = [name for name in fields.split(",") if name]
+    curve = Curve()
     if house.series is not None:
-        found = await house.series.read(key, since=since, until=until, fields=asked)
+        curve = await house.series.read(key, since=since, until=until, fields=field_names)
     step = (until - since) / points
-    if len(found.times) > points:
-        found = averaged(found, step)
+    if len(curve.times) > points:
+        curve = averaged(curve, step)
     return answers.SeriesView(
         key=key,
-        times=list(found.times),
+        times=list(curve.times),
         fields={
             name: [None if isnan(value) else value for value in row]
-            for name, row in found.fields.items()
+            for name, row in curve.fields.items()
         },
         pretend=_is_pretend(house.control.world, kind, name),
     )

@@ -39,13 +39,15 @@ async def put_snapshot(
         return api.KeptSnapshot(sha256=sha256, size_bytes=snapshots.asked(sha256))
     quotas = house.quotas.of_caller(caller)
     used = (await store.holdings(caller.name)).upload_bytes
-    left = max(1, quotas.limit(Quota.UPLOAD_BYTES) - used)
+    remaining_bytes = max(1, quotas.limit(Quota.UPLOAD_BYTES) - used)
     declared = request.headers.get("content-length")  # the gate has checked that it is a number
-    asked = min(snapshots.most_bytes, left) if declared is None else int(declared)
+    expected_bytes = (
+        min(snapshots.most_bytes, remaining_bytes) if declared is None else int(declared)
+    )
     house.disk.check(house.settings.snapshots, "this upload", int(declared or 0))
     pieces = paced(request.stream())
-    with house.quotas.taking(quotas, Quota.UPLOAD_BYTES, used=used, asked=asked):
-        size = await snapshots.put(sha256, pieces, clock.fresh_id(), most_bytes=asked)
+    with house.quotas.taking(quotas, Quota.UPLOAD_BYTES, used=used, asked=expected_bytes):
+        size = await snapshots.put(sha256, pieces, clock.fresh_id(), most_bytes=expected_bytes)
         entry = caller.entry(clock.wall(), on=sha256, detail=size_text(size))
         await store.add_upload(sha256, size, by=caller.name, at=clock.wall(), entry=entry)
     return api.KeptSnapshot(sha256=sha256, size_bytes=size)

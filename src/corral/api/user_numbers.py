@@ -21,11 +21,11 @@ class OwnerNumbers:
 
     async def of(self, store: Store, user: User) -> int:
         """The user's number, from 0 on; assigned when it is first asked for."""
-        mine = f"{user.name} {user.created_at!r}"
+        own_name = f"{user.name} {user.created_at!r}"
         async with self._turn:
-            if mine not in self._numbers:
-                self._numbers[mine] = await self._assigned(store, mine)
-            return self._numbers[mine]
+            if own_name not in self._numbers:
+                self._numbers[own_name] = await self._assigned(store, own_name)
+            return self._numbers[own_name]
 
     async def _assigned(self, store: Store, mine: str) -> int:
         """The lowest number that no other user has been given, on any head."""
@@ -33,7 +33,7 @@ class OwnerNumbers:
         for number in count():
             if number in taken:
                 continue
-            if (said := await store.agree(f"owner {number}", mine)) == mine:
+            if (agreed := await store.agree(f"owner {number}", mine)) == mine:
                 return number
-            self._numbers[said] = number
+            self._numbers[agreed] = number
         raise AssertionError("numbers do not end")

@@ -33,9 +33,13 @@ PREFIX: Final = "corral_"  # so that a token that got away can be found by those
 @router.get("/v1/users")
 async def users(house: Within, caller: Asker) -> wire.UsersView:
     """Return users by name: all of them, or only the caller if the caller may not see others."""
-    found = await house.control.store.users()
+    user_list = await house.control.store.users()
     return wire.UsersView(
-        users=[wire.UserView.of(one) for one in found if caller.may(owner=one.name)]
+        users=[
+            wire.UserView.of(visible_user)
+            for visible_user in user_list
+            if caller.may(owner=visible_user.name)
+        ]
     )
 
 
@@ -59,13 +63,15 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
 async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
     """One user, with what they use and may use."""
     caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
-    found = await find_user(house, user)
-    quotas, used = house.quotas.of_user(found), await house.quotas.used(found.name)
+    found_user = await find_user(house, user)
+    quotas, used = house.quotas.of_user(found_user), await house.quotas.used(found_user.name)
     rows = [QuotaRow.of(quota, quotas, used.get(quota)) for quota in RULES]
-    rates = [RateRow.of("requests", house.rates.of_user(found.name))]
+    rates = [RateRow.of("requests", house.rates.of_user(found_user.name))]
     if house.planner is not None:
-        rates.append(RateRow.of("plan_seconds", house.planner.seconds_of(found.name)))
-    return wire.UserDetail.with_quotas(found, rows, rates, house.log_quota.dropped(found.name))
+        rates.append(RateRow.of("plan_seconds", house.planner.seconds_of(found_user.name)))
+    return wire.UserDetail.with_quotas(
+        found_user, rows, rates, house.log_quota.dropped(found_user.name)
+    )
 
 
 @router.patch("/v1/users/{user}")
@@ -73,16 +79,17 @@ async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) 
     """A disabled user is let in no more; their jobs run on."""
     if body.role is not None or body.disabled is not None:
         _check_other(user, caller, "change your own role or standing")
-    given = body.model_dump(exclude_none=True, exclude={"limits"})
-    asked = dict(_limit(name, most) for name, most in (body.limits or {}).items())
+    changed_fields = body.model_dump(exclude_none=True, exclude={"limits"})
+    asked_limits = dict(_limit(name, most) for name, most in (body.limits or {}).items())
     detail = ", ".join(
-        f"{name} {value}".lower() for name, value in [*given.items(), *asked.items()]
+        f"{name} {value}".lower()
+        for name, value in [*changed_fields.items(), *asked_limits.items()]
     )
     changed = await house.control.store.change_user(
         UserName(user),
         role=None if body.role is None else Role(body.role),
         disabled=body.disabled,
-        limits=asked,
+        limits=asked_limits,
         entry=caller.entry(house.control.clock.wall(), on=user, detail=detail),
     )
     await house.name_users()
@@ -95,10 +102,10 @@ async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemov
     as the caller's. Not while they have unfinished jobs."""
     _check_other(user, caller, "remove yourself")
     control = house.control
-    left = [job.id for job in control.world.jobs.values() if job.owner == user]
-    if left:
+    job_ids = [job.id for job in control.world.jobs.values() if job.owner == user]
+    if job_ids:
         raise Conflict(
-            f"{user} has {len(left)} unfinished jobs",
+            f"{user} has {len(job_ids)} unfinished jobs",
             hint=f"stop them first, or run: corral user set {user} --disable",
         )
     now = control.clock.wall()
@@ -140,8 +147,8 @@ async def link_user(
 async def unlink_user(user: str, house: Within, caller: Asker) -> wire.UserView:
     """Let no identity at the provider log in as the user. Open sessions go on."""
     entry = caller.entry(house.control.clock.wall(), on=user)
-    left = await house.control.store.link_user(UserName(user), identity=None, entry=entry)
-    return wire.UserView.of(left or await find_user(house, user))
+    linked_user = await house.control.store.link_user(UserName(user), identity=None, entry=entry)
+    return wire.UserView.of(linked_user or await find_user(house, user))
 
 
 @router.get("/v1/log-ins")
@@ -150,13 +157,13 @@ async def pending_log_ins(house: Within) -> wire.PendingLogInsView:
     return wire.PendingLogInsView(
         pending=[
             wire.PendingLogInView(
-                id=one.id,
-                name=one.name,
-                issuer=one.identity.issuer,
-                subject=one.identity.subject,
-                at=one.at,
+                id=pending_log_in.id,
+                name=pending_log_in.name,
+                issuer=pending_log_in.identity.issuer,
+                subject=pending_log_in.identity.subject,
+                at=pending_log_in.at,
             )
-            for one in house.pending_log_ins.all()
+            for pending_log_in in house.pending_log_ins.all()
         ]
     )
 
@@ -175,15 +182,18 @@ def _check_other(user: str, caller: Caller, what: str) -> None:
 
 async def find_user(house: House, name: str) -> User:
     """Raises: NotFound."""
-    found = next((one for one in await house.control.store.users() if one.name == name), None)
-    if found is None:
+    found_user = next(
+        (candidate for candidate in await house.control.store.users() if candidate.name == name),
+        None,
+    )
+    if found_user is None:
         raise await _unknown_user(house, name)
-    return found
+    return found_user
 
 
 async def _unknown_user(house: House, name: str) -> NotFound:
-    known = [one.name for one in await house.control.store.users()]
-    return NotFound("user", name[:63], known, see="corral user ls")
+    user_names = [candidate.name for candidate in await house.control.store.users()]
+    return NotFound("user", name[:63], user_names, see="corral user ls")
 
 
 @router.post("/v1/keys/rotate")
@@ -196,9 +206,11 @@ async def rotate_key(house: Within, caller: Asker) -> wire.KeyRotated:
 async def tokens(house: Within, caller: Asker) -> wire.TokensView:
     """Return tokens by user: all of them, or only the caller's own."""
     now = house.control.clock.wall()
-    found = [one for one in await house.control.store.tokens() if caller.may(owner=owner_of(one))]
-    found.sort(key=lambda one: (one.node is not None, one.user, one.created_at))
-    return wire.TokensView(tokens=[wire.TokenView.of(one, now) for one in found])
+    token_list = [
+        token for token in await house.control.store.tokens() if caller.may(owner=owner_of(token))
+    ]
+    token_list.sort(key=lambda one: (one.node is not None, one.user, one.created_at))
+    return wire.TokensView(tokens=[wire.TokenView.of(token, now) for token in token_list])
 
 
 def owner_of(token: Token) -> UserName:
@@ -213,17 +225,17 @@ async def create_token(body: wire.TokenCreate, house: Within, caller: Asker) -> 
     name = UserName(body.user or caller.name)
     caller.check_owner(name, "this token")
     owner = await find_user(house, name)
-    own = name == caller.name
-    most = lesser(owner.role, caller.role) if own else owner.role
+    is_own = name == caller.name
+    most = lesser(owner.role, caller.role) if is_own else owner.role
     role = _role(body, owner, most)
     expires_at = None
     if not body.never_expires:
         expires_at = now + (body.expires_seconds or house.settings.token_seconds)
-    if own and caller.expires_at is not None:
+    if is_own and caller.expires_at is not None:
         expires_at = min(expires_at or caller.expires_at, caller.expires_at)
     secret, made = fresh_token(name, role, now, expires_at)
     detail = f"{role} of {name}" + (f", until {moment_text(expires_at)}" if expires_at else "")
-    tokens = sum(is_valid(one, name, now) for one in await store.tokens())
+    tokens = sum(is_valid(token, name, now) for token in await store.tokens())
     with house.quotas.taking(house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1):
         await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
     return wire.TokenMade(
@@ -262,29 +274,33 @@ def fresh_token(
 
 def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
     """Raises: Forbidden when more is asked for than the token may be."""
-    asked = most if body.role is None else Role(body.role)
-    if lesser(asked, most) != asked:
+    role = most if body.role is None else Role(body.role)
+    if lesser(role, most) != role:
         raise Forbidden(
-            f"a token of {owner.name} made here may be {most} at most, not {asked}",
+            f"a token of {owner.name} made here may be {most} at most, not {role}",
             hint=f"run: corral token create {owner.name} --role {most}",
         )
-    return asked
+    return role
 
 
 @router.delete("/v1/tokens/{token}")
 async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenView:
     """Revoke the token. Its open connections end within about a second."""
     control = house.control
-    known = {one.id: one for one in await control.store.tokens()}
-    found = known.get(TokenId(token))
-    visible = [one.id for one in known.values() if caller.may(owner=owner_of(one))]
-    if found is None or found.id not in visible:
+    tokens_by_token = {token_row.id: token_row for token_row in await control.store.tokens()}
+    found_token = tokens_by_token.get(TokenId(token))
+    visible = [
+        token_row.id
+        for token_row in tokens_by_token.values()
+        if caller.may(owner=owner_of(token_row))
+    ]
+    if found_token is None or found_token.id not in visible:
         raise NotFound("token", token[:40], visible, see="corral token ls")
-    await _check_no_stronger(house, found, caller)
+    await _check_no_stronger(house, found_token, caller)
     now = control.clock.wall()
-    entry = caller.entry(now, on=found.id, detail=f"{found.role} of {found.user}")
-    revoked = await control.store.revoke_token(found.id, at=now, entry=entry)
-    return wire.TokenView.of(revoked or found, now)
+    entry = caller.entry(now, on=found_token.id, detail=f"{found_token.role} of {found_token.user}")
+    revoked = await control.store.revoke_token(found_token.id, at=now, entry=entry)
+    return wire.TokenView.of(revoked or found_token, now)
 
 
 async def _check_no_stronger(house: House, token: Token, caller: Caller) -> None:
@@ -315,11 +331,13 @@ async def audit(
 ) -> wire.Audit:
     """Return audit entries, newest first. `before` a number: older ones. `after` a number: the
     oldest ones after it first."""
-    found = await house.control.store.audit(
+    audit_entries = await house.control.store.audit(
         by=None if user is None else UserName(user),
         since=since,
         before=before,
         after=after,
         limit=limit,
     )
-    return wire.Audit(entries=[wire.AuditEntryView.of(one) for one in found])
+    return wire.Audit(
+        entries=[wire.AuditEntryView.of(audit_entry) for audit_entry in audit_entries]
+    )

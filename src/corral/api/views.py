@@ -112,8 +112,8 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         warned=api.Warned.of(job.spec),
         whose=whose,
         forms=api.Form.all_of(job.spec.shapes),
-        attempts=[api.AttemptView.of(one, whole=whole) for one in attempts],
-        receipts=[api.ReceiptView.of(one) for one in receipts],
+        attempts=[api.AttemptView.of(attempt, whole=whole) for attempt in attempts],
+        receipts=[api.ReceiptView.of(receipt) for receipt in receipts],
         pretend=_has_pretend(control.world, attempts[-1].nodes if attempts else ()),
         origin=origin_text(job.spec.origin),
         next=restart_text(job, saves, whole=whole),
@@ -123,8 +123,8 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
 
 def _has_pretend(world: World, nodes: Sequence[NodeId]) -> bool:
     """Whether GPUs of these nodes are pretend ones; without nodes, of any in the cluster."""
-    known = [world.nodes[id] for id in nodes if id in world.nodes] or world.nodes.values()
-    return any(node.inventory.pretend for node in known)
+    known_nodes = [world.nodes[id] for id in nodes if id in world.nodes] or world.nodes.values()
+    return any(node.inventory.pretend for node in known_nodes)
 
 
 def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
@@ -148,7 +148,9 @@ async def why(
     """`ending_of`: when a running job ends. `line`: the place of each that waits. `whole` and
     `whose` as in `job_detail`."""
     attempts = await control.store.attempts(job.id)
-    receipts = [one for one in await control.store.receipts(job.id) if one.kind in PREEMPTION]
+    receipts = [
+        receipt for receipt in await control.store.receipts(job.id) if receipt.kind in PREEMPTION
+    ]
     reason, ending = control.reason(job), ending_of(job)
     bound = bottleneck_of(control, job)
     faster = [] if bound is None else [f"what bounds it: {bound.text}", f"try {bound.advice}"]
@@ -175,7 +177,7 @@ async def why(
             *filter(None, (account, doubt and f"its log: {doubt}")),
             *restart,
         ],
-        receipts=[api.ReceiptView.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
+        receipts=[api.ReceiptView.of(receipt) for receipt in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.StartForecastView.of(forecast) if forecast is not None else None,
         ending=api.ExpectedEndView.of(ending) if ending is not None else None,
         assumed=assumed_text(control.world, job, control.learning.table),
@@ -195,13 +197,13 @@ def node_rows(
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
     taken: Counter[NodeId] = Counter()
     whole: dict[NodeId, JobId] = {}
-    held: dict[NodeId, list[int]] = {id: [] for id in world.nodes}
-    for one in world.allocations.values():
-        jobs.setdefault(one.seat.node, {})[one.job] = None
-        taken[one.seat.node] += one.seat.gpu_millis
-        held.setdefault(one.seat.node, []).extend(one.seat.gpus)
-        if one.seat.exclusive:
-            whole[one.seat.node] = one.job
+    gpus_by_node: dict[NodeId, list[int]] = {id: [] for id in world.nodes}
+    for allocation in world.allocations.values():
+        jobs.setdefault(allocation.seat.node, {})[allocation.job] = None
+        taken[allocation.seat.node] += allocation.seat.gpu_millis
+        gpus_by_node.setdefault(allocation.seat.node, []).extend(allocation.seat.gpus)
+        if allocation.seat.exclusive:
+            whole[allocation.seat.node] = allocation.job
     return [
         api.NodeView.of(
             node,
@@ -209,7 +211,7 @@ def node_rows(
             jobs=list(jobs[node.id]),
             taken_gpu_millis=taken[node.id],
             held_whole_by=whole.get(node.id),
-            held=held[node.id],
+            held=gpus_by_node[node.id],
             sensed=sensed.get(node.id),
         )
         for node in sorted(world.nodes.values(), key=lambda node: node.id)
@@ -218,7 +220,9 @@ def node_rows(
 
 def node_detail(control: Control, node: Node) -> api.NodeDetail:
     world = control.world
-    held = [one for one in world.allocations.values() if one.seat.node == node.id]
+    allocations = [
+        allocation for allocation in world.allocations.values() if allocation.seat.node == node.id
+    ]
     inventory = node.inventory
     devices = [
         api.NodeGpu(
@@ -230,16 +234,20 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
             slices=len(gpu.slices),
             numa=gpu.numa,
             taken=gpu.taken,
-            jobs=[one.job for one in held if gpu.index in one.seat.gpus],
+            jobs=[
+                allocation.job for allocation in allocations if gpu.index in allocation.seat.gpus
+            ],
         )
         for gpu in inventory.gpus
     ]
     return api.NodeDetail.of(
         node,
         heard=node.id in control.facts.nodes,
-        jobs=list(dict.fromkeys(one.job for one in held)),
-        taken_gpu_millis=sum(one.seat.gpu_millis for one in held),
-        held_whole_by=next((one.job for one in held if one.seat.exclusive), None),
+        jobs=list(dict.fromkeys(allocation.job for allocation in allocations)),
+        taken_gpu_millis=sum(allocation.seat.gpu_millis for allocation in allocations),
+        held_whole_by=next(
+            (allocation.job for allocation in allocations if allocation.seat.exclusive), None
+        ),
         boot=node.boot,
         devices=devices,
         containment=inventory.containment,
@@ -248,11 +256,11 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
         refused_users=dict(inventory.refused_users),
         gpu_shares=inventory.gpu_shares,
         shared=[path for path, _ in inventory.shared],
-        ailments=[api.NodeAilment.of(one, mending(one, node)) for one in node.ailments],
+        ailments=[api.NodeAilment.of(ailment, mending(ailment, node)) for ailment in node.ailments],
         checks=api.results_of(node.measures),
-        checkups=[api.CheckWaiting.of(one) for one in node.checkups],
+        checkups=[api.CheckWaiting.of(checkup) for checkup in node.checkups],
         checked_at=node.checked_at,
-        held=[index for one in held for index in one.seat.gpus],
+        held=[index for allocation in allocations for index in allocation.seat.gpus],
         sensed=control.sensed.newest.get(node.id),
         sample=control.sensed.newest.get(node.id),
     )
@@ -265,9 +273,9 @@ def gpus(world: World) -> api.Gpus:
     taking = {node.id for node in world.nodes.values() if node.takes_work}
     ready = sum(len(world.nodes[id].inventory.gpus) for id in taking)
     used: Counter[NodeId] = Counter()
-    for one in world.allocations.values():
-        if one.state != SeatState.RELEASED:
-            used[one.seat.node] += world.held_gpu_millis(one.seat)
+    for allocation in world.allocations.values():
+        if allocation.state != SeatState.RELEASED:
+            used[allocation.seat.node] += world.held_gpu_millis(allocation.seat)
     used_there = sum(used[id] for id in taking)
     others = sum(len(world.nodes[id].inventory.taken) for id in taking)
     return api.Gpus(
@@ -323,7 +331,9 @@ def planned(
 async def rank_bound(control: Control, job: Job) -> int:
     """Above every rank that the job has had; 0 before its first attempt."""
     attempts = await control.store.attempts(job.id)
-    counts = [len(one.nodes) * ranks_each(job.spec, one.seats[0].gpus) for one in attempts]
+    counts = [
+        len(attempt.nodes) * ranks_each(job.spec, attempt.seats[0].gpus) for attempt in attempts
+    ]
     return max(counts, default=0)
 
 
@@ -338,9 +348,9 @@ def _interface(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dic
         "LOCAL_WORLD_SIZE": str(each),
     }
     # A Ray program is not a rank.
-    own = {**({} if spec.ray else ranks), "CORRAL_JOB_NAME": spec.name}
+    own_variables = {**({} if spec.ray else ranks), "CORRAL_JOB_NAME": spec.name}
     if gpus:
-        own["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
+        own_variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
     if spec.array_index is not None:
-        own["CORRAL_ARRAY_INDEX"] = str(spec.array_index)
-    return own
+        own_variables["CORRAL_ARRAY_INDEX"] = str(spec.array_index)
+    return own_variables

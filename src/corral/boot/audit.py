@@ -14,10 +14,10 @@ def verify_log(place: ClusterDir, anchor: Anchor | None) -> ChainReport:
 
     Raises: Conflict where there is no store, KeyTrouble, StoreTrouble, Unsupported.
     """
-    kept = kept_of(place)
-    keys = KeyRing.load(kept.key)
+    backup_sources = kept_of(place)
+    keys = KeyRing.load(backup_sources.key)
     with (
-        closing(kept.database.connect(write=False)) as connection,
-        read_alone(kept.database, connection),
+        closing(backup_sources.database.connect(write=False)) as connection,
+        read_alone(backup_sources.database, connection),
     ):
         return walk_chain(chain_entries(connection), keys.check_link, anchor)

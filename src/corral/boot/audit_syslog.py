@@ -85,7 +85,7 @@ def _escaped(value: str) -> str:
 
 def _plain(text: str) -> str:
     """One line that no receiver mistakes for two."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in text)
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,9 +123,9 @@ class AuditSyslog:
     async def send_after(self, sent: int) -> int:
         """Send what waits; answers the number up to which entries were sent or left out."""
         sent = await self._leave_out(sent)
-        found = await self.store.audit(after=sent, limit=BATCH)
+        audit_entries = await self.store.audit(after=sent, limit=BATCH)
         before = sent
-        for entry in found:
+        for entry in audit_entries:
             if not await self._send(message_of(entry, self.head)):
                 break
             sent = entry.number
@@ -172,8 +172,8 @@ class AuditSyslog:
             peer: object = target
         else:
             loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(*target, type=socket.SOCK_DGRAM)
-            family, *_, peer = found[0]
+            addresses = await loop.getaddrinfo(*target, type=socket.SOCK_DGRAM)
+            family, *_, peer = addresses[0]
         made = socket.socket(family, socket.SOCK_DGRAM)
         made.setblocking(False)
         try:

@@ -64,8 +64,8 @@ def back_up(
     Raises: Conflict where there is no store, something of the file's name, or no file can be made;
     StoreTrouble.
     """
-    kept = kept_of(place)
-    database = kept.database
+    backup_sources = kept_of(place)
+    database = backup_sources.database
     if os.path.lexists(target):
         raise Conflict(f"{target} is there already", hint="choose another name, or remove it")
     with (
@@ -79,22 +79,25 @@ def back_up(
         for line in backup.lines_of(connection):
             digest.update(line)
             count += rows.write(line) > 0
-        needed = [kept.snapshots / f"{one}.tar.gz" for one in backup.needed(connection)]
-        there = [path for path in needed if path.exists()]
+        needed = [
+            backup_sources.snapshots / f"{snapshot}.tar.gz"
+            for snapshot in backup.needed(connection)
+        ]
+        paths = [path for path in needed if path.exists()]
         jobs, unfinished = backup.jobs_in(connection)
         about = About(
             cluster=backup.cluster_of(connection),
             at=at,
             rows=count,
             sha256=digest.hexdigest(),
-            snapshots=len(there),
+            snapshots=len(paths),
             jobs=jobs,
             unfinished=unfinished,
         )
-        files = {place.key.name: kept.key, place.cluster_json.name: place.cluster_json}
+        files = {place.key.name: backup_sources.key, place.cluster_json.name: place.cluster_json}
         files |= address_files(place)
         with nullcontext(out) if recipient is None else sealed(out, recipient) as packed:
-            _pack(packed, about, rows, files, there)
+            _pack(packed, about, rows, files, paths)
     return about
 
 
@@ -290,7 +293,9 @@ def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -
             content = _member(tar, path.name).read()
             _put_once(path, content, may_differ=path == place.cluster_json)
     put_address(tar, place)
-    snapshots = [one for one in tar.getmembers() if one.name.startswith(SNAPSHOTS)]
+    snapshots = [
+        getmember for getmember in tar.getmembers() if getmember.name.startswith(SNAPSHOTS)
+    ]
     if len(snapshots) != about.snapshots:
         raise _damaged(source, f"{about.snapshots} snapshots were written, not {len(snapshots)}")
     for member in snapshots:
@@ -306,12 +311,17 @@ def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -
 
 def _settle(place: ClusterDir, into: Into) -> None:
     """The settings are those of the backup, but for where the store is."""
-    found = ClusterSettings.load(place)
-    if found is not None and (found.store_file, found.shared_state) != (
+    cluster_settings = ClusterSettings.load(place)
+    if cluster_settings is not None and (
+        cluster_settings.store_file,
+        cluster_settings.shared_state,
+    ) != (
         into.store_file,
         into.shared_state,
     ):
-        moved = replace(found, store_file=into.store_file, shared_state=into.shared_state)
+        moved = replace(
+            cluster_settings, store_file=into.store_file, shared_state=into.shared_state
+        )
         replace(moved, name=None, key_file=None).save(place)
 
 
@@ -338,16 +348,16 @@ def _fill_server(url: str, tar: tarfile.TarFile) -> None:
 
 def _about(tar: tarfile.TarFile, source: Path) -> About:
     try:
-        found = msgspec.json.decode(_member(tar, ABOUT).read(), type=About)
+        about = msgspec.json.decode(_member(tar, ABOUT).read(), type=About)
     except msgspec.MsgspecError as error:
         raise _damaged(source, str(error)) from error
-    if found.form != FORM:
+    if about.form != FORM:
         raise Unsupported(
-            f"{source} was written by corral {found.corral} in a form that this one does not know",
+            f"{source} was written by corral {about.corral} in a form that this one does not know",
             hint="install that corral, or a newer one",
         )
-    _check_readable(found.revision, source)
-    return found
+    _check_readable(about.revision, source)
+    return about
 
 
 def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -383,8 +393,8 @@ def _put_snapshot(
 
 def _make_store(path: Path, tar: tarfile.TarFile) -> None:
     fresh = path.with_name(path.name + ".restored")
-    for left in (fresh, *(fresh.with_name(f"{fresh.name}-{end}") for end in ("wal", "shm"))):
-        left.unlink(missing_ok=True)
+    for stale_file in (fresh, *(fresh.with_name(f"{fresh.name}-{end}") for end in ("wal", "shm"))):
+        stale_file.unlink(missing_ok=True)
     SqliteStore(fresh)
     database = SqliteDatabase(fresh)
     with closing(database.connect(write=True)) as connection:

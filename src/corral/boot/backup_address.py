@@ -34,8 +34,8 @@ def put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
     names = frozenset(tar.getnames())
     if place.head_json.name in names and not place.head_json.exists():
         with suppress(msgspec.MsgspecError):  # it was damaged already when the backup was made
-            found = msgspec.json.decode(_content(tar, place.head_json.name), type=Address)
-            write_atomically(place.head_json, json.dumps({"url": found.url}))
+            address = msgspec.json.decode(_content(tar, place.head_json.name), type=Address)
+            write_atomically(place.head_json, json.dumps({"url": address.url}))
     files = own_files(place)
     if any(file.exists() for file in files.values()):
         return

@@ -108,9 +108,9 @@ class _Sealing(io.RawIOBase):
 def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
     """Encrypt what is written in the body to `out`. A file that was cut off cannot be opened."""
     ephemeral = X25519PrivateKey.generate()
-    own = ephemeral.public_key().public_bytes_raw()
-    out.write(FIRST_LINE + own)
-    cipher = _cipher(ephemeral.exchange(recipient), own, recipient)
+    own_key = ephemeral.public_key().public_bytes_raw()
+    out.write(FIRST_LINE + own_key)
+    cipher = _cipher(ephemeral.exchange(recipient), own_key, recipient)
     sealing = _Sealing(out, cipher)
     yield sealing  # type: ignore[misc]
     sealing.finish()
@@ -162,13 +162,13 @@ def _line(file: Path, begins: str) -> str:
             f"{file} is not a key and cannot be read: {error}",
             hint="make a pair: corral key generate FILE",
         ) from None
-    found = [line.strip() for line in lines if line.strip().startswith(begins)]
-    if len(found) != 1:
+    lines_found = [line.strip() for line in lines if line.strip().startswith(begins)]
+    if len(lines_found) != 1:
         raise SpecInvalid(
-            f"{file} holds {len(found)} lines that begin with {begins}: it needs one",
+            f"{file} holds {len(lines_found)} lines that begin with {begins}: it needs one",
             hint="make a pair: corral key generate FILE",
         )
-    return found[0]
+    return lines_found[0]
 
 
 def _bytes(text: str, begins: str, said: str) -> bytes:

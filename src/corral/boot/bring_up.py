@@ -125,14 +125,14 @@ class ClusterOptions:
 def real_gpu_count() -> int:
     """GPUs of this machine; asked in a helper process, since a driver may hang."""
     try:
-        found = subprocess.run(
+        completed_process = subprocess.run(
             [sys.executable, "-P", "-c", _COUNT],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=GPU_SECONDS,
         )
-        return int(found.stdout or 0)
+        return int(completed_process.stdout or 0)
     except (subprocess.TimeoutExpired, ValueError):
         return 0
 
@@ -151,20 +151,20 @@ def settled(
     """
     if (asked.engine or LOCAL) != LOCAL:
         return lent(asked)
-    given = {"nodes": 1} | asked.given
+    given_options = {"nodes": 1} | asked.given
     if asked.pretend:
-        return ClusterSettings(**given)
-    found, nodes, gpus = count_gpus(), given["nodes"], asked.gpus
+        return ClusterSettings(**given_options)
+    own_gpus, nodes, gpus = count_gpus(), given_options["nodes"], asked.gpus
     if gpus is None and nodes > 1:
-        given["gpus"] = found // nodes if nodes > 0 else 0
-    if found == 0 and given.get("gpus"):
-        check_has_no_gpu(given["gpus"], unread_gpus())
-    if found == 0:
-        return ClusterSettings(**(given | {"pretend": bool(given.get("gpus"))}))
-    if (gpus or 0) * nodes > found or (gpus is None and found < nodes):
+        given_options["gpus"] = own_gpus // nodes if nodes > 0 else 0
+    if own_gpus == 0 and given_options.get("gpus"):
+        check_has_no_gpu(given_options["gpus"], unread_gpus())
+    if own_gpus == 0:
+        return ClusterSettings(**(given_options | {"pretend": bool(given_options.get("gpus"))}))
+    if (gpus or 0) * nodes > own_gpus or (gpus is None and own_gpus < nodes):
         raise SpecInvalid(
             f"{nodes} nodes with {gpus if gpus is not None else 1} GPUs each need more than the "
-            f"{found} GPUs of this machine",
+            f"{own_gpus} GPUs of this machine",
             hint="ask for fewer, or add --pretend: then no real GPU is used",
         )
     if asked.gpu_slices:
@@ -177,7 +177,7 @@ def settled(
             "--gpu-type names pretend GPUs, and this machine has real ones",
             hint="leave it out, or add --pretend: then no real GPU is used",
         )
-    return ClusterSettings(**given)
+    return ClusterSettings(**given_options)
 
 
 def lent(asked: ClusterOptions) -> ClusterSettings:
@@ -203,42 +203,48 @@ def decide(
 
     Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
     """
-    known = ClusterSettings.load(place)
-    engine = asked.engine or (known.engine if known is not None else LOCAL)
+    cluster_settings = ClusterSettings.load(place)
+    engine = asked.engine or (cluster_settings.engine if cluster_settings is not None else LOCAL)
     if asked.engine_settings is not None:
         whole = with_whole_paths(engine, asked.engine_settings)
         asked = replace(asked, engine_settings=whole)
-    if known is None:
+    if cluster_settings is None:
         check_engine_settings(engine, asked.engine_settings or {})
         return settled(asked, count_gpus)
-    kept = {name: getattr(known, name) for name in ClusterOptions.__slots__}
-    if engine != known.engine:
-        kept.pop("engine_settings")
-    check_engine_settings(engine, (kept | asked.given).get("engine_settings", {}))
-    other = [name for name, value in asked.given.items() if getattr(known, name) != value]
+    kept_options = {name: getattr(cluster_settings, name) for name in ClusterOptions.__slots__}
+    if engine != cluster_settings.engine:
+        kept_options.pop("engine_settings")
+    check_engine_settings(engine, (kept_options | asked.given).get("engine_settings", {}))
+    other = [
+        name for name, value in asked.given.items() if getattr(cluster_settings, name) != value
+    ]
     if not other:
-        return known
+        return cluster_settings
     of_head = HEAD_ALONE.issuperset(other)
     if head_runs(place) or (node_processes(place) and not of_head):
-        said = ", ".join(f"{_word(name)} is {_said(getattr(known, name))}" for name in other)
+        differences = ", ".join(
+            f"{_word(name)} is {_said(getattr(cluster_settings, name))}" for name in other
+        )
         again = " ".join(_typed(name, asked.given[name]) for name in other)
         raise Conflict(
-            f"the cluster in {place.root} is up already, and its {said}",
+            f"the cluster in {place.root} is up already, and its {differences}",
             hint=f"to change it, while its jobs run on: corral up --restart {again}"
             if of_head
             else f"to change it, which ends its jobs, run: corral down; corral up {again}",
         )
     if asked.nodes is not None:
-        kept["labels"] = labels_still_meant(known.labels, asked.nodes)
+        kept_options["labels"] = labels_still_meant(cluster_settings.labels, asked.nodes)
     if engine != LOCAL:
-        kept = {name: value for name, value in kept.items() if name not in MADE_HERE}
-    return settled(ClusterOptions(**(kept | asked.given)), count_gpus)
+        kept_options = {
+            name: value for name, value in kept_options.items() if name not in MADE_HERE
+        }
+    return settled(ClusterOptions(**(kept_options | asked.given)), count_gpus)
 
 
 def host_of(place: ClusterDir, asked: ClusterOptions) -> str | None:
     """The address that the cluster serves on, or is to."""
-    known = ClusterSettings.load(place)
-    return asked.host or (known.host if known is not None else None)
+    cluster_settings = ClusterSettings.load(place)
+    return asked.host or (cluster_settings.host if cluster_settings is not None else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +288,8 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     if asked.policy is not None:
         for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
             policy.unlink()  # the head writes it again from the settings
-    known = before[place.cluster_json] is not None
-    start = Start(is_new=True, continues=known, since_bytes=logged_bytes(place))
+    is_known_cluster = before[place.cluster_json] is not None
+    start = Start(is_new=True, continues=is_known_cluster, since_bytes=logged_bytes(place))
     port = settings.port or last_port(place)
     try:
         start_head(place)
@@ -329,11 +335,11 @@ def wait_for_nodes(
     wanted = settings.node_names()
     give_up_at = time.monotonic() + NODES_SECONDS
     while True:
-        found = status()
-        here = {node.id for node in found.nodes if node.heard and node.liveness == "alive"}
+        status_now = status()
+        here = {node.id for node in status_now.nodes if node.heard and node.liveness == "alive"}
         missing = [name for name in wanted if name not in here]
         if not missing:
-            return found
+            return status_now
         if time.monotonic() > give_up_at:
             break
         time.sleep(POLL_SECONDS)
@@ -360,24 +366,27 @@ def wait_for_any(
     This happens sooner if the lender of the nodes does not answer at all.
     """
     began = failed = time.monotonic()
-    told: set[str] = set()
+    shown_warnings: set[str] = set()
     while True:
-        found = status()
-        if any(node.heard and node.liveness == "alive" for node in found.nodes):
-            return found
-        for text in (f"waiting for a node of {engine}", *map("warning: {}".format, found.warnings)):
-            if text not in told:
-                told.add(text)
+        status_now = status()
+        if any(node.heard and node.liveness == "alive" for node in status_now.nodes):
+            return status_now
+        for text in (
+            f"waiting for a node of {engine}",
+            *map("warning: {}".format, status_now.warnings),
+        ):
+            if text not in shown_warnings:
+                shown_warnings.add(text)
                 tell(text)
         now = time.monotonic()
-        if not any(warning.startswith(f"{engine} {NO_ANSWER}") for warning in found.warnings):
+        if not any(warning.startswith(f"{engine} {NO_ANSWER}") for warning in status_now.warnings):
             failed = now
         if now - failed > SILENT_SECONDS or now - began > LENT_SECONDS:
             break
         time.sleep(POLL_SECONDS)
-    said = "".join(f"\n  {warning}" for warning in found.warnings)
+    warning_lines = "".join(f"\n  {warning}" for warning in status_now.warnings)
     raise StartFailed(
-        f"no node of {engine} is alive after {now - began:.0f} s{said}\n"
+        f"no node of {engine} is alive after {now - began:.0f} s{warning_lines}\n"
         f"the last lines of {place.head_log}:\n{last_lines(place.head_log, since_bytes)}\n"
         "the head runs, and goes on trying",
         hint="see how it goes: corral status; or give it up: corral down, and for nodes of this "
@@ -402,10 +411,10 @@ def _typed(field: str, value: Any) -> str:
     if isinstance(value, Mapping):
         value = tuple(f"{name}={word}" for name, word in value.items())
     each = value if isinstance(value, tuple) else (value,)
-    return " ".join(f"{_word(field)} {quote(str(one))}" for one in each)
+    return " ".join(f"{_word(field)} {quote(str(value))}" for value in each)
 
 
 def _word(field: str) -> str:
-    own = {"labels": "label", "reboot_seconds": "reboot", "engine_settings": "set"}
-    own |= {"oidc_roles": "oidc-role", "trusted_proxies": "trusted-proxy", "quotas": "quota"}
-    return "--" + own.get(field, field).replace("_", "-")
+    kept_files = {"labels": "label", "reboot_seconds": "reboot", "engine_settings": "set"}
+    kept_files |= {"oidc_roles": "oidc-role", "trusted_proxies": "trusted-proxy", "quotas": "quota"}
+    return "--" + kept_files.get(field, field).replace("_", "-")

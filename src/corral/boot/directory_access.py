@@ -33,8 +33,8 @@ def ranks_account(name: str) -> JobAccount | None:
     """
     if os.geteuid() != 0:
         return None
-    found = account_in_system(name) or JobAccount(name=name, uid=-1, groups=(), home="")
-    return None if found.uid == 0 else found
+    job_account = account_in_system(name) or JobAccount(name=name, uid=-1, groups=(), home="")
+    return None if job_account.uid == 0 else job_account
 
 
 def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
@@ -49,10 +49,10 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
     above = [*reversed(root.resolve().parents)]
     closed: set[Path] = set()
     out = []
-    for name in (one.name for one in users if one.role != Role.VIEWER and not one.disabled):
+    for name in (user.name for user in users if user.role != Role.VIEWER and not user.disabled):
         with suppress(OSError):
             runs_as = ranks_account(name)
-            walls = [one for one in above if runs_as and not _passes(runs_as, one)]
+            walls = [path for path in above if runs_as and not _passes(runs_as, path)]
             closed.update(walls)
             if walls:
                 out.append(name)
@@ -63,14 +63,14 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
     are = f"{' and '.join(map(str, walls))} {'are' if len(walls) > 1 else 'is'}"
     return (
         f"ranks of {ranks} cannot reach their files in {root}: {are} closed to other accounts; "
-        f"run: chmod o+x {' '.join(quote(str(one)) for one in walls)}"
+        f"run: chmod o+x {' '.join(quote(str(wall)) for wall in walls)}"
     )
 
 
 def _passes(runs_as: JobAccount, folder: Path) -> bool:
-    found = os.stat(folder)
-    if found.st_uid == runs_as.uid:
-        return bool(found.st_mode & stat.S_IXUSR)
-    if found.st_gid in runs_as.groups:
-        return bool(found.st_mode & stat.S_IXGRP)
-    return bool(found.st_mode & stat.S_IXOTH)
+    folder_stat = os.stat(folder)
+    if folder_stat.st_uid == runs_as.uid:
+        return bool(folder_stat.st_mode & stat.S_IXUSR)
+    if folder_stat.st_gid in runs_as.groups:
+        return bool(folder_stat.st_mode & stat.S_IXGRP)
+    return bool(folder_stat.st_mode & stat.S_IXOTH)

@@ -89,15 +89,15 @@ class DirectoryToken:
         while self._earlier and self._earlier[0][0] <= now:
             _, id = self._earlier.pop(0)
             await self.store.forget_token(id, entry=self._entry("token.forget", id))
-        known = await self.store.token(token_id(token_digest(self.secret)))
-        if known is None or known.revoked_at is not None:
+        token = await self.store.token(token_id(token_digest(self.secret)))
+        if token is None or token.revoked_at is not None:
             return
-        if known.expires_at is not None and now < known.expires_at - RENEW_SECONDS:
+        if token.expires_at is not None and now < token.expires_at - RENEW_SECONDS:
             return
         fresh = secrets.token_urlsafe(32)
         made = self._token(fresh)
         entry = self._entry("token.renew", made.id)
-        earlier = await self.store.renew_token(known.id, made, at=now, entry=entry)
+        earlier = await self.store.renew_token(token.id, made, at=now, entry=entry)
         if earlier is None or earlier.expires_at is None:
             return
         write_atomically(self.file, fresh)
@@ -136,8 +136,8 @@ async def keep_fresh(tokens: list[DirectoryToken]) -> None:
     """Look each ten minutes, for ever: what cannot be renewed now is tried again."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        for one in tokens:
+        for token in tokens:
             try:
-                await one.look()
+                await token.look()
             except (Trouble, OSError) as trouble:
-                log.warning("token_not_renewed", of=one.user, error=str(trouble))
+                log.warning("token_not_renewed", of=token.user, error=str(trouble))

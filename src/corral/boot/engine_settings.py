@@ -85,15 +85,22 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
 def _check_commands(given: Mapping[str, Any]) -> None:
     """Raises: Conflict where one that the head would find speaks to Corral, and so to this head."""
     for name in _COMMANDS:
-        found = Path(which(name) or os.devnull)
-        if not is_shim(found):
+        path = Path(which(name) or os.devnull)
+        if not is_shim(path):
             continue
         folders = os.environ.get("PATH", "").split(os.pathsep)
-        own = (which(name, path=folder) for folder in folders if folder)
-        slurms = next((Path(one).parent for one in own if one and not is_shim(Path(one))), None)
+        slurm_paths = (which(name, path=folder) for folder in folders if folder)
+        slurms = next(
+            (
+                Path(slurm_path).parent
+                for slurm_path in slurm_paths
+                if slurm_path and not is_shim(Path(slurm_path))
+            ),
+            None,
+        )
         first = quote(str(slurms)) if slurms else "FOLDER_OF_SLURM"
         raise Conflict(
-            f"{found} is no command of Slurm's: it was made by corral slurm-shims, and speaks to "
+            f"{path} is no command of Slurm's: it was made by corral slurm-shims, and speaks to "
             "Corral",
             hint="let the head find Slurm's own first: "
             f'PATH={first}:"$PATH" {_typed(SlurmSettings.NAME, given)}',
@@ -102,7 +109,7 @@ def _check_commands(given: Mapping[str, Any]) -> None:
 
 def example(name: str, engine: str | None) -> str:
     """NAME=VALUE that the engine would take; of a name that it does not have, another's."""
-    kinds = [kind for one, kind in KINDS.items() if engine in (one, None)]
+    kinds = [kind for required_engine, kind in KINDS.items() if engine in (required_engine, None)]
     kind = next((kind for kind in kinds if name in types_of(kind)), None)
     return example_of(kind, name) if kind else example_of(SlurmSettings, "partition")
 
@@ -133,11 +140,11 @@ def _unreadable(path: Path) -> str:
 
 def _lowest(folder: Path) -> Path:
     """Return the folder if it exists, else its nearest existing parent."""
-    return next(one for one in (folder, *folder.parents) if one.exists())
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _unwritable(folder: Path) -> str:
     """Return why a folder that does not exist yet cannot be made; "" if it can."""
-    if os.access(there := _lowest(folder), os.W_OK | os.X_OK):
+    if os.access(path := _lowest(folder), os.W_OK | os.X_OK):
         return ""
-    return f"{there} cannot be written to by whom the head runs as"
+    return f"{path} cannot be written to by whom the head runs as"

@@ -68,14 +68,14 @@ def own_nodes(engine: LivingEngine | None) -> Collection[NodeId]:
 
 def _ray(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) -> LivingEngine:
     check_extra("ray", "the ray engine")
-    own = RaySettings.of(settings.engine_settings)
-    known = not is_loopback(settings.host) and not is_any(settings.host)
+    ray_settings = RaySettings.of(settings.engine_settings)
+    is_reachable = not is_loopback(settings.host) and not is_any(settings.host)
     return RayEngine(
         cluster_dir=place.root,
         settings=replace(
-            own,
-            host=own.host or (settings.host if known else ""),
-            shared=tuple(dict.fromkeys((*own.shared, *settings.shared))),
+            ray_settings,
+            host=ray_settings.host or (settings.host if is_reachable else ""),
+            shared=tuple(dict.fromkeys((*ray_settings.shared, *settings.shared))),
         ),
         links=links,
         certificate=trusted_of(place, settings),
@@ -113,12 +113,14 @@ def _kubernetes(place: ClusterDir, settings: ClusterSettings, links: HeadLinks) 
             f"the kubernetes engine needs more than the base install: {absent}",
             hint="run: pip install 'corral[kubernetes]'",
         ) from absent
-    own = KubernetesSettings.read(settings.engine_settings)
+    kubernetes_settings = KubernetesSettings.read(settings.engine_settings)
 
     def head() -> Mapping[str, str]:
-        return head_files(place.head_json, trusted_of(place, settings), own.head_url)
+        return head_files(
+            place.head_json, trusted_of(place, settings), kubernetes_settings.head_url
+        )
 
-    return kubernetes_engine(own, links, head)
+    return kubernetes_engine(kubernetes_settings, links, head)
 
 
 BUILDERS: Final[Mapping[str, Build]] = {

@@ -54,8 +54,10 @@ class ForetellerProcess:
             raise Trouble("too many ask when jobs start", hint="ask again in a moment")
         self._in_line += 1
         try:
-            said = await self._helper.ask(lambda: msgspec.msgpack.encode(question), ANSWER_SECONDS)
-            answer = _ANSWERS.decode(said)
+            answer_bytes = await self._helper.ask(
+                lambda: msgspec.msgpack.encode(question), ANSWER_SECONDS
+            )
+            answer = _ANSWERS.decode(answer_bytes)
         except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("foreteller_lost", error=repr(error))
             raise Trouble("when it starts was not told in time", hint="ask again") from error

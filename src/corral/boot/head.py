@@ -168,10 +168,10 @@ class HeadProcess:
         give_up_at = clock() + (0 if unfinished else SETTLE_SECONDS)
         while clock() < give_up_at and not engine.is_empty():
             await asyncio.sleep(0.02)
-        left = not engine.is_empty() if unfinished is None else unfinished
-        if self.turns.alone or not left:
-            await engine.down(kill=not left)
-        log.info("nodes_down", jobs_left=left)
+        is_unfinished = not engine.is_empty() if unfinished is None else unfinished
+        if self.turns.alone or not is_unfinished:
+            await engine.down(kill=not is_unfinished)
+        log.info("nodes_down", jobs_left=is_unfinished)
 
 
 def engine_of(

@@ -11,9 +11,9 @@ log = HeadLogger("corral.head")
 
 def announce(place: ClusterDir, about: ApiSettings) -> None:
     """Say where the head is, now that it serves."""
-    found = {name: getattr(about, name) for name in ("pid", "url", "version", "started_at")}
-    write_atomically(place.head_json, json.dumps(found))
-    log.info("serving", **found)
+    announcement = {name: getattr(about, name) for name in ("pid", "url", "version", "started_at")}
+    write_atomically(place.head_json, json.dumps(announcement))
+    log.info("serving", **announcement)
 
 
 def keep_announced(place: ClusterDir, about: ApiSettings, token: str) -> None:

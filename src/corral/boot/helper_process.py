@@ -90,8 +90,8 @@ async def _exchange(process: Process, question: Callable[[], bytes]) -> bytes:
 def answer_on(answer: Callable[[bytes], bytes]) -> None:
     """Be the process: answer what is asked, one after the other, until the pipe is closed."""
     os.nice(NICENESS)
-    asked, answers = sys.stdin.buffer, sys.stdout.buffer
-    while question := _read(asked):
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while question := _read(requests):
         text = answer(question)
         try:
             answers.write(len(text).to_bytes(LENGTH_BYTES) + text)

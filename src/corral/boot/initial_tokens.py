@@ -79,20 +79,20 @@ class NodeTokens:
         A token that its part has replaced stays as long as the part: while the answer to that was
         lost, the agent still shows it.
         """
-        found: dict[NodeId, set[TokenId]] = {}
+        token_ids_by_node: dict[NodeId, set[TokenId]] = {}
         revoked: list[tuple[NodeId, TokenId]] = []
         for token in await self._store.tokens():
             if token.node is not None and token.revoked_at is None:
-                found.setdefault(token.node, set()).add(token.id)
+                token_ids_by_node.setdefault(token.node, set()).add(token.id)
             elif token.node is not None and is_part(token.node):
                 revoked.append((token.node, token.id))
         for part, id in revoked:
-            if part in found:
-                found[part].add(id)
+            if part in token_ids_by_node:
+                token_ids_by_node[part].add(id)
             else:
                 entry = _entry("token.forget", id, f"node {part}", self._wall())
                 await self._store.forget_token(id, entry=entry)
-        return found
+        return token_ids_by_node
 
 
 def _entry(what: str, on: str, detail: str, now: float) -> AuditEntry:

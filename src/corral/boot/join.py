@@ -77,11 +77,11 @@ class Joined:
     @classmethod
     def load(cls, place: ClusterDir) -> "Joined | None":
         """None where this machine has joined nothing."""
-        found = read_json(place.joined)
-        if found is None:
+        stored = read_json(place.joined)
+        if stored is None:
             return None
-        folder = found.get("folder", "")
-        return cls(place=place, url=found["url"], node=found["node"], folder=folder)
+        folder = stored.get("folder", "")
+        return cls(place=place, url=stored["url"], node=stored["node"], folder=folder)
 
     @property
     def dir(self) -> Path:
@@ -134,11 +134,11 @@ def join(place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]) 
     Raises: Conflict, SpecInvalid, WrongHead, Unreachable, and what the head refuses with.
     """
     place.create()
-    known = _already(place, wanted)
-    if known is not None:
+    known_join = _already(place, wanted)
+    if known_join is not None:
         if wanted.machine.policy is not None:
-            _write_policy(known, policy_with(NodePolicy(), wanted.machine.policy))
-        return known
+            _write_policy(known_join, policy_with(NodePolicy(), wanted.machine.policy))
+        return known_join
     name = wanted.name or _own_name()
     if not is_name(name):
         raise SpecInvalid(f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME")
@@ -182,19 +182,19 @@ def _already(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
             f"{place.root} has a cluster of its own",
             hint="join from a directory of its own: corral join ... --dir ~/.corral-node",
         )
-    known = Joined.load(place)
-    if known is None:
+    joined = Joined.load(place)
+    if joined is None:
         return None
-    other = known.url != wanted.url.rstrip("/") or wanted.name not in (None, known.node)
-    if not known.is_known():
-        forget(known)  # it was removed there: what is left of it here counts for nothing
+    other = joined.url != wanted.url.rstrip("/") or wanted.name not in (None, joined.node)
+    if not joined.is_known():
+        forget(joined)  # it was removed there: what is left of it here counts for nothing
         return None
     if other:
         raise Conflict(
-            f"this machine is node {known.node} of {known.url} already",
+            f"this machine is node {joined.node} of {joined.url} already",
             hint="leave that first: corral leave; or join from another directory with --dir",
         )
-    return known
+    return joined
 
 
 def _own_name() -> str:
@@ -221,10 +221,10 @@ def _settings(
     (settings,) = local.of_nodes(place.root, memory_bytes)
     trusted = str(place.trusted) if wanted.url.startswith("https") else None
     shared = of_machine.shared  # the folder `shared` here is no other machine's
-    own = msgspec.structs.replace(
+    node_settings = msgspec.structs.replace(
         settings, node=NodeId(name), trusted=trusted, shared=shared, own_machine=True
     )
-    return encode_settings(own)
+    return encode_settings(node_settings)
 
 
 def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
@@ -238,8 +238,8 @@ def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
     write_atomically(joined.own / "token", f"{secret}\n")
     write_atomically(joined.own / "node.json", settings.decode())
     write_atomically(place.head_json, json.dumps({"url": joined.url}))
-    known = {"url": joined.url, "node": joined.node, "folder": joined.folder}
-    write_atomically(place.joined, json.dumps(known))
+    stored_join = {"url": joined.url, "node": joined.node, "folder": joined.folder}
+    write_atomically(place.joined, json.dumps(stored_join))
 
 
 def _write_policy(joined: Joined, policy: NodePolicy) -> None:
@@ -279,9 +279,9 @@ def wait_until_heard(joined: Joined) -> "api.NodeDetail":
         if joined.on_ray:
             join_ray.check_starts(joined.ray_dir)
         with suppress(NotFound):
-            found = NodeDetail.model_validate(joined.ask("GET"))
-            if found.heard and found.liveness == "alive":
-                return found
+            node_detail = NodeDetail.model_validate(joined.ask("GET"))
+            if node_detail.heard and node_detail.liveness == "alive":
+                return node_detail
         time.sleep(POLL_SECONDS)
     log = joined.ray_dir / "ray.log" if joined.on_ray else joined.dir / "agent.log"
     raise StartFailed(

@@ -49,7 +49,7 @@ def ask(url: str, call: JoinCall, *, fingerprint: str = "", trusted: Path | None
             }
             connection.request(call.method, call.path, body=body, headers=headers)
             answer = connection.getresponse()
-            said = answer.read()
+            reply = answer.read()
         except ssl.SSLCertVerificationError as error:
             raise WrongHead(
                 f"nothing here vouches for the head at {url}: {error.verify_message}",
@@ -61,8 +61,8 @@ def ask(url: str, call: JoinCall, *, fingerprint: str = "", trusted: Path | None
                 hint="see that it runs (corral status, there), and that this machine may reach it",
             ) from None
     if answer.status >= 400:
-        raise error_of(answer.status, said)
-    return json.loads(said) if said else None
+        raise error_of(answer.status, reply)
+    return json.loads(reply) if reply else None
 
 
 def _connection(

@@ -88,22 +88,22 @@ class HeadKeys:
         now, before = self.wall(), self.ring.check
         fresh = self.ring.add(os.urandom(KEY_BYTES))
         wrapped = b64encode(self.ring.wrap(fresh)).decode()
-        said = json.dumps({"key": fresh, "under": before, "at": now, "wrapped": wrapped})
+        wrapped_key = json.dumps({"key": fresh, "under": before, "at": now, "wrapped": wrapped})
         was = await self.store.agreed(WRAPPED)
         if not await self.store.change_agreed(
-            WRAPPED, was=was, now=said
+            WRAPPED, was=was, now=wrapped_key
         ) or not await self.store.change_agreed(CURRENT, was=before, now=fresh, entry=entry):
             raise Conflict(
                 "another head has rotated the key at this moment", hint="run it again if need be"
             )
         self.ring.turn(fresh, now)
         await self.store.record(rotation_entry(before, fresh, now))
-        sealed, left = await self._seal_anew()
-        log.info("key_rotated", key=fresh, sealed=sealed, left=left)
+        sealed, left_over = await self._seal_anew()
+        log.info("key_rotated", key=fresh, sealed=sealed, left=left_over)
         return KeyRotated(
             key=fresh,
             sealed=sealed,
-            unreadable=left,
+            unreadable=left_over,
             earlier_until=now + RETIRED_SECONDS,
         )
 
@@ -112,11 +112,11 @@ class HeadKeys:
         if self.ring.check == current:
             return True
         if not self.ring.has(current):
-            said = await self.store.agreed(WRAPPED)
-            found = json.loads(said) if said is not None else {}
-            if found.get("key") != current or not self.ring.has(str(found.get("under"))):
+            agreed_text = await self.store.agreed(WRAPPED)
+            agreed_key = json.loads(agreed_text) if agreed_text is not None else {}
+            if agreed_key.get("key") != current or not self.ring.has(str(agreed_key.get("under"))):
                 return False
-            self.ring.unwrap(current, b64decode(found["wrapped"]))
+            self.ring.unwrap(current, b64decode(agreed_key["wrapped"]))
         self.ring.turn(current, self.wall())
         log.info("key_followed", key=current)
         return True
@@ -124,7 +124,7 @@ class HeadKeys:
     async def _seal_anew(self) -> tuple[int, int]:
         """Encrypt again what an earlier key has encrypted. Returns: how many values were encrypted
         again, and how many no key can open."""
-        done = left = 0
+        done = left_over = 0
         for name, _, _ in await self.store.secrets():
             sealed = await self.store.secret(name)
             if sealed is None or self.ring.is_current(sealed):
@@ -132,14 +132,14 @@ class HeadKeys:
             try:
                 fresh = self.ring.seal(name, self.ring.open(name, sealed))
             except KeyTrouble:
-                left += 1
+                left_over += 1
                 continue
             done += await self.store.seal_anew(name, was=sealed, now=fresh)
-        said = await self.store.agreed(AUTHORITY)
-        if said is not None and not self.ring.is_current(b64decode(said)):
+        agreed_authority = await self.store.agreed(AUTHORITY)
+        if agreed_authority is not None and not self.ring.is_current(b64decode(agreed_authority)):
             with suppress(KeyTrouble):
-                opened = self.ring.open(AUTHORITY, b64decode(said))
+                opened = self.ring.open(AUTHORITY, b64decode(agreed_authority))
                 fresh_said = b64encode(self.ring.seal(AUTHORITY, opened)).decode()
-                await self.store.change_agreed(AUTHORITY, was=said, now=fresh_said)
+                await self.store.change_agreed(AUTHORITY, was=agreed_authority, now=fresh_said)
         self._sealed = self.ring.check
-        return done, left
+        return done, left_over

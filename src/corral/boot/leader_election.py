@@ -80,19 +80,24 @@ class RollCall:
     _seen: dict[str, tuple[HeadSeen, float]] = field(default_factory=dict)
 
     def look(self, found: Sequence[HeadSeen], now: float) -> None:
-        known = self._seen
+        known_heads = self._seen
         self._seen = {
-            one.name: known[one.name] if known.get(one.name, (None,))[0] == one else (one, now)
-            for one in found
+            head_seen.name: known_heads[head_seen.name]
+            if known_heads.get(head_seen.name, (None,))[0] == head_seen
+            else (head_seen, now)
+            for head_seen in found
         }
 
     def heads(self, leader: str, now: float) -> list[HeadNow]:
         """The one that leads first."""
         rows = [
             HeadNow(
-                name=one.name, url=one.url, leads=one.name == leader, silent_seconds=now - since
+                name=head_seen.name,
+                url=head_seen.url,
+                leads=head_seen.name == leader,
+                silent_seconds=now - since,
             )
-            for one, since in self._seen.values()
+            for head_seen, since in self._seen.values()
         ]
         return sorted(rows, key=lambda one: (not one.leads, one.name))
 
@@ -123,9 +128,9 @@ class Turns:
     async def run(self) -> None:
         """For ever. Raises: TermLost when it is alone, for then another writes to its file."""
         while True:
-            known = None if self.alone else await self._stand_by()
+            known_number = None if self.alone else await self._stand_by()
             try:
-                await self._lead(known)
+                await self._lead(known_number)
             except (TermLost, Trouble) as lost:
                 if self.alone:
                     raise
@@ -166,10 +171,10 @@ class Turns:
     def queues(self, job: JobId) -> Sequence[QueueName]:
         """The job's queue and those above it, the nearest first; empty without the job."""
         world = None if self.term is None else self.term.control.world
-        found = None if world is None else world.jobs.get(job)
-        if world is None or found is None:
+        found_job = None if world is None else world.jobs.get(job)
+        if world is None or found_job is None:
             return ()
-        return [queue.name for queue in reversed(world.queues.path(found.spec.queue))]
+        return [queue.name for queue in reversed(world.queues.path(found_job.spec.queue))]
 
     def cluster(self) -> ClusterId:
         """Raises: NoLeader while this head does not lead."""
@@ -220,13 +225,13 @@ class Turns:
 
     async def _call_the_roll(self) -> None:
         self.roll.look(await self.store.heads(), self.clock.monotonic())
-        found = self.heads()
+        head_nows = self.heads()
         self.channels.heads = tuple(
-            one.url for one in found if one.leads or one.silent_seconds < THERE_SECONDS
+            head.url for head in head_nows if head.leads or head.silent_seconds < THERE_SECONDS
         )
-        for one in found:
-            if one.silent_seconds > FORGET_SECONDS:
-                await self.store.leave(name=one.name)
+        for head_now in head_nows:
+            if head_now.silent_seconds > FORGET_SECONDS:
+                await self.store.leave(name=head_now.name)
 
     def _end_term(self) -> None:
         if self.term is not None:
@@ -251,13 +256,13 @@ class Turns:
         watch: Watch | None = None
         while True:
             try:
-                found = await self.store.leader()
+                leader = await self.store.leader()
                 now = self.clock.monotonic()
-                watch = (watch or Watch(me=self.name, leader=found, since=now)).look(found, now)
+                watch = (watch or Watch(me=self.name, leader=leader, since=now)).look(leader, now)
                 if watch.may_lead(now):
-                    log.info("takes_over", of=found.name, term=found.term)
-                    return found.term
-                self._follow(found.url or None)
+                    log.info("takes_over", of=leader.name, term=leader.term)
+                    return leader.term
+                self._follow(leader.url or None)
             except Trouble as error:
                 log.warning("leader_not_seen", error=error.message)
                 watch = watch and watch.blind(self.clock.monotonic())

@@ -48,8 +48,10 @@ class ReaderProcess:
 
     async def failure(self, ends: RankEnds) -> Failure | None:
         try:
-            said = await self._helper.ask(lambda: msgspec.msgpack.encode(ends), READ_SECONDS)
-            answer = _ANSWERS.decode(said)
+            answer_bytes = await self._helper.ask(
+                lambda: msgspec.msgpack.encode(ends), READ_SECONDS
+            )
+            answer = _ANSWERS.decode(answer_bytes)
         except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("reader_lost", error=repr(error))
             raise Trouble("the last lines of a log were not read in time") from error

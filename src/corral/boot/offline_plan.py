@@ -39,7 +39,7 @@ def plan_without_head(place: ClusterDir, wished: WireSpecs) -> list[api.PlannedJ
             raise NotFound("job", spec.checkpoint.source, see="corral up")
     now = Now(wall=SystemClock().wall(), serving=0.0)
     me = UserName(getpass.getuser())
-    return [planned(one) for one in plan(world, _heard(world), specs, now, by=me)]
+    return [planned(plan_row) for plan_row in plan(world, _heard(world), specs, now, by=me)]
 
 
 def _heard(world: World) -> Facts:

@@ -66,8 +66,8 @@ class Provider:
     async def address(self, *, redirect: str, state: str, nonce: str, challenge: str) -> str:
         """Return the address of the provider to which the browser is sent. Raises:
         ProviderTrouble."""
-        there = (await self._discovered())["authorization_endpoint"]
-        asked = {
+        endpoint = (await self._discovered())["authorization_endpoint"]
+        query = {
             "response_type": "code",
             "client_id": self.rule.client_id,
             "redirect_uri": redirect,
@@ -78,8 +78,8 @@ class Provider:
             "code_challenge_method": "S256",
         }
         if self.rule.hosted_domain is not None:
-            asked["hd"] = self.rule.hosted_domain  # a wish to Google; the claim is checked
-        return f"{there}{'&' if '?' in there else '?'}{urlencode(asked)}"
+            query["hd"] = self.rule.hosted_domain  # a wish to Google; the claim is checked
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     async def claims(
         self, *, code: str, verifier: str, nonce: str, redirect: str
@@ -100,9 +100,9 @@ class Provider:
             raise SignOnRefused(
                 "the provider has answered without an ID token", hint=f"log in again; {SETTINGS}"
             )
-        found = await self._signed(token)
-        check_claims(found, self.rule, nonce=nonce, now=self._clock.wall())
-        return found
+        claim_values = await self._signed(token)
+        check_claims(claim_values, self.rule, nonce=nonce, now=self._clock.wall())
+        return claim_values
 
     async def _exchange(self, form: dict[str, str]) -> Mapping[str, Any]:
         about, headers = await self._discovered(), {"Accept": "application/json"}
@@ -154,11 +154,11 @@ class Provider:
             return self._keys[1]
         _, answer = await self._ask("GET", (await self._discovered())["jwks_uri"])
         try:
-            found = KeySet.import_key_set(answer)  # type: ignore[arg-type]
+            key_set = KeySet.import_key_set(answer)  # type: ignore[arg-type]
         except (JoseError, KeyError, TypeError, ValueError) as error:
             raise self._trouble(f"its keys cannot be read ({type(error).__name__})") from error
-        self._keys = (now, found)
-        return found
+        self._keys = (now, key_set)
+        return key_set
 
     async def _discovered(self) -> Mapping[str, Any]:
         now = self._clock.monotonic()
@@ -166,8 +166,10 @@ class Provider:
             return self._about[1]
         status, about = await self._ask("GET", self.rule.issuer.rstrip("/") + WELL_KNOWN)
         if status != 200 or about.get("issuer") != self.rule.issuer:
-            said = f"calls itself {str(about.get('issuer'))[:200]}" if status == 200 else status
-            raise self._trouble(f"{WELL_KNOWN} {said}")
+            complaint = (
+                f"calls itself {str(about.get('issuer'))[:200]}" if status == 200 else status
+            )
+            raise self._trouble(f"{WELL_KNOWN} {complaint}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             if not is_safe(str(about.get(name, ""))):
                 raise self._trouble(f"its {name} is no https address")
@@ -180,12 +182,12 @@ class Provider:
         try:
             async with httpx2.AsyncClient(timeout=ANSWER_SECONDS) as http:
                 answer = await http.request(method, url, data=form, headers=headers)
-                found = answer.json()
+                answer_fields = answer.json()
         except (httpx2.HTTPError, ValueError) as error:
             raise self._trouble(f"{type(error).__name__}") from error
-        if not isinstance(found, dict):
+        if not isinstance(answer_fields, dict):
             raise self._trouble("it does not answer with an object")
-        return answer.status_code, found
+        return answer.status_code, answer_fields
 
     def _trouble(self, why: str) -> ProviderTrouble:
         return ProviderTrouble(
@@ -196,8 +198,10 @@ class Provider:
 
 def is_safe(url: str) -> bool:
     """Whether the connection is safe from changes in transit."""
-    found = urlsplit(url)
-    return found.scheme == "https" or (found.scheme == "http" and is_loopback(found.hostname or ""))
+    url_parts = urlsplit(url)
+    return url_parts.scheme == "https" or (
+        url_parts.scheme == "http" and is_loopback(url_parts.hostname or "")
+    )
 
 
 def rule_of(settings: ClusterSettings) -> SignOnRule | None:
@@ -233,7 +237,9 @@ def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
     with suppress(OSError, ValueError):
         words = [line.split() for line in login_defs.read_text().splitlines()]
         least = next((int(line[1]) for line in words if line[:1] == ["UID_MIN"]), least)
-    return frozenset(one.pw_name.lower() for one in pwd.getpwall() if one.pw_uid < least)
+    return frozenset(
+        account.pw_name.lower() for account in pwd.getpwall() if account.pw_uid < least
+    )
 
 
 def _role(word: str) -> tuple[str, Role]:

@@ -35,9 +35,9 @@ def own_wheel(folder: Path) -> Path:
 
 def _sources(package: Path) -> list[tuple[str, bytes]]:
     """Sorted by name, without what Python has compiled."""
-    found = (path for path in package.rglob("*") if path.is_file())
-    kept = (path for path in found if "__pycache__" not in path.parts)
-    return sorted((str(path.relative_to(package)), path.read_bytes()) for path in kept)
+    paths = (path for path in package.rglob("*") if path.is_file())
+    source_paths = (path for path in paths if "__pycache__" not in path.parts)
+    return sorted((str(path.relative_to(package)), path.read_bytes()) for path in source_paths)
 
 
 def _digest(content: bytes) -> str:

@@ -87,9 +87,9 @@ class PlannerProcess:
     async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
         self._check(by)
         self._in_line[by] += 1
-        asked = PlannerRequest(kind=kind, request=request)
+        planner_request = PlannerRequest(kind=kind, request=request)
         try:
-            answer = await self._ask(asked, by)
+            answer = await self._ask(planner_request, by)
         finally:
             self._in_line[by] -= 1
             if not self._in_line[by]:
@@ -104,17 +104,18 @@ class PlannerProcess:
 
     def _check(self, by: UserName) -> None:
         """Raises: TooMany."""
-        own, all_ = self._in_line[by], self._in_line.total()
-        if own >= MOST_OF_ONE_USER or all_ >= MOST_IN_LINE:
+        own_count, all_ = self._in_line[by], self._in_line.total()
+        if own_count >= MOST_OF_ONE_USER or all_ >= MOST_IN_LINE:
             raise TooMany(
-                f"{own} plans of {by} and {all_} in all are being made; {MOST_OF_ONE_USER} of one "
+                f"{own_count} plans of {by} and {all_} in all are being made; "
+                f"{MOST_OF_ONE_USER} of one "
                 f"user and {MOST_IN_LINE} in all may be",
                 hint="wait for the answers, or plan on your own machine: corral plan",
                 retry_seconds=2.0,
             )
-        left = self._seconds.left(by)
-        if left <= 0:
-            wait = (1.0 - left) / self._seconds.rate
+        remaining_seconds = self._seconds.left(by)
+        if remaining_seconds <= 0:
+            wait = (1.0 - remaining_seconds) / self._seconds.rate
             raise TooMany(
                 f"the plans of {by} have taken the {self.hourly_seconds:g} s of planning that one "
                 f"user may have in an hour",
@@ -154,14 +155,18 @@ def main() -> None:
     from corral.wire.plan_answers import report_of
 
     def answer(text: bytes) -> bytes:
-        asked = _ASKED.decode(text)
+        planner_request = _ASKED.decode(text)
         try:
-            told = PlannerAnswer(report=report_of(asked.kind, asked.request))
+            planner_answer = PlannerAnswer(
+                report=report_of(planner_request.kind, planner_request.request)
+            )
         except Refusal as error:
-            told = PlannerAnswer(refused=error.code, message=error.message, hint=error.hint)
+            planner_answer = PlannerAnswer(
+                refused=error.code, message=error.message, hint=error.hint
+            )
         except Exception as error:
-            told = PlannerAnswer(fault=repr(error)[:1000])
-        return msgspec.msgpack.encode(told)
+            planner_answer = PlannerAnswer(fault=repr(error)[:1000])
+        return msgspec.msgpack.encode(planner_answer)
 
     answer_on(answer)
 

@@ -89,12 +89,12 @@ def shape_heap() -> bool:
     mallopt = _of_libc("mallopt")
     if mallopt is None:
         return False
-    asked = {
+    heap_options = {
         _MMAP_THRESHOLD: LARGE_BYTES,
         _TRIM_THRESHOLD: SLACK_BYTES,
         _ARENA_MAX: ARENAS,
     }
-    return all([mallopt(what, value) == 1 for what, value in asked.items()])
+    return all([mallopt(what, value) == 1 for what, value in heap_options.items()])
 
 
 def give_back() -> bool:
@@ -108,7 +108,7 @@ def give_back() -> bool:
 def _of_libc(name: str) -> Callable[..., int] | None:
     """None where the C library has none: musl, macOS."""
     try:
-        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
+        libc_function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
         return None
-    return found
+    return libc_function

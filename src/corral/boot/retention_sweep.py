@@ -60,9 +60,9 @@ async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
 
     Raises: OSError, StoreTrouble.
     """
-    found = await asyncio.to_thread(_unasked, snapshots, now)
-    used = await store.workdirs() if found else set()
-    gone = [name for name in found if name.removesuffix(SNAPSHOT) not in used]
+    digests = await asyncio.to_thread(_unasked, snapshots, now)
+    used = await store.workdirs() if digests else set()
+    gone = [name for name in digests if name.removesuffix(SNAPSHOT) not in used]
     for name in gone:
         (snapshots / name).unlink(missing_ok=True)
     if gone:

@@ -119,9 +119,9 @@ class KeyRing:
     def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
         """Signatures by the newest key, then by each that was in use at `made_at`."""
         newest, *others = self._keys
-        known = [newest, *(key for key in others if self._retired.get(key, inf) >= made_at)]
+        known_keys = [newest, *(key for key in others if self._retired.get(key, inf) >= made_at)]
         signed = SIGNED + text.encode()
-        return [hmac.digest(key, signed, "sha256").hex() for key in known]
+        return [hmac.digest(key, signed, "sha256").hex() for key in known_keys]
 
     def seal_link(self, link: str) -> str:
         """Return the newest key's id and its HMAC of a link of the audit log's chain."""
@@ -165,10 +165,10 @@ class KeyRing:
 
     def forget_retired(self, before: float) -> int:
         """Forget keys that were replaced before this moment. Returns: how many."""
-        kept = tuple(key for key in self._keys if self._retired.get(key, inf) >= before)
-        gone = len(self._keys) - len(kept)
+        kept_keys = tuple(key for key in self._keys if self._retired.get(key, inf) >= before)
+        gone = len(self._keys) - len(kept_keys)
         if gone:
-            self._keep(kept)
+            self._keep(kept_keys)
         return gone
 
     def _key(self, check: str) -> bytes:

@@ -292,8 +292,8 @@ class ClusterSettings:
     @property
     def limits(self) -> ClusterLimits:
         """Return the limits of users without limits of their own, and of the disk."""
-        found = ClusterLimits.of(self.quotas, self.disk_reserve)
-        return replace(found, user_requests=self.user_requests)
+        cluster_limits = ClusterLimits.of(self.quotas, self.disk_reserve)
+        return replace(cluster_limits, user_requests=self.user_requests)
 
     @property
     def health_rules(self) -> HealthRules:
@@ -309,9 +309,9 @@ class ClusterSettings:
         """Load the settings of the cluster in this directory; None before they exist."""
         if (raw := read_json(place.cluster_json)) is None:
             return None
-        known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
+        known_fields = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
         lists = {name: tuple(raw.get(name, ())) for name in LISTS}
-        return cls(**(known | lists))
+        return cls(**(known_fields | lists))
 
     def save(self, place: ClusterDir) -> None:
         write_atomically(place.cluster_json, json.dumps(asdict(self)))
@@ -323,12 +323,12 @@ def syslog_target(address: str) -> tuple[str, int] | str:
     Raises: SpecInvalid.
     """
     with suppress(ValueError):  # of a port
-        found = urlsplit(address)
-        if found.scheme == "unix" and found.path.startswith("/") and not found.netloc:
-            return found.path
-        plain = not (found.path or found.query or found.fragment or found.username)
-        if found.scheme == "udp" and found.hostname and plain:
-            return found.hostname, found.port or SYSLOG_PORT
+        url_parts = urlsplit(address)
+        if url_parts.scheme == "unix" and url_parts.path.startswith("/") and not url_parts.netloc:
+            return url_parts.path
+        plain = not (url_parts.path or url_parts.query or url_parts.fragment or url_parts.username)
+        if url_parts.scheme == "udp" and url_parts.hostname and plain:
+            return url_parts.hostname, url_parts.port or SYSLOG_PORT
     raise SpecInvalid(
         f"--audit-syslog {address[:200]} is not an address of a syslog",
         hint="write: --audit-syslog udp://log.example.org:514, or --audit-syslog unix:/dev/log",
@@ -380,11 +380,11 @@ def keep_variable(
 ) -> str | None:
     """Store the value of an environment variable in a file of the directory, for the next start.
     Returns: the path; None if the variable is not set."""
-    said = environment.get(variable)
-    if not said:
+    keep_text = environment.get(variable)
+    if not keep_text:
         return None
     path = place.root / name
-    write_atomically(path, said + "\n")
+    write_atomically(path, keep_text + "\n")
     return str(path)
 
 

@@ -88,22 +88,22 @@ def read_targets(text: str, where: str) -> list[SshHost]:
 
     Raises: SpecInvalid.
     """
-    found: list[SshHost] = []
+    ssh_hosts: list[SshHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             words = shlex.split(line, comments=True)
             if words:
-                found.append(_target(words))
+                ssh_hosts.append(_target(words))
         except ValueError as error:
             raise SpecInvalid(
                 f"{where}, line {number}: {error}",
                 hint="write a host a line, for example: ann@10.0.0.2 --name w1 --label zone=a",
             ) from None
-    places = [(one.host, one.port, one.words) for one in found]
-    if not found or len(set(places)) < len(places):
-        what = "names the same host twice" if found else "names no host"
+    places = [(ssh_host.host, ssh_host.port, ssh_host.words) for ssh_host in ssh_hosts]
+    if not ssh_hosts or len(set(places)) < len(places):
+        what = "names the same host twice" if ssh_hosts else "names no host"
         raise SpecInvalid(f"{where} {what}", hint="write one host a line")
-    return found
+    return ssh_hosts
 
 
 def _target(words: Sequence[str]) -> SshHost:
@@ -265,8 +265,8 @@ async def _join(
         error = json.loads(errors)["error"]
         raise HostFailed(str(error["message"]), hint=f"there: {error['hint']}")
     except (ValueError, KeyError, TypeError):
-        said = (errors or out).strip().splitlines()[-1:]
+        last_lines = (errors or out).strip().splitlines()[-1:]
         raise HostFailed(
-            f"corral join ended with code {code}: {' '.join(said)[:200]}",
+            f"corral join ended with code {code}: {' '.join(last_lines)[:200]}",
             hint=f"see by hand what it says: ssh {target.host}",
         ) from None

@@ -84,9 +84,11 @@ def _failed(log: Path, since_bytes: int, code: int | None) -> StartFailed:
     """`code`: what it ended with; None: it runs, and does not answer."""
     for line in reversed(_lines(log, since_bytes)):
         with suppress(ValueError):
-            said = json.loads(line)
-            if isinstance(said, dict) and said.get("event") == REFUSED:
-                return StartFailed(f"the head does not start: {said['error']}", hint=said["hint"])
+            failure = json.loads(line)
+            if isinstance(failure, dict) and failure.get("event") == REFUSED:
+                return StartFailed(
+                    f"the head does not start: {failure['error']}", hint=failure["hint"]
+                )
     why = "does not answer" if code is None else f"ended with code {code}"
     return StartFailed(
         f"the head {why}; the last lines of {log}:\n{last_lines(log, since_bytes)}",

@@ -89,8 +89,8 @@ async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> N
             hint="mount the same directory on each head's machine, and name it: "
             "corral up --shared-state DIR",
         )
-    mine = once(place.root / IDENTITY, secrets.token_hex(16).encode()).decode()
-    if await store.agree(f"head {settings.head_name}", mine) != mine:
+    own_identity = once(place.root / IDENTITY, secrets.token_hex(16).encode()).decode()
+    if await store.agree(f"head {settings.head_name}", own_identity) != own_identity:
         raise Conflict(
             f"another head is called {settings.head_name}: each has a name of its own",
             hint="give this one another: corral up --name NAME",

@@ -89,7 +89,7 @@ def unit_of(
 def _quoted(word: str) -> str:
     """A word of ExecStart (systemd.service(5), "Command lines"; systemd.unit(5), specifiers)."""
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return f'"{plain}"' if any(one in word for one in " \t\"';\\") else plain
+    return f'"{plain}"' if any(character in word for character in " \t\"';\\") else plain
 
 
 def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
@@ -119,10 +119,10 @@ def install(unit: Unit) -> bool:
 
     Raises: Conflict when there is another cluster's of this name, or systemd does not take it.
     """
-    known = unit.file.read_text() if unit.file.exists() else unit.text
-    if _command(known) != _command(unit.text):
+    installed_text = unit.file.read_text() if unit.file.exists() else unit.text
+    if _command(installed_text) != _command(unit.text):
         raise Conflict(
-            f"{unit.file} is another's: {_command(known)}",
+            f"{unit.file} is another's: {_command(installed_text)}",
             hint=f"look at it, and remove it first: {' '.join(unit.systemctl)} disable --now "
             f"{unit.name}; rm {unit.file}",
         )

@@ -68,8 +68,8 @@ def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | No
     Raises: OSError when its own cannot be written.
     """
     if settings.tls_certificate and settings.tls_key:
-        given = Path(settings.tls_certificate)
-        return Tls(certificate=given, key=Path(settings.tls_key), trusted=given)
+        path = Path(settings.tls_certificate)
+        return Tls(certificate=path, key=Path(settings.tls_key), trusted=path)
     return own_tls(place, names_of(settings.host), now) if makes_own(settings) else None
 
 
@@ -102,7 +102,11 @@ def host_of(settings: ClusterSettings) -> str:
     if not is_any(settings.host):
         return settings.host
     if settings.tls_certificate:
-        named = [one for one in names_in(Path(settings.tls_certificate)) if "*" not in one]
+        named = [
+            certificate_name
+            for certificate_name in names_in(Path(settings.tls_certificate))
+            if "*" not in certificate_name
+        ]
         if named:
             return named[0]
     with suppress(OSError):
@@ -114,11 +118,13 @@ def names_in(certificate: Path) -> list[str]:
     """The names and addresses that a certificate is for; none of one that cannot be read."""
     try:
         read = x509.load_pem_x509_certificate(certificate.read_bytes())
-        found = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        subject_alternative_name = read.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value
     except (OSError, ValueError, x509.ExtensionNotFound):
         return []
-    addresses = found.get_values_for_type(x509.IPAddress)
-    return [*found.get_values_for_type(x509.DNSName), *map(str, addresses)]
+    addresses = subject_alternative_name.get_values_for_type(x509.IPAddress)
+    return [*subject_alternative_name.get_values_for_type(x509.DNSName), *map(str, addresses)]
 
 
 def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
@@ -126,26 +132,26 @@ def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
     while it names them all and has a month left. Raises: OSError."""
     folder = place.tls
     folder.mkdir(mode=0o700, exist_ok=True)
-    own = Tls(certificate=folder / HEAD_CERTIFICATE, key=folder / HEAD_KEY, trusted=place.trusted)
+    tls = Tls(certificate=folder / HEAD_CERTIFICATE, key=folder / HEAD_KEY, trusted=place.trusted)
     moment = datetime.fromtimestamp(now, UTC)
     authority_key, authority = _authority(folder / CA_KEY, place.trusted, moment)
-    if not _serves(own, authority, names, moment):
+    if not _serves(tls, authority, names, moment):
         key = ec.generate_private_key(ec.SECP256R1())
         signed = _signed(key, names, authority_key, authority, moment)
         write_atomically(folder / HEAD_CERTIFICATE, _pem(signed) + _pem(authority))
         write_atomically(folder / HEAD_KEY, _key_pem(key))
         log.info("certificate_made", names=list(names), until=str(signed.not_valid_after_utc))
-    return own
+    return tls
 
 
 def _authority(
     key_file: Path, file: Path, now: datetime
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     with suppress(OSError, ValueError):
-        known = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        stored_key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
-        if isinstance(known, ec.EllipticCurvePrivateKey) and _is_pair(known, certificate):
-            return known, certificate
+        if isinstance(stored_key, ec.EllipticCurvePrivateKey) and _is_pair(stored_key, certificate):
+            return stored_key, certificate
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Corral {os.urandom(4).hex()}")])
     certificate = (
@@ -171,10 +177,12 @@ async def agree_on_authority(
         return
     place.tls.mkdir(mode=0o700, exist_ok=True)
     key, authority = _authority(place.tls / CA_KEY, place.trusted, datetime.fromtimestamp(now, UTC))
-    mine = (_key_pem(key) + _pem(authority)).encode()
-    said = await store.agree(AUTHORITY, b64encode(keys.seal(AUTHORITY, mine)).decode())
-    agreed = keys.open(AUTHORITY, b64decode(said))
-    if agreed != mine:
+    own_authority = (_key_pem(key) + _pem(authority)).encode()
+    agreed_text = await store.agree(
+        AUTHORITY, b64encode(keys.seal(AUTHORITY, own_authority)).decode()
+    )
+    agreed = keys.open(AUTHORITY, b64decode(agreed_text))
+    if agreed != own_authority:
         ends = agreed.index(_BEGIN)
         write_atomically(place.tls / CA_KEY, agreed[:ends].decode())
         write_atomically(place.trusted, agreed[ends:].decode())
@@ -192,7 +200,9 @@ def _signed(
     by = authority_key.public_key()
     return (
         _begun(name, authority.subject, key.public_key(), now, DAYS)
-        .add_extension(x509.SubjectAlternativeName([_general(one) for one in names]), False)
+        .add_extension(
+            x509.SubjectAlternativeName([_general(subject_name) for subject_name in names]), False
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -242,7 +252,7 @@ def _serves(own: Tls, authority: x509.Certificate, names: Sequence[str], now: da
         return False
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     lasts = begins <= now < ends - timedelta(days=RENEW_DAYS)
-    return lasts and {_general(one) for one in names} <= set(alternative.value)
+    return lasts and {_general(name) for name in names} <= set(alternative.value)
 
 
 def _is_pair(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bool:
@@ -274,8 +284,8 @@ async def keep_renewed(renew: Callable[[], Tls | None], serving: Callable[[], ob
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
-            found, context = renew(), serving()
-            if found is not None and isinstance(context, ssl.SSLContext):
-                context.load_cert_chain(found.certificate, found.key)
+            tls, context = renew(), serving()
+            if tls is not None and isinstance(context, ssl.SSLContext):
+                context.load_cert_chain(tls.certificate, tls.key)
         except OSError as error:
             log.warning("certificate_not_renewed", error=str(error))

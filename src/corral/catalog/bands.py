@@ -77,10 +77,10 @@ def bands() -> dict[str, ErrorBand]:
 def band(name: str) -> ErrorBand | None:
     """The band of a kind of prediction, or of the kind that it belongs to: of training.step_time
     where training.step_time.gb200 has none. None where neither has been measured."""
-    known = bands()
-    while name and name not in known:
+    known_bands = bands()
+    while name and name not in known_bands:
         name = name.rpartition(".")[0]
-    return known.get(name)
+    return known_bands.get(name)
 
 
 def unmeasured(name: str) -> str:
@@ -93,17 +93,19 @@ def gpu_band(name: str, chip: str) -> ErrorBand | None:
 
     One source is not enough to believe that a chip is predicted better than its kind.
     """
-    known = bands()
-    own, other = known.get(f"{name}.{chip}"), known.get(unmeasured(name))
-    if own is None or other is None:
-        return own or other or band(name)
-    return own if own.sources > 1 else max(own, other, key=lambda one: one.quoted)
+    known_bands = bands()
+    error_band, other = known_bands.get(f"{name}.{chip}"), known_bands.get(unmeasured(name))
+    if error_band is None or other is None:
+        return error_band or other or band(name)
+    return (
+        error_band if error_band.sources > 1 else max(error_band, other, key=lambda one: one.quoted)
+    )
 
 
 def quoted_band(name: str) -> float | None:
     """The error to quote of a kind of prediction, as a share; None where nothing was measured."""
-    known = band(name)
-    return None if known is None else known.quoted
+    error_band = band(name)
+    return None if error_band is None else error_band.quoted
 
 
 def written(bands: Iterable[ErrorBand]) -> str:
@@ -111,33 +113,38 @@ def written(bands: Iterable[ErrorBand]) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
-    for one in sorted(bands, key=lambda one: one.name):
-        day = one.date.isoformat()
+    for error_band in sorted(bands, key=lambda one: one.name):
+        day = error_band.date.isoformat()
         for quantity in SHARES:
-            value = f"{getattr(one, quantity):.4f}"
-            rows.writerow((one.name, quantity, value, "share", one.source, day))
-        rows.writerow((one.name, "rows", one.rows, "count", one.source, day))
-        rows.writerow((one.name, "sources", one.sources, "count", one.source, day))
+            value = f"{getattr(error_band, quantity):.4f}"
+            rows.writerow((error_band.name, quantity, value, "share", error_band.source, day))
+        rows.writerow((error_band.name, "rows", error_band.rows, "count", error_band.source, day))
+        rows.writerow(
+            (error_band.name, "sources", error_band.sources, "count", error_band.source, day)
+        )
     return text.getvalue()
 
 
 def bands_of(facts: Facts) -> dict[str, ErrorBand]:
     """Raises: ValueError where one is not whole."""
     named: dict[str, ErrorBand] = {}
-    for name, own in facts.items():
-        if missing := {*SHARES, "rows", "sources"} - own.keys():
+    for name, own_facts in facts.items():
+        if missing := {*SHARES, "rows", "sources"} - own_facts.keys():
             raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
         named[name] = ErrorBand(
             name=name,
-            mean=own["mean"].number,
-            median=own["median"].number,
-            p90=own["p90"].number,
-            rows=round(own["rows"].number),
-            sources=round(own["sources"].number),
-            source=own["rows"].source,
-            date=own["rows"].date,
+            mean=own_facts["mean"].number,
+            median=own_facts["median"].number,
+            p90=own_facts["p90"].number,
+            rows=round(own_facts["rows"].number),
+            sources=round(own_facts["sources"].number),
+            source=own_facts["rows"].source,
+            date=own_facts["rows"].date,
         )
-    return {name: replace(one, is_lone=_is_lone(one, named)) for name, one in named.items()}
+    return {
+        name: replace(error_band, is_lone=_is_lone(error_band, named))
+        for name, error_band in named.items()
+    }
 
 
 def _is_lone(one: ErrorBand, named: Mapping[str, ErrorBand]) -> bool:

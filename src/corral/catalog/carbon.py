@@ -42,14 +42,18 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
 
     Raises: NotFound, with the nearest region; SpecInvalid for one without a price.
     """
-    known = region(name)
-    if known.electricity_usd_per_kwh is None:
-        priced = sorted(one for one, facts in _with("carbon").items() if "electricity" in facts)
+    known_region = region(name)
+    if known_region.electricity_usd_per_kwh is None:
+        priced = sorted(
+            region_name for region_name, facts in _with("carbon").items() if "electricity" in facts
+        )
         raise SpecInvalid(
-            f"the catalog has no price of electricity in {known.title}",
+            f"the catalog has no price of electricity in {known_region.title}",
             hint=f"say it yourself; it has those of {', '.join(priced)}",
         )
-    return known.electricity_usd_per_kwh, table("carbon")[known.name]["electricity"].source
+    return known_region.electricity_usd_per_kwh, table("carbon")[known_region.name][
+        "electricity"
+    ].source
 
 
 def usual_pue() -> Mapping[str, float]:

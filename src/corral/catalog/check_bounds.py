@@ -47,14 +47,14 @@ def most_clock_seconds() -> float:
 def rated(kind: CheckKind, gpu_type: str) -> float | None:
     """Return the rate in the data sheet of a GPU, in bytes/s; None if unknown."""
     try:
-        found = device(gpu_type)
+        rated_device = device(gpu_type)
     except NotFound:
         return None
     match kind:
         case CheckKind.MEMORY:
-            return found.memory_bytes_per_s
+            return rated_device.memory_bytes_per_s
         case CheckKind.ALL_REDUCE:
-            return found.scale_up.bytes_per_s
+            return rated_device.scale_up.bytes_per_s
         case CheckKind.LINK:
-            return found.fabric.bytes_per_s
+            return rated_device.fabric.bytes_per_s
     return None

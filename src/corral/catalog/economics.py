@@ -58,15 +58,15 @@ def assume(
 
     Raises: NotFound with the nearest name, SpecInvalid for a number that cannot be.
     """
-    known = {**assumptions(), **(better or {})}
+    known_assumptions = {**assumptions(), **(better or {})}
     for name, value in said.items():
-        if name not in known:
-            raise NotFound("assumption", name, list(known), see=SEE)
-        _check(known[name], value)
-        known[name] = replace(
-            known[name], value=value, low=value, high=value, source=SAID, date=None
+        if name not in known_assumptions:
+            raise NotFound("assumption", name, list(known_assumptions), see=SEE)
+        _check(known_assumptions[name], value)
+        known_assumptions[name] = replace(
+            known_assumptions[name], value=value, low=value, high=value, source=SAID, date=None
         )
-    return known
+    return known_assumptions
 
 
 def _check(one: Assumption, value: float) -> None:

@@ -67,8 +67,8 @@ def _named(kind: str) -> list[str]:
 @cache
 def switch(name: str) -> Switch:
     """The switch of that name, for example qm9700. Raises: NotFound, with the nearest name."""
-    known = {one: table(EQUIPMENT)[one] for one in _named("switch")}
-    facts = subject("switch", name, known, {}, listed=EQUIPMENT)
+    switches = {switch_name: table(EQUIPMENT)[switch_name] for switch_name in _named("switch")}
+    facts = subject("switch", name, switches, {}, listed=EQUIPMENT)
     return Switch(
         name=facts["title"].subject,
         title=facts["title"].value,
@@ -89,10 +89,12 @@ def network(fabric: str) -> NetworkKit:
 
     Raises: NotFound for one that cannot: a cloud's own, or none of the catalog.
     """
-    known = {one: table(EQUIPMENT)[one] for one in networks()}
-    if fabric not in known:
-        raise NotFound("network to buy", fabric, list(known), see="corral plan catalog equipment")
-    facts = known[fabric]
+    network_rows = {network_name: table(EQUIPMENT)[network_name] for network_name in networks()}
+    if fabric not in network_rows:
+        raise NotFound(
+            "network to buy", fabric, list(network_rows), see="corral plan catalog equipment"
+        )
+    facts = network_rows[fabric]
     return NetworkKit(
         name=fabric,
         adapter_gbps=facts["adapter_rate"].number,
@@ -109,17 +111,19 @@ def networks() -> tuple[str, ...]:
 def server(gpu: Device) -> ServerKit:
     """Return the server that the GPU is sold in. An unknown GPU gets a server of the usual size for
     its kind, with the usual extra power."""
-    held = [name for name in _named("server") if gpu.name in _gpus_of(name)]
+    server_names = [name for name in _named("server") if gpu.name in _gpus_of(name)]
     is_card = gpu.scale_up.name.startswith(CARDS)
-    name = held[0] if held else "any-pcie" if is_card else "any"
+    name = server_names[0] if server_names else "any-pcie" if is_card else "any"
     facts = table(EQUIPMENT)[name]
-    gpus = round(facts["node_gpus"].number) if held else gpu.node_gpus
+    gpus = round(facts["node_gpus"].number) if server_names else gpu.node_gpus
     watts = facts["watts"].number
-    if not held:
+    if not server_names:
         watts = gpus * gpu.tdp_watts * assumptions()["node_watts"].value
     return ServerKit(
         name=name,
-        title=facts["title"].value if held else f"{facts['title'].value}: {gpus} x {gpu.title}",
+        title=facts["title"].value
+        if server_names
+        else f"{facts['title'].value}: {gpus} x {gpu.title}",
         gpus=gpus,
         watts=watts,
         units=round(facts["units"].number),

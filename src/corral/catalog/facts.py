@@ -87,10 +87,10 @@ def by_subject(facts: Iterable[Fact]) -> Facts:
     """Raises: ValueError where a quantity is given twice."""
     named: dict[str, dict[str, Fact]] = {}
     for fact in facts:
-        own = named.setdefault(fact.subject, {})
-        if fact.quantity in own:
+        own_facts = named.setdefault(fact.subject, {})
+        if fact.quantity in own_facts:
             raise ValueError(f"{fact.quantity} of {fact.subject} is given twice")
-        own[fact.quantity] = fact
+        own_facts[fact.quantity] = fact
     return named
 
 
@@ -125,10 +125,10 @@ def subject(
     Raises: NotFound, with the nearest name.
     """
     wanted = spelled(name)
-    for own in known:
-        if spelled(own) == wanted:
-            return known[own]
-    for alias, own in aliases.items():
+    for known_subject in known:
+        if spelled(known_subject) == wanted:
+            return known[known_subject]
+    for alias, known_subject in aliases.items():
         if spelled(alias) == wanted:
-            return known[own]
+            return known[known_subject]
     raise NotFound(kind, name, [*known, *aliases], see=f"corral plan catalog {listed}")

@@ -67,8 +67,8 @@ def seen() -> tuple[ClusterFailures, ...]:
 @cache
 def failing_parts() -> tuple[FailingPart, ...]:
     """Return the shares of failed parts in Llama 3's 54 days; they sum to 1."""
-    known = table("failure_parts")
-    whole = sum(facts["count"].number for facts in known.values())
+    part_rows = table("failure_parts")
+    whole = sum(facts["count"].number for facts in part_rows.values())
     return tuple(
         FailingPart(
             name=name,
@@ -76,7 +76,7 @@ def failing_parts() -> tuple[FailingPart, ...]:
             share=facts["count"].number / whole,
             per="gpu" if facts["per"].value == "gpu" else "node",
         )
-        for name, facts in known.items()
+        for name, facts in part_rows.items()
     )
 
 
@@ -84,16 +84,18 @@ def rate_of(architecture: str, *, without: str = "") -> FailureRate:
     """Return the expected failure rate of an architecture: the median of the clusters that had it,
     or of all if fewer than two did. The band is that of all clusters: age and care matter more than
     the type of GPU. `without`: a cluster to leave out for validation."""
-    known = [one for one in seen() if one.name != without]
-    own = [one for one in known if one.architecture == architecture]
-    if len(own) < 2:
-        own = known
-    rates = [one.rate for one in known]
+    cluster_failures = [cluster for cluster in seen() if cluster.name != without]
+    same_architecture = [
+        cluster for cluster in cluster_failures if cluster.architecture == architecture
+    ]
+    if len(same_architecture) < 2:
+        same_architecture = cluster_failures
+    rates = [cluster.rate for cluster in cluster_failures]
     return FailureRate(
-        usual=median(one.rate for one in own),
+        usual=median(cluster.rate for cluster in same_architecture),
         low=min(rates),
         high=max(rates),
-        source="the middle of " + ", ".join(one.name for one in own),
+        source="the middle of " + ", ".join(cluster.name for cluster in same_architecture),
     )
 
 

@@ -81,8 +81,8 @@ def named_by_driver(recovery: str) -> Remedy | None:
     """
     words = recovery.lower()
     rows = [facts for facts in table("fault_codes").values() if facts["kind"].value == RECOVERY]
-    found = [Remedy(row["action"].value) for row in rows if row["title"].value in words]
-    return max(found, key=lambda remedy: remedy.rank, default=None)
+    remedies = [Remedy(row["action"].value) for row in rows if row["title"].value in words]
+    return max(remedies, key=lambda remedy: remedy.rank, default=None)
 
 
 def rules() -> tuple[FaultCode, ...]:
@@ -137,8 +137,8 @@ def _by_code() -> tuple[dict[tuple[SignalKind, int | None], str], dict[SignalKin
 
 def codes_in(text: str) -> tuple[int, ...]:
     """48, or 144-150, or several of both."""
-    found: list[int] = []
+    found_codes: list[int] = []
     for part in text.split():
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return tuple(found)
+        found_codes += range(int(first), int(last or first) + 1)
+    return tuple(found_codes)

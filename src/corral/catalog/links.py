@@ -25,8 +25,8 @@ class LinkKind:
 @cache
 def link(name: str) -> LinkKind:
     """The link of that name. Raises: NotFound, with the nearest name."""
-    known = table("links")
-    facts = subject("link", name, known, {}, listed="links")
+    link_rows = table("links")
+    facts = subject("link", name, link_rows, {}, listed="links")
     return LinkKind(
         name=next(iter(facts.values())).subject,
         title=facts["title"].value,

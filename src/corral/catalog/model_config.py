@@ -66,9 +66,9 @@ class Config:
         value = self.get(*names, default=default)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not least <= value <= most:
-            said = "has no" if value is None else f"has {_short(repr(value), 40)} as its"
+            complaint = "has no" if value is None else f"has {_short(repr(value), 40)} as its"
             raise ModelRefused(
-                f"the configuration {said} {names[0]}",
+                f"the configuration {complaint} {names[0]}",
                 hint=f"add {' or '.join(names)}, a whole number from {least} to {most:,}",
             )
         return int(value)
@@ -149,13 +149,13 @@ def _short(text: str, most: int) -> str:
 
 def _towers(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Each part that sees or hears, with about how many parameters where its sizes are said."""
-    told: dict[str, str] = {}
+    towers: dict[str, str] = {}
     for key, word in TOWERS.items():
-        if not (said := config.get(key)) or word in told:
+        if not (tower := config.get(key)) or word in towers:
             continue
-        billions = _tower_parameters(said) / 1e9 if isinstance(said, Mapping) else 0.0
-        told[word] = f"{word} (about {billions:.1f} billion parameters)" if billions else word
-    return tuple(told.values())
+        billions = _tower_parameters(tower) / 1e9 if isinstance(tower, Mapping) else 0.0
+        towers[word] = f"{word} (about {billions:.1f} billion parameters)" if billions else word
+    return tuple(towers.values())
 
 
 def _tower_parameters(said: Mapping[str, Any]) -> int:

@@ -42,8 +42,8 @@ def aliases() -> dict[str, str]:
 
 
 def _words(name: str) -> list[str]:
-    own = re.sub(r"\(.*?\)", " ", name).rsplit("/", 1)[-1]
-    return re.findall(r"[a-z0-9.+]+", own.lower().replace("\u00d7", "x"))
+    own_words = re.sub(r"\(.*?\)", " ", name).rsplit("/", 1)[-1]
+    return re.findall(r"[a-z0-9.+]+", own_words.lower().replace("\u00d7", "x"))
 
 
 def spelled(name: str) -> str:

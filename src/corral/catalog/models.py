@@ -194,8 +194,8 @@ class Model:
         passed = self.experts.per_token if per_token else self.experts.count
         router = self.hidden * self.experts.count
         shared = self._expert(self.experts.shared_ffn)
-        own = (passed + self.experts.shared) * self.expert_parameters + shared + router
-        return total + self.moe_layers * own
+        layer_parameters = (passed + self.experts.shared) * self.expert_parameters + shared + router
+        return total + self.moe_layers * layer_parameters
 
 
 def model_of_dimensions(

@@ -34,15 +34,15 @@ class Overhead:
 def overhead(architecture: str = "") -> Overhead:
     """Return the overhead of an architecture, for example hopper; missing values are those of any
     GPU."""
-    known = table("overheads")
-    facts = {**known["any"], **known.get(architecture, {})}
-    own = {quantity: fact.number for quantity, fact in facts.items()}
+    overhead_rows = table("overheads")
+    facts = {**overhead_rows["any"], **overhead_rows.get(architecture, {})}
+    own_numbers = {quantity: fact.number for quantity, fact in facts.items()}
     return Overhead(
-        workspace=(own["cublas_workspace"] + own["engine_workspace"]) * MIB,
-        expert_workspace=own["expert_streams"] * own["engine_workspace"] * MIB,
-        context=own["context"] * 1e9,
-        collectives=own["collectives"] * 1e9,
-        unused_share=own["unused_share"],
-        expert_load=own["expert_load"],
-        kept_free=own["kept_free"],
+        workspace=(own_numbers["cublas_workspace"] + own_numbers["engine_workspace"]) * MIB,
+        expert_workspace=own_numbers["expert_streams"] * own_numbers["engine_workspace"] * MIB,
+        context=own_numbers["context"] * 1e9,
+        collectives=own_numbers["collectives"] * 1e9,
+        unused_share=own_numbers["unused_share"],
+        expert_load=own_numbers["expert_load"],
+        kept_free=own_numbers["kept_free"],
     )

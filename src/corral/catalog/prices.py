@@ -58,15 +58,15 @@ class PriceList:
 
     def rent(self, device: str, kind: str = "on_demand", cloud: str = "") -> tuple[Rent, ...]:
         """The offers of a device, the cheapest first; of one cloud, where that is named."""
-        fit = [one for one in self.rents if one.device == device and one.kind == kind]
-        own = [one for one in fit if cloud in ("", one.cloud)]
-        return tuple(sorted(own, key=lambda one: (one.usd_per_gpu_hour, one.cloud)))
+        fit = [rent for rent in self.rents if rent.device == device and rent.kind == kind]
+        rents = [rent for rent in fit if cloud in ("", rent.cloud)]
+        return tuple(sorted(rents, key=lambda one: (one.usd_per_gpu_hour, one.cloud)))
 
     def current(self, device: str, kind: str = "on_demand", cloud: str = "") -> tuple[Rent, ...]:
         """Return the offers without those a year older than the newest one, the cheapest first."""
         offers = self.rent(device, kind, cloud)
-        newest = max((one.date for one in offers), default=date.min)
-        return tuple(one for one in offers if newest - one.date <= MOST_AGE)
+        newest = max((offer.date for offer in offers), default=date.min)
+        return tuple(offer for offer in offers if newest - offer.date <= MOST_AGE)
 
     def typical(self, device: str, kind: str = "on_demand") -> float:
         """The median of what the clouds ask now, in USD a GPU-hour.
@@ -75,13 +75,15 @@ class PriceList:
         """
         offers = self.current(device, kind)
         if not offers:
-            known = sorted({one.device for one in self.rents if one.kind == kind})
-            raise NotFound(f"price {kind} of", device, known, see="corral plan catalog prices")
-        return median(one.usd_per_gpu_hour for one in offers)
+            known_devices = sorted({rent.device for rent in self.rents if rent.kind == kind})
+            raise NotFound(
+                f"price {kind} of", device, known_devices, see="corral plan catalog prices"
+            )
+        return median(offer.usd_per_gpu_hour for offer in offers)
 
     def sale(self, device: str, what: str = "gpu") -> Sale | None:
         """The newest price of it; None where there is none."""
-        fit = [one for one in self.sales if (one.device, one.what) == (device, what)]
+        fit = [sale for sale in self.sales if (sale.device, sale.what) == (device, what)]
         return max(fit, key=lambda one: one.date, default=None)
 
     def lines(self) -> Iterator[tuple[str, ...]]:
@@ -103,10 +105,12 @@ class PriceList:
 
     def or_else(self, other: "PriceList") -> "PriceList":
         """These, and the other's of what these say nothing of: a list of one's own goes first."""
-        said = {(one.cloud, one.device, one.kind) for one in self.rents}
-        sold = {(one.device, one.what) for one in self.sales}
-        rents = (one for one in other.rents if (one.cloud, one.device, one.kind) not in said)
-        sales = (one for one in other.sales if (one.device, one.what) not in sold)
+        listed_rents = {(rent.cloud, rent.device, rent.kind) for rent in self.rents}
+        sold = {(sale.device, sale.what) for sale in self.sales}
+        rents = (
+            rent for rent in other.rents if (rent.cloud, rent.device, rent.kind) not in listed_rents
+        )
+        sales = (sale for sale in other.sales if (sale.device, sale.what) not in sold)
         return PriceList(rents=(*self.rents, *rents), sales=(*self.sales, *sales))
 
 
@@ -141,7 +145,7 @@ def _prices(facts: Iterable[Fact]) -> PriceList:
     rents: list[Rent] = []
     sales: list[Sale] = []
     listed = list(facts)
-    about = {(one.subject, one.quantity): one.value for one in listed if one.quantity in ABOUT}
+    about = {(fact.subject, fact.quantity): fact.value for fact in listed if fact.quantity in ABOUT}
     for fact in listed:
         cloud, _, name = fact.subject.partition(":")
         if not name:

@@ -15,37 +15,37 @@ HOW = "to have them sent, write alerts.yaml into the cluster's directory: corral
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List open alerts and their receivers."""
     with common.client() as client:
-        found = client.alerts()
+        alert_list = client.alerts()
     if common.json:
-        print_json(found.model_dump(mode="json"))
+        print_json(alert_list.model_dump(mode="json"))
         return
     rows = table("SEVERITY", "SINCE", "WHAT")
-    for alert in found.alerts:
+    for alert in alert_list.alerts:
         look = f"\n-> {alert.next}" if alert.next else ""
         rows.add_row(alert.severity, clock_text(alert.since), clean(alert.text + look))
     show_table(rows)
-    if not found.alerts:
+    if not alert_list.alerts:
         note("nothing stands")
-    for receiver in found.receivers:
+    for receiver in alert_list.receivers:
         trouble = f": the last message did not reach it: {_why(receiver)}"
         note(f"told: {receiver.name}{trouble if receiver.trouble else ''}")
-    if found.trouble:
-        note(found.trouble)
-    elif not found.receivers:
+    if alert_list.trouble:
+        note(alert_list.trouble)
+    elif not alert_list.receivers:
         note(f"nobody is told; {HOW}")
 
 
 def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Send a test message to each receiver of alerts.yaml. Exit code: 1 if one was not reached."""
     with common.client() as client:
-        found = client.test_alerts()
+        alerts_sent = client.test_alerts()
     if common.json:
-        print_json(found)
-    elif found.sent:
-        say(f"handed over to {', '.join(found.sent)}")
-    for one in found.failed if not common.json else ():
-        say(f"not to {one.name}: {_why(one)}")
-    return JOB_FAILED if found.failed else DONE
+        print_json(alerts_sent)
+    elif alerts_sent.sent:
+        say(f"handed over to {', '.join(alerts_sent.sent)}")
+    for receiver_row in alerts_sent.failed if not common.json else ():
+        say(f"not to {receiver_row.name}: {_why(receiver_row)}")
+    return JOB_FAILED if alerts_sent.failed else DONE
 
 
 def _why(one: "alerts.ReceiverRow") -> str:

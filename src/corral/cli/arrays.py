@@ -36,10 +36,10 @@ def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api
     """Return the call's answer for one job; for an array, by its id (j9) or the name of its newest
     (sweep), its jobs by index. Raises: NotFound."""
     try:
-        one = call(job)
-        if whose := getattr(one, "whose", ""):
+        found_one = call(job)
+        if whose := getattr(found_one, "whose", ""):
             note(whose)
-        return one
+        return found_one
     except NotFound:
         parts = client.array(job, everything=True)
         if not parts:
@@ -52,11 +52,11 @@ def members(client: "Client", job: str) -> list[str]:
 
     Raises: NotFound, Conflict when all of an array is over.
     """
-    one = found(client, job, client.job)
-    if not isinstance(one, list) and not one.is_over:
+    found_job = found(client, job, client.job)
+    if not isinstance(found_job, list) and not found_job.is_over:
         return [job]
     parts = [part.id for part in client.array(job)]
-    if not parts and isinstance(one, list):
+    if not parts and isinstance(found_job, list):
         raise Conflict(f"all jobs of {job} are over already", hint=f"run: corral show {job}")
     return parts or [job]
 
@@ -100,35 +100,36 @@ def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -
     for job in jobs:
         groups.setdefault((job.state, job.reason_code), []).append(job)
     alone = sum(not job.is_over for job in jobs)
-    told = [
-        (group, _of_array(one, group[0]) if len(group) == alone else one)
+    rows_by_part = [
+        (group, _of_array(answer, group[0]) if len(group) == alone else answer)
         for group in groups.values()
-        for one in [client.why(group[0].id)]
+        for answer in [client.why(group[0].id)]
     ]
     if common.json:
         print_json(
             {
                 "groups": [
-                    {**one.model_dump(mode="json"), "jobs": [job.id for job in group]}
-                    for group, one in told
+                    {**answer.model_dump(mode="json"), "jobs": [job.id for job in group]}
+                    for group, answer in rows_by_part
                 ]
             }
         )
         return
     name = name_of(jobs)
-    for group, one in told:
+    for group, why in rows_by_part:
         alike = len({job.reason for job in group}) == 1
         of = "" if alike else f"{group[0].array_index}: "
-        reason = f": {of}{clean(one.reason)}" if one.reason else ""
+        reason = f": {of}{clean(why.reason)}" if why.reason else ""
         are = "is" if len(group) == 1 else "are"
-        say(f"{name} {spans_of(group)} {are} {one.state}{reason}")
-        say_sooner(one)
+        say(f"{name} {spans_of(group)} {are} {why.state}{reason}")
+        say_sooner(why)
 
 
 def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
     """Return advice for a whole array: its unfinished jobs are alike."""
     advised = [
-        re.sub(rf"\b{re.escape(job.id)}\b", job.array or job.id, one) for one in found.suggestions
+        re.sub(rf"\b{re.escape(job.id)}\b", job.array or job.id, suggestion)
+        for suggestion in found.suggestions
     ]
     return found.model_copy(update={"suggestions": advised})
 
@@ -147,8 +148,8 @@ def say_sooner(found: "api.Why") -> None:
         say(f"  it {end_text(found.ending)}")
     for suggestion in found.suggestions:
         say(f"  {clean(suggestion)}")
-    for one in found.forecast.instead if found.forecast is not None else ():
-        say(f"  {clean(instead_text(one))}")
+    for change_suggestion_view in found.forecast.instead if found.forecast is not None else ():
+        say(f"  {clean(instead_text(change_suggestion_view))}")
 
 
 def line_text(found: "api.Why") -> str:
@@ -206,11 +207,11 @@ def print_logs_of(
     labels = indices_of(jobs)
 
     async def one(client: "AsyncClient", job: "api.JobView") -> None:
-        asked = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail, "times": times}
+        options = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail, "times": times}
         if common.json:
-            await _json_logs(client, job, **asked)
+            await _json_logs(client, job, **options)
         else:
-            await print_logs(client, job, sys.stdout, labels[job.id], raw=raw, **asked)
+            await print_logs(client, job, sys.stdout, labels[job.id], raw=raw, **options)
 
     if follow:
         each(common, jobs, one)
@@ -242,13 +243,13 @@ def events_of(
     from corral.cli.follow_many import each
 
     async def one(client: "AsyncClient", job: "api.JobView") -> "list[api.EventView]":
-        kept = []
+        kept_jobs = []
         async for event in client.events(job.id, after=after, follow=follow):
             if follow:
                 tell(event)
             else:
-                kept.append(event)
-        return kept
+                kept_jobs.append(event)
+        return kept_jobs
 
     events = [event for of_job in each(common, jobs, one) for event in of_job]
     return sorted(events, key=lambda event: event.number)

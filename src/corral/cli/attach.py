@@ -114,9 +114,9 @@ def _send_keys(terminal: "ClientConnection") -> None:
 
     with contextlib.suppress(ConnectionClosed, OSError):
         while data := os.read(sys.stdin.fileno(), PIECE):
-            before, left, _ = data.partition(DETACH)
+            before, key_bytes, _ = data.partition(DETACH)
             terminal.send(before)
-            if left and sys.stdin.isatty():
+            if key_bytes and sys.stdin.isatty():
                 terminal.close()
                 return
         terminal.send(b"")

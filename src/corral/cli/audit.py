@@ -94,22 +94,24 @@ def _seconds(text: str) -> float:
 
 def _show(common: Common, user: str | None, since: float, what: str, limit: int) -> None:
     with common.client() as client:
-        found = client.audit(user=user, since=since, limit=limit)
-    found = [one for one in reversed(found) if one.what.startswith(what)]
+        audit_entry_views = client.audit(user=user, since=since, limit=limit)
+    audit_entry_views = [
+        entry for entry in reversed(audit_entry_views) if entry.what.startswith(what)
+    ]
     if common.json:
-        print_json({"entries": [one.model_dump(mode="json") for one in found]})
+        print_json({"entries": [entry.model_dump(mode="json") for entry in audit_entry_views]})
         return
     rows = table("WHEN", "WHO", "KIND", "FROM", "TOKEN", "WHAT", "ON", "RESULT")
-    for one in found:
+    for audit_entry_view in audit_entry_views:
         rows.add_row(
-            clock_text(one.at),
-            one.by,
-            one.kind,
-            clean(one.source),
-            one.token or "",
-            one.what,
-            clean(one.on),
-            cut(_result(one)),
+            clock_text(audit_entry_view.at),
+            audit_entry_view.by,
+            audit_entry_view.kind,
+            clean(audit_entry_view.source),
+            audit_entry_view.token or "",
+            audit_entry_view.what,
+            clean(audit_entry_view.on),
+            cut(_result(audit_entry_view)),
         )
     show_table(rows)
 
@@ -125,9 +127,9 @@ def _export(common: Common, to: str, user: str | None, since: float, what: str) 
     written, after = 0, 0
     with common.client() as client, _opened(to) as out:
         while page := client.audit(user=user, since=since, after=after, limit=MOST_ROWS):
-            for one in page:
-                if one.what.startswith(what):
-                    out.write(one.model_dump_json() + "\n")
+            for audit_entry_view in page:
+                if audit_entry_view.what.startswith(what):
+                    out.write(audit_entry_view.model_dump_json() + "\n")
                     written += 1
             after = page[-1].number
     if to != "-":
@@ -167,22 +169,28 @@ def _verify(common: Common, anchor: "Anchor | None") -> int:
     from corral.boot.audit import verify_log
 
     check_ours(common, "audit --verify")
-    found = verify_log(common.place, anchor)
+    chain_report = verify_log(common.place, anchor)
     if common.json:
         print_json(
             {
-                "whole": not found.fault,
-                "fault": found.fault,
-                "entries": found.entries,
-                "unchained": found.unchained,
-                "anchor": f"{found.number}:{found.link}",
+                "whole": not chain_report.fault,
+                "fault": chain_report.fault,
+                "entries": chain_report.entries,
+                "unchained": chain_report.unchained,
+                "anchor": f"{chain_report.number}:{chain_report.link}",
             }
         )
-        return JOB_FAILED if found.fault else DONE
-    if found.fault:
-        say(f"broken: {found.fault} ({found.entries:,} entries before it are whole)")
+        return JOB_FAILED if chain_report.fault else DONE
+    if chain_report.fault:
+        say(f"broken: {chain_report.fault} ({chain_report.entries:,} entries before it are whole)")
         return JOB_FAILED
-    old = f", the first {found.unchained:,} from before the chain" if found.unchained else ""
-    say(f"whole: {found.entries:,} entries{old}")
-    note(f"keep this outside of the cluster, for --anchor: {found.number}:{found.link}")
+    old = (
+        f", the first {chain_report.unchained:,} from before the chain"
+        if chain_report.unchained
+        else ""
+    )
+    say(f"whole: {chain_report.entries:,} entries{old}")
+    note(
+        f"keep this outside of the cluster, for --anchor: {chain_report.number}:{chain_report.link}"
+    )
     return DONE

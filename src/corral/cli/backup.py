@@ -81,8 +81,8 @@ def restore(
     from corral.boot.backup_sealing import identity_of
 
     check_ours(common, "restore")
-    given = (str(one.absolute()) if one else None for one in (store_file, shared_state))
-    into = Into(**dict(zip(("store_file", "shared_state"), given, strict=True)))
+    paths_given = (str(path.absolute()) if path else None for path in (store_file, shared_state))
+    into = Into(**dict(zip(("store_file", "shared_state"), paths_given, strict=True)))
     check_several(ClusterSettings(store_file=into.store_file, shared_state=into.shared_state))
     about = make(common.place, file, into, identity_of(identity) if identity else None)
     if common.json:
@@ -94,8 +94,8 @@ def restore(
 
 
 def _facts(about: "About") -> dict[str, Any]:
-    kept = ("cluster", "at", "jobs", "unfinished", "rows", "snapshots", "corral")
-    return {name: getattr(about, name) for name in kept}
+    shown_facts = ("cluster", "at", "jobs", "unfinished", "rows", "snapshots", "corral")
+    return {name: getattr(about, name) for name in shown_facts}
 
 
 def _words(about: "About") -> str:

@@ -23,14 +23,14 @@ def change_each(
     A refusal is printed, and the remaining jobs are still tried. The parts of an array are
     its jobs. An array counts as refused only if every one of its jobs refused the change.
     """
-    found: list[T] = []
+    done_answers: list[T] = []
     code = error_output.DONE
     for name in dict.fromkeys(names):
         granted, refused = _tried(name, parts, call)
-        found += granted
+        done_answers += granted
         if not as_json:
-            for one in granted:
-                tell(one)
+            for answer in granted:
+                tell(answer)
         if refused and not granted:
             first = refused[0]
             error_output.tell(
@@ -38,9 +38,9 @@ def change_each(
             )
             code = error_output.REFUSED
         else:
-            for left in refused:
-                note(left.message)
-    return found, code
+            for refusal in refused:
+                note(refusal.message)
+    return done_answers, code
 
 
 def _tried(
@@ -50,12 +50,12 @@ def _tried(
     granted: list[T] = []
     refused: list[Refusal] = []
     try:
-        meant = parts(name)
+        name_parts = parts(name)
     except Unauthorised:
         raise  # every further call would be refused in the same way
     except Refusal as why:
         return granted, [why]
-    for part in meant:
+    for part in name_parts:
         try:
             granted.append(call(part))
         except Unauthorised:

@@ -18,8 +18,8 @@ def show_checks(found: "api.Checkup") -> None:
     """A line for each result."""
     rows = table("NODE", "CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "WHAT", right=RIGHT)
     for node in found.nodes:
-        for one in node.results:
-            rows.add_row(node.node, *_cells(one))
+        for result in node.results:
+            rows.add_row(node.node, *_cells(result))
     if any(node.results for node in found.nodes):
         show_table(rows)
 
@@ -32,9 +32,9 @@ def show_kept(results: "list[api.CheckResult]", now: float) -> None:
     if not results:
         return
     rows = table("CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "AGE", "WHAT", right=RIGHT)
-    for one in results:
-        *cells, text = _cells(one)
-        rows.add_row(*cells, age_text(now - one.at), text)
+    for result in results:
+        *cells, text = _cells(result)
+        rows.add_row(*cells, age_text(now - result.at), text)
     say()
     show_table(rows)
 
@@ -72,23 +72,25 @@ def show_sameness(found: "api.Checkup") -> None:
     """Whether all nodes see the same files."""
     seen: dict[str, list[str]] = {}
     for node in found.nodes:
-        for one in node.results:
-            if one.unit.startswith(LISTING):
-                seen.setdefault(one.unit, []).append(node.node)
+        for result in node.results:
+            if result.unit.startswith(LISTING):
+                seen.setdefault(result.unit, []).append(node.node)
     if len(seen) > 1:
         parts = sorted(seen.values(), key=len, reverse=True)
-        said = "; ".join(", ".join(nodes[:5]) + (" ..." * (len(nodes) > 5)) for nodes in parts)
-        say(f"nodes see different files there: {said}")
+        groups_text = "; ".join(
+            ", ".join(nodes[:5]) + (" ..." * (len(nodes) > 5)) for nodes in parts
+        )
+        say(f"nodes see different files there: {groups_text}")
     elif seen and len(found.nodes) > 1:
         say(f"all of {len(next(iter(seen.values())))} nodes see the same files")
 
 
 def sees_other(found: "api.Checkup") -> bool:
-    listings = {one.unit for node in found.nodes for one in node.results}
+    listings = {result.unit for node in found.nodes for result in node.results}
     return len([unit for unit in listings if unit.startswith(LISTING)]) > 1
 
 
 def failed_of(found: "api.Checkup") -> bool:
     """Whether anything is not as it should be."""
-    bad = any(one.result == "failed" for node in found.nodes for one in node.results)
+    bad = any(result.result == "failed" for node in found.nodes for result in node.results)
     return bad or sees_other(found)

@@ -18,11 +18,11 @@ def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B00
         job: Id, or newest job of this name; of an array, all its jobs.
     """
     with common.client() as client:
-        one = arrays.found(client, job, client.job)
-    if isinstance(one, list):
-        saves = arrays.checkpoints_of(common, one)
+        found_job = arrays.found(client, job, client.job)
+    if isinstance(found_job, list):
+        saves = arrays.checkpoints_of(common, found_job)
     else:
-        saves = [("", save) for save in one.checkpoints]
+        saves = [("", save) for save in found_job.checkpoints]
     if common.json:
         rows = [save.model_dump(mode="json") | ({"job": of} if of else {}) for of, save in saves]
         print_json({"checkpoints": rows})

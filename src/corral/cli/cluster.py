@@ -75,7 +75,7 @@ def up(
     from corral.cli import ssh_hosts as hosts
 
     check_ours(common, "up")
-    asked = ClusterOptions(
+    cluster_options = ClusterOptions(
         **lender.given,
         **serving.given,
         **several.given,
@@ -91,14 +91,14 @@ def up(
         **care.given,
         shared=tuple(str(path.absolute()) for path in shared) or None,
     )
-    targets = hosts.read(others, host_of(common.place, asked))
-    start, found = _start(common, asked, restart=restart)
+    targets = hosts.read(others, host_of(common.place, cluster_options))
+    start, status_now = _start(common, cluster_options, restart=restart)
     if common.json and not targets:
-        print_json(found)
+        print_json(status_now)
     elif not targets:
-        _tell_up(common, found, fresh=start.is_new)
+        _tell_up(common, status_now, fresh=start.is_new)
     else:
-        _bring_others(common, found, hosts.bring(common, others, targets))
+        _bring_others(common, status_now, hosts.bring(common, others, targets))
 
 
 def _start(common: Common, asked: "ClusterOptions", *, restart: bool) -> "tuple[Start, api.Status]":
@@ -130,8 +130,10 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
 
     with common.client() as client:
         if start.continues:
-            left = len(unfinished(client))
-            note(f"continues {common.place.root}: {left} unfinished job{'s' * (left != 1)}")
+            left_jobs = len(unfinished(client))
+            note(
+                f"continues {common.place.root}: {left_jobs} unfinished job{'s' * (left_jobs != 1)}"
+            )
         if start.lost_port is not None:
             note(
                 f"port {start.lost_port}, where clients look for this head, is taken: it serves on "
@@ -145,12 +147,12 @@ def _bring_others(common: Common, up: "api.Status", outcomes: "list[HostOutcome]
     from corral.cli import ssh_hosts as hosts
 
     with common.client() as client:
-        found = client.status()
+        status_now = client.status()
     if common.json:
-        print_json({**found.model_dump(mode="json"), "hosts": hosts.as_json(outcomes)})
+        print_json({**status_now.model_dump(mode="json"), "hosts": hosts.as_json(outcomes)})
     else:
         say_pages(_say_head(common, up, "up"))
-        show_nodes(found.nodes)
+        show_nodes(status_now.nodes)
         hosts.show(outcomes)
     hosts.check(outcomes)
 
@@ -278,8 +280,8 @@ def down(
             if not agreed_to_lose(client, stops, "stop them and the cluster?", common):
                 raise Conflict("nothing was stopped", hint="leave them: corral down --leave")
         end_head(place, client, running, jobs=wish)
-    left = len(running) if wish == "leave" else 0
-    _tell_down(common, running, f"down; {left} jobs run on" if left else "down")
+    left_jobs = len(running) if wish == "leave" else 0
+    _tell_down(common, running, f"down; {left_jobs} jobs run on" if left_jobs else "down")
 
 
 def _tell_down(common: Common, running: "list[api.JobView]", text: str) -> None:
@@ -298,35 +300,39 @@ def _unfinished(running: "list[api.JobView]") -> str:
 def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """Show the head, the nodes and what they hold."""
     with common.client() as client:
-        found = client.status()
+        status_now = client.status()
     if common.json:
-        print_json(found)
+        print_json(status_now)
         return
-    gpus = f"{found.gpus.free:g} of {found.gpus.total} free"
-    if found.gpus.taken:
-        gpus += f", {found.gpus.taken} held by others"
-    if found.gpus.pretend:
-        gpus += " (pretend)" if found.gpus.pretend == found.gpus.total else ""
-        if found.gpus.pretend < found.gpus.total:
-            gpus += f", {found.gpus.pretend} of them pretend"
-    if found.gpus.away:
-        gpus += f", {found.gpus.away} not to be had now"
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(found.jobs.items()))
-    about = f"process {found.head.pid}, version {found.head.version}"
+    gpus = f"{status_now.gpus.free:g} of {status_now.gpus.total} free"
+    if status_now.gpus.taken:
+        gpus += f", {status_now.gpus.taken} held by others"
+    if status_now.gpus.pretend:
+        gpus += " (pretend)" if status_now.gpus.pretend == status_now.gpus.total else ""
+        if status_now.gpus.pretend < status_now.gpus.total:
+            gpus += f", {status_now.gpus.pretend} of them pretend"
+    if status_now.gpus.away:
+        gpus += f", {status_now.gpus.away} not to be had now"
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(status_now.jobs.items()))
+    about = f"process {status_now.head.pid}, version {status_now.head.version}"
     here = "" if common.remote else str(common.place.root)
-    if here and not found.heads:  # of several, the one that leads lies elsewhere perhaps
+    if here and not status_now.heads:  # of several, the one that leads lies elsewhere perhaps
         about += f", in {here}"
     show_pairs(
         [
-            ("head", f"{found.head.url} ({about})"),
-            *[("heads", heads_text(found.heads)), ("directory", here)] * bool(found.heads),
+            ("head", f"{status_now.head.url} ({about})"),
+            *[("heads", heads_text(status_now.heads)), ("directory", here)]
+            * bool(status_now.heads),
             ("GPUs", gpus),
             ("jobs", counts or "none unfinished"),
-            *[("users", separation_text(one)) for one in found.separation],
+            *[
+                ("users", separation_text(user_isolation_view))
+                for user_isolation_view in status_now.separation
+            ],
         ]
     )
-    show_nodes(found.nodes)
-    for warning in found.warnings:
+    show_nodes(status_now.nodes)
+    for warning in status_now.warnings:
         note(f"warning: {warning}")
 
 
@@ -339,9 +345,9 @@ def separation_text(separation: "api.UserIsolationView") -> str:
 
 def heads_text(heads: "list[api.OneHead]") -> str:
     """For example: a leads, b stands by."""
-    said = []
+    head_words = []
     for head in heads:
         away = head.silent_seconds > AWAY_SECONDS
         word = f"silent for {head.silent_seconds:.0f} s" if away else "stands by"
-        said.append(f"{head.name} {'leads' if head.leads else word}")
-    return ", ".join(said)
+        head_words.append(f"{head.name} {'leads' if head.leads else word}")
+    return ", ".join(head_words)

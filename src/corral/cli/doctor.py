@@ -98,52 +98,52 @@ def _checked(
         begun = client.check_nodes(
             kinds, nodes=nodes, paths=paths, seconds=seconds, patience_seconds=patience_seconds
         )
-        found = _awaited(client, begun, quiet=common.json)
+        checkup = _awaited(client, begun, quiet=common.json)
     if common.json:
-        print_json(found)
+        print_json(checkup)
     else:
-        show_checks(found)
+        show_checks(checkup)
         if paths:
-            show_sameness(found)
-        _say_next(found, f"corral doctor {again}")
-    if failed_of(found):
+            show_sameness(checkup)
+        _say_next(checkup, f"corral doctor {again}")
+    if failed_of(checkup):
         return JOB_FAILED
-    return DONE if all(one.results for one in found.nodes) else REFUSED
+    return DONE if all(node.results for node in checkup.nodes) else REFUSED
 
 
 def _awaited(client: "Client", begun: "api.Checkup", *, quiet: bool) -> "api.Checkup":
     """Until each node is done, or was given up."""
-    told: set[str] = set()
-    found = begun
-    while not found.is_over:
-        for one in found.nodes:
-            if one.state == "waiting" and one.jobs and one.node not in told and not quiet:
-                told.add(one.node)
-                note(f"{one.node} is busy with {', '.join(one.jobs[:3])}: it is waited for")
+    shown_nodes: set[str] = set()
+    checkup = begun
+    while not checkup.is_over:
+        for node in checkup.nodes:
+            if node.state == "waiting" and node.jobs and node.node not in shown_nodes and not quiet:
+                shown_nodes.add(node.node)
+                note(f"{node.node} is busy with {', '.join(node.jobs[:3])}: it is waited for")
         time.sleep(LOOK_SECONDS)
-        now = {one.node: one for one in client.checkup(begun.id).nodes}
+        now = {node.node: node for node in client.checkup(begun.id).nodes}
         gone = {"state": "over"}
-        nodes = [now.get(one.node) or one.model_copy(update=gone) for one in found.nodes]
-        found = found.model_copy(update={"nodes": nodes})
-    return found
+        nodes = [now.get(node.node) or node.model_copy(update=gone) for node in checkup.nodes]
+        checkup = checkup.model_copy(update={"nodes": nodes})
+    return checkup
 
 
 def _say_next(found: "api.Checkup", again: str) -> None:
     """Print the next command, by the result."""
-    for one in found.nodes:
-        bad = [each for each in one.results if each.result == "failed"]
+    for node in found.nodes:
+        bad = [each for each in node.results if each.result == "failed"]
         if bad and all(each.kind == "data" for each in bad):
-            say(f"{one.node} does not read it: mount it there, or: corral node cordon {one.node}")
+            say(f"{node.node} does not read it: mount it there, or: corral node cordon {node.node}")
         elif bad:
-            then = f"when it is repaired: corral node clear {one.node}"
-            say(f"{one.node}: see corral node show {one.node}; {then}")
-        elif not one.results:
+            then = f"when it is repaired: corral node clear {node.node}"
+            say(f"{node.node}: see corral node show {node.node}; {then}")
+        elif not node.results:
             why = (
-                f"it is busy with {', '.join(one.jobs[:3])}"
-                if one.jobs
+                f"it is busy with {', '.join(node.jobs[:3])}"
+                if node.jobs
                 else "it was needed for work"
             )
-            say(f"{one.node} was not checked, {why}: {again} --node {one.node} --patience 2h")
+            say(f"{node.node} was not checked, {why}: {again} --node {node.node} --patience 2h")
     if again == "corral doctor net" and len(found.nodes) < 2:
         say("a link takes two nodes: corral node token has the line that lets a machine join")
     if found.unable:

@@ -48,23 +48,27 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
 
     Exit code: 1 if something is wrong.
     """
-    found = [*of_machine(common)]
+    findings = [*of_machine(common)]
     try:
         with common.client() as client:
-            found += of_cluster(client)
+            findings += of_cluster(client)
     except CorralError as error:
         which = Is.WRONG if common.remote else Is.NOTE  # a cluster that is down is down on purpose
-        found.append(Finding(where="head", state=which, text=error.message, to_do=error.hint))
-    wrong = sum(one.state == Is.WRONG for one in found)
+        findings.append(Finding(where="head", state=which, text=error.message, to_do=error.hint))
+    wrong = sum(finding.state == Is.WRONG for finding in findings)
     if common.json:
-        print_json({"findings": [asdict(one) for one in found], "wrong": wrong})
+        print_json({"findings": [asdict(finding) for finding in findings], "wrong": wrong})
         return JOB_FAILED if wrong else DONE
     from rich.text import Text
 
     rows = table("WHERE", "IS", "WHAT")
-    for one in found:
-        to_do = f"\n-> {one.to_do}" if one.to_do else ""
-        rows.add_row(one.where, Text(one.state, style=_STYLES[one.state]), clean(one.text + to_do))
+    for finding in findings:
+        to_do = f"\n-> {finding.to_do}" if finding.to_do else ""
+        rows.add_row(
+            finding.where,
+            Text(finding.state, style=_STYLES[finding.state]),
+            clean(finding.text + to_do),
+        )
     show_table(rows)
     if wrong:
         say(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
@@ -106,23 +110,23 @@ def _torch(where: str, gpus: int) -> Iterator[Finding]:
 def _containment(where: str) -> Finding:
     from corral.agent.containment import SUBREAPER, probe
 
-    found = probe()
-    weakest = found.kind == SUBREAPER
-    how = f"ranks are held in a {found.kind}"
-    why = f" ({found.reason})" if found.kind != "cgroup" else ""
+    containment_check = probe()
+    weakest = containment_check.kind == SUBREAPER
+    how = f"ranks are held in a {containment_check.kind}"
+    why = f" ({containment_check.reason})" if containment_check.kind != "cgroup" else ""
     advice = "let this user have a cgroup, or user namespaces" if weakest else ""
     return Finding(where=where, state=Is.NOTE if weakest else Is.WELL, text=how + why, to_do=advice)
 
 
 def _directory(common: Common) -> Finding:
     root = common.place.root
-    there = next(one for one in (root, *root.parents) if one.exists())
-    if not os.access(there, os.W_OK):
+    path = next(existing for existing in (root, *root.parents) if existing.exists())
+    if not os.access(path, os.W_OK):
         return Finding(
-            where=str(root), state=Is.WRONG, text=f"{there} may not be written",
+            where=str(root), state=Is.WRONG, text=f"{path} may not be written",
             to_do="choose another directory with --dir or CORRAL_DIR",
         )  # fmt: skip
-    disk = shutil.disk_usage(there)
+    disk = shutil.disk_usage(path)
     text = f"{size_text(disk.free)} of {size_text(disk.total)} free"
     if disk.free < FREE_SHARE * disk.total:
         return Finding(where=str(root), state=Is.WRONG, text=text, to_do="make room there")
@@ -146,10 +150,12 @@ def _pages(where: str) -> Finding:
 def of_cluster(client: "Client") -> list[Finding]:
     """Return findings about the head that responds."""
     status, standing = client.status(), client.alerts()
-    ailing = [one for one in status.nodes if ails(one)]
-    rest = [one for one in status.nodes if not ails(one)]
-    asked = [*ailing, *rest][:MOST_NODES]
-    details = [client.node(one.id) for one in asked if one.liveness == "alive"]
+    ailing = [node for node in status.nodes if ails(node)]
+    rest = [node for node in status.nodes if not ails(node)]
+    node_views = [*ailing, *rest][:MOST_NODES]
+    details = [
+        client.node(node_view.id) for node_view in node_views if node_view.liveness == "alive"
+    ]
     return [
         *of_head(status, standing),
         *of_pretend_gpus(status.gpus),
@@ -171,18 +177,18 @@ def of_users(separation: "Iterable[api.UserIsolationView]") -> Iterator[Finding]
     """Whose account runs what on each node, and whether users are kept apart there."""
     from corral.domain.user_isolation import names_text
 
-    for one in separation:
-        kept = one.means in KEPT_APART
+    for user_isolation_view in separation:
+        is_kept_apart = user_isolation_view.means in KEPT_APART
         yield Finding(
-            where=names_text(one.nodes),
-            state=Is.WELL if kept else Is.NOTE,
-            text=one.text,
-            to_do="" if kept else "see SECURITY.md, By engine",
+            where=names_text(user_isolation_view.nodes),
+            state=Is.WELL if is_kept_apart else Is.NOTE,
+            text=user_isolation_view.text,
+            to_do="" if is_kept_apart else "see SECURITY.md, By engine",
         )
 
 
 def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding]:
-    head, own = status.head, {node.id for node in status.nodes if ails(node)}
+    head, ailing_nodes = status.head, {node.id for node in status.nodes if ails(node)}
     same = head.version == __version__
     yield Finding(
         where="head",
@@ -190,25 +196,27 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         text=f"{head.url} answers, version {head.version}",
         to_do="" if same else f"this command line is {__version__}: install the same on both",
     )
-    separate = [one.text for one in status.separation]  # findings of their own
+    separate = [
+        user_isolation_view.text for user_isolation_view in status.separation
+    ]  # findings of their own
     for warning in status.warnings:
         if not (
-            any(warning.startswith(f"node {id}:") for id in own)
+            any(warning.startswith(f"node {id}:") for id in ailing_nodes)
             or any(warning.endswith(text) for text in separate)
         ):
             yield Finding(where="head", state=Is.NOTE, text=warning)
-    for one in standing.alerts:
-        if one.kind not in OF_NODES:
-            bad = Is.WRONG if one.severity == "critical" else Is.NOTE
-            yield Finding(where="alert", state=bad, text=one.text, to_do=one.next)
+    for alert in standing.alerts:
+        if alert.kind not in OF_NODES:
+            bad = Is.WRONG if alert.severity == "critical" else Is.NOTE
+            yield Finding(where="alert", state=bad, text=alert.text, to_do=alert.next)
     if standing.trouble:
         yield Finding(where="alerts", state=Is.WRONG, text=standing.trouble)
     elif not standing.receivers:
         text = "nobody is told when something fails"
         yield Finding(where="alerts", state=Is.NOTE, text=text, to_do="corral alert --help")
-    for told in standing.receivers:
-        if told.trouble:
-            text = f"the last message did not reach {told.name}: {told.trouble}"
+    for receiver in standing.receivers:
+        if receiver.trouble:
+            text = f"the last message did not reach {receiver.name}: {receiver.trouble}"
             yield Finding(where="alerts", state=Is.WRONG, text=text, to_do="corral alert test")
 
 
@@ -220,17 +228,20 @@ def ails(node: "api.NodeView") -> bool:
 
 def of_nodes(nodes: "Iterable[api.NodeView]", details: "list[api.NodeDetail]") -> Iterator[Finding]:
     """Yield problems of each node; healthy nodes come together."""
-    known = {one.id: one for one in details}
+    known_nodes = {detail.id: detail for detail in details}
     unproven, well = [], 0
     for node in nodes:
-        found = list(of_node(node, known.get(node.id)))
-        yield from found
-        well += not found
-        if node.id in known and not known[node.id].checks:
+        findings = list(of_node(node, known_nodes.get(node.id)))
+        yield from findings
+        well += not findings
+        if node.id in known_nodes and not known_nodes[node.id].checks:
             unproven.append(node.id)
     if well:
-        one = well == 1
-        text = f"{well} node{' is' if one else 's are'} alive and take{'s' if one else ''} work"
+        is_single = well == 1
+        text = (
+            f"{well} node{' is' if is_single else 's are'} alive and "
+            f"take{'s' if is_single else ''} work"
+        )
         yield Finding(where="nodes", state=Is.WELL, text=text)
     if unproven:
         names = ", ".join(unproven[:3]) + (" ..." if len(unproven) > 3 else "")
@@ -244,10 +255,12 @@ def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[F
         to_do = f"see: {see}; when it is off for good: corral node dead {node.id}"
         yield Finding(where=where, state=Is.WRONG, text=f"{node.liveness}: {node.why}", to_do=to_do)
         return
-    ailments = [one for one in detail.ailments if one.mended_at is None] if detail else []
-    for one in ailments:
-        to_do = one.to_mend or f"{one.remedy}; then: corral node clear {node.id}"
-        yield Finding(where=where, state=Is.WRONG, text=one.text, to_do=to_do)
+    ailments = (
+        [ailment for ailment in detail.ailments if ailment.mended_at is None] if detail else []
+    )
+    for ailment in ailments:
+        to_do = ailment.to_mend or f"{ailment.remedy}; then: corral node clear {node.id}"
+        yield Finding(where=where, state=Is.WRONG, text=ailment.text, to_do=to_do)
     if node.health and not ailments:
         yield Finding(where=where, state=Is.WRONG, text=node.health, to_do=f"see: {see}")
     if node.closed:

@@ -23,12 +23,12 @@ def head_for(common: "Change") -> Iterator[None]:
     up, ends again; jobs that an earlier one had left run on."""
     from corral.domain.errors import Refusal
 
-    left = _started(common)
+    left_jobs = _started(common)
     try:
         yield
     except (Refusal, KeyboardInterrupt):
-        if left is not None:
-            _end_again(common, left)
+        if left_jobs is not None:
+            _end_again(common, left_jobs)
         raise
 
 
@@ -44,10 +44,10 @@ def _started(common: "Change") -> frozenset[str] | None:
     note(f"no head runs in {common.place.root}: starting one here")
     start = bring_up(common.place, ClusterOptions())
     with common.client() as client:
-        left = frozenset(job.id for job in unfinished(client))
+        left_jobs = frozenset(job.id for job in unfinished(client))
         wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
     say_what_is_pretended(common.place)
-    return left if start.is_new else None
+    return left_jobs if start.is_new else None
 
 
 def say_what_is_pretended(place: "ClusterDir") -> None:

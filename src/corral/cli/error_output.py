@@ -39,9 +39,9 @@ def hint_of(error: CorralError) -> str:
     The advice is added if the token in that directory is revoked or expired. It is not
     added for a join token, or if CORRAL_URL or CORRAL_TOKEN is set.
     """
-    given = {"CORRAL_URL", "CORRAL_TOKEN"} & os.environ.keys()
+    set_variables = {"CORRAL_URL", "CORRAL_TOKEN"} & os.environ.keys()
     ours = isinstance(error, TokenRevoked | TokenExpired) and JOIN_LINE not in error.hint
-    if given or not ours:
+    if set_variables or not ours:
         return error.hint
     return (
         f"{error.hint}; or, where the cluster's directory is yours: end its head (kill the pid of "

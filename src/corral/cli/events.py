@@ -33,23 +33,23 @@ def events(
         after: Only events with a number above this.
     """
     with common.client() as client:
-        asked = None if job is None else arrays.found(client, job, client.job)
+        chosen = None if job is None else arrays.found(client, job, client.job)
 
         def tell(event: "api.EventView") -> None:
             if common.json:
                 print_json_line(event)
             else:
-                several = asked is None or isinstance(asked, list)
+                several = chosen is None or isinstance(chosen, list)
                 of = f" {event.job}" if event.job and several else ""
                 say(f"{clock_text(event.at)}{of} {clean(event.text)}")
 
-        found: Iterable[api.EventView]
-        if isinstance(asked, list):
-            found = arrays.events_of(common, asked, tell, follow=follow, after=after)
+        event_views: Iterable[api.EventView]
+        if isinstance(chosen, list):
+            event_views = arrays.events_of(common, chosen, tell, follow=follow, after=after)
         else:
-            found = client.events(asked.id if asked else None, after=after, follow=follow)
+            event_views = client.events(chosen.id if chosen else None, after=after, follow=follow)
         if common.json and not follow:
-            print_json({"events": [event.model_dump(mode="json") for event in found]})
+            print_json({"events": [event.model_dump(mode="json") for event in event_views]})
             return
-        for event in found:
+        for event in event_views:
             tell(event)

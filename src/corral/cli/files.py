@@ -43,15 +43,15 @@ def missing(path: Path) -> NotFound:
 
     It names a file in the same directory with a similar name, and says where to look.
     """
-    there = next(one for one in (*path.parents, Path()) if one.is_dir())
-    beside = [str(one) for one in islice(there.iterdir(), NEIGHBOURS)]
-    return NotFound("file", str(path), beside, see=f"ls {quote(str(there))}")
+    existing_dir = next(parent_dir for parent_dir in (*path.parents, Path()) if parent_dir.is_dir())
+    beside = [str(neighbour) for neighbour in islice(existing_dir.iterdir(), NEIGHBOURS)]
+    return NotFound("file", str(path), beside, see=f"ls {quote(str(existing_dir))}")
 
 
 def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:
     """Check that the output does not overwrite the input, by whatever name. Raises: Conflict."""
-    for one in read:
-        if made and one and made.exists() and one.exists() and made.samefile(one):
+    for path in read:
+        if made and path and made.exists() and path.exists() and made.samefile(path):
             hint = f"name another file, for example: {made.with_stem(made.stem + '-made')}"
             raise Conflict(f"{made} is the file that is read: it would be lost", hint=hint)
 

@@ -58,8 +58,8 @@ def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common)
         ended = follow_each(common, jobs, out)
     except KeyboardInterrupt:
         unfinished = {job.id for job in client.jobs(limit=MOST_ROWS)}
-        left = [job for job in jobs if job.id in unfinished]
-        _still_running(left or jobs)
+        job_views = [job for job in jobs if job.id in unfinished]
+        _still_running(job_views or jobs)
         raise
     if common.json:
         print_json({"jobs": [job.model_dump(mode="json") for job in ended]})

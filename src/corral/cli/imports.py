@@ -69,15 +69,15 @@ def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: b
     if strict:
         refuse_faults(file, past.faults)
     with common.client() as client:
-        new, known = _sent(client, past.jobs, dry_run=True)
+        new, known_jobs = _sent(client, past.jobs, dry_run=True)
         if not common.json:
-            _show(past, new, known, file)
+            _show(past, new, known_jobs, file)
         if new and not dry_run:
             if not common.agreed(f"import {_counted(new, 'job')}?"):
                 raise Conflict("nothing was imported")
-            new, known = _sent(client, past.jobs, dry_run=False)
+            new, known_jobs = _sent(client, past.jobs, dry_run=False)
     if common.json:
-        counts = {"new": new, "known": known, "left_out": past.left_out}
+        counts = {"new": new, "known": known_jobs, "left_out": past.left_out}
         print_json(counts | {"faults": list(past.faults)})
     elif dry_run:
         note("nothing was imported: this is what would be")
@@ -87,9 +87,9 @@ def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: b
 
 def _show(past: "PastJobs", new: int, known: int, file: Path) -> None:
     jobs = past.jobs
-    gpu_hours = sum(one.shape.gpu_millis / 1000 * one.seconds for one in jobs) / 3600
-    first, last = min(one.started_at for one in jobs), max(one.ended_at for one in jobs)
-    users, queues = {one.user for one in jobs}, {one.queue for one in jobs}
+    gpu_hours = sum(job.shape.gpu_millis / 1000 * job.seconds for job in jobs) / 3600
+    first, last = min(job.started_at for job in jobs), max(job.ended_at for job in jobs)
+    users, queues = {job.user for job in jobs}, {job.queue for job in jobs}
     show_pairs(
         [
             ("jobs", f"{len(jobs)}: {new} new, {known} known already"),
@@ -111,11 +111,11 @@ def _counted(count: int, what: str) -> str:
 
 def _sent(client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool) -> tuple[int, int]:
     """(new, known), after as many requests as it takes."""
-    new = known = 0
+    new = known_jobs = 0
     for batch in _batches(jobs):
         done = client.put_imports(batch, dry_run=dry_run)
-        new, known = new + done.new, known + done.known
-    return new, known
+        new, known_jobs = new + done.new, known_jobs + done.known
+    return new, known_jobs
 
 
 def _batches(jobs: "Sequence[Imported]") -> "Iterator[list[ImportedJob]]":

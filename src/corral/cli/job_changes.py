@@ -27,15 +27,15 @@ def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") 
         agrees = agreed_to_lose(client, jobs, question, common) if ends else common.agreed(question)
         if not agrees:
             raise Conflict("nothing was changed")
-        found = client.change_jobs(list(dict.fromkeys(jobs)), to)
-        if common.json and found.jobs:
-            alone = found.jobs[0].id if len(found.jobs) == 1 else None
-            rows = {"jobs": [job.model_dump(mode="json") for job in found.jobs]}
+        jobs_changed = client.change_jobs(list(dict.fromkeys(jobs)), to)
+        if common.json and jobs_changed.jobs:
+            alone = jobs_changed.jobs[0].id if len(jobs_changed.jobs) == 1 else None
+            rows = {"jobs": [job.model_dump(mode="json") for job in jobs_changed.jobs]}
             print_json(rows if alone is None else client.job(alone))
     if not common.json:
-        for line in changed_lines(found.jobs):
+        for line in changed_lines(jobs_changed.jobs):
             say(line)
-    return _report_refused(found.refused, as_json=common.json)
+    return _report_refused(jobs_changed.refused, as_json=common.json)
 
 
 def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
@@ -72,11 +72,17 @@ def _shortened(spans: str) -> str:
 
 def _report_refused(refused: "Iterable[api.ChangeRefused]", *, as_json: bool) -> int:
     code = error_output.DONE
-    for one in refused:
-        if one.partly:
-            more = f" (and {len(one.jobs) - 1:,} more of {one.asked})" if len(one.jobs) > 1 else ""
-            note(one.message + more)
+    for change_refused in refused:
+        if change_refused.partly:
+            more = (
+                f" (and {len(change_refused.jobs) - 1:,} more of {change_refused.asked})"
+                if len(change_refused.jobs) > 1
+                else ""
+            )
+            note(change_refused.message + more)
         else:
-            error_output.tell(one.code, one.message, one.hint, as_json=as_json)
+            error_output.tell(
+                change_refused.code, change_refused.message, change_refused.hint, as_json=as_json
+            )
             code = error_output.REFUSED
     return code

@@ -21,8 +21,8 @@ def time_of(job: "api.JobView", now: float) -> float:
 
 def ends_text(progress: "api.ProgressView | None") -> str:
     """For example: ends in 22 min. "" where its steps do not tell."""
-    left = progress.left_seconds if progress is not None else None
-    return "" if left is None else f"ends {span_text(left, left)}"
+    left_seconds = progress.left_seconds if progress is not None else None
+    return "" if left_seconds is None else f"ends {span_text(left_seconds, left_seconds)}"
 
 
 def where_or_why(job: "api.JobView") -> str:

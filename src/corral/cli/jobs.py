@@ -42,15 +42,15 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
         job: Its id, or the newest of this name; of an array, all of it.
     """
     with common.client() as client:
-        found = arrays.found(client, job, client.job)
-        if isinstance(found, list):
-            arrays.show_array(found, SystemClock().wall(), common)
+        found_job = arrays.found(client, job, client.job)
+        if isinstance(found_job, list):
+            arrays.show_array(found_job, SystemClock().wall(), common)
         elif common.json:
-            print_json(found)
+            print_json(found_job)
         else:
-            _show_one(found)
+            _show_one(found_job)
             # Last, since it asks the nodes: what the head knows is on the screen already.
-            if written := outputs_text(client, found):
+            if written := outputs_text(client, found_job):
                 say()
                 show_pairs([("outputs", written)])
 
@@ -120,8 +120,12 @@ def _idle_text(job: "api.JobDetail") -> str:
 
 def bound_text(job: "api.JobDetail") -> str:
     """Return the bottleneck of the job, and what to try."""
-    found = job.bottleneck
-    return f"{found.text}; try {found.advice}" if found is not None else ""
+    bottleneck_view = job.bottleneck
+    return (
+        f"{bottleneck_view.text}; try {bottleneck_view.advice}"
+        if bottleneck_view is not None
+        else ""
+    )
 
 
 def _retries(job: "api.JobDetail") -> str:
@@ -145,17 +149,17 @@ def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
         "END",
         right=("FROM STEP", "TO STEP", "TIME"),
     )
-    for one in attempts:
-        spent = (now if one.ended_at is None else one.ended_at) - one.placed_at
-        exit_code = f"exit code {one.exit_code}" if one.exit_code is not None else ""
-        end = ": ".join(filter(None, (one.culprit, one.evidence))) or exit_code
+    for attempt in attempts:
+        spent = (now if attempt.ended_at is None else attempt.ended_at) - attempt.placed_at
+        exit_code = f"exit code {attempt.exit_code}" if attempt.exit_code is not None else ""
+        end = ": ".join(filter(None, (attempt.culprit, attempt.evidence))) or exit_code
         rows.add_row(
-            str(one.number),
-            ", ".join(seat_text(seat) for seat in one.seats),
-            _number(one.resume_step),
-            _number(one.last_step),
+            str(attempt.number),
+            ", ".join(seat_text(seat) for seat in attempt.seats),
+            _number(attempt.resume_step),
+            _number(attempt.last_step),
             age_text(spent),
-            "" if one.cause == "none" else one.cause,
+            "" if attempt.cause == "none" else attempt.cause,
             clean(end),
         )
     show_table(rows)
@@ -164,8 +168,8 @@ def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
 def _show_receipts(receipts: "list[api.ReceiptView]") -> None:
     if receipts:
         say()
-    for one in receipts:
-        say(_receipt_text(one))
+    for receipt in receipts:
+        say(_receipt_text(receipt))
 
 
 def _receipt_text(one: "api.ReceiptView") -> str:
@@ -184,18 +188,18 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
         job: Its id, or the newest of this name; of an array, a reason for each group.
     """
     with common.client() as client:
-        found = arrays.found(client, job, client.why)
-        if isinstance(found, list):
-            arrays.why_array(client, found, common)
+        answer = arrays.found(client, job, client.why)
+        if isinstance(answer, list):
+            arrays.why_array(client, answer, common)
             return
     if common.json:
-        print_json(found)
+        print_json(answer)
         return
-    say(f"{found.name} is {found.state}" + (f": {clean(found.reason)}" if found.reason else ""))
-    _say_failed(found)
-    arrays.say_sooner(found)
-    for one in found.receipts:
-        say(_receipt_text(one))
+    say(f"{answer.name} is {answer.state}" + (f": {clean(answer.reason)}" if answer.reason else ""))
+    _say_failed(answer)
+    arrays.say_sooner(answer)
+    for receipt in answer.receipts:
+        say(_receipt_text(receipt))
 
 
 def _say_failed(found: "api.Why") -> None:
@@ -255,14 +259,14 @@ def _signal(jobs: tuple[str, ...], common: Change, signal: str) -> int:
     with common.client() as client:
         if not common.agreed(f"send {signal} to {', '.join(jobs)}?", destroys=True):
             raise Conflict("nothing was changed")
-        found, code = change_each(
+        job_details, code = change_each(
             jobs,
             lambda job: arrays.members(client, job),
             lambda id: client.signal(id, signal),
             say_sent,
             as_json=common.json,
         )
-    if common.json and found:
-        one = found[0].model_dump(mode="json") if len(found) == 1 else None
-        print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
+    if common.json and job_details:
+        document = job_details[0].model_dump(mode="json") if len(job_details) == 1 else None
+        print_json(document or {"jobs": [job.model_dump(mode="json") for job in job_details]})
     return code

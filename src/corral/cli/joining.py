@@ -281,8 +281,8 @@ def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - fr
         question = f"is the machine of {node} off, or was it started anew?"
         if not agreed_to_lose(client, jobs, question, common):
             raise Conflict("nothing was changed")
-        found = client.declare_dead(node)
+        node_detail = client.declare_dead(node)
     if common.json:
-        print_json(found)
+        print_json(node_detail)
     else:
-        say(f"{found.id}: {found.liveness}, {found.why}")
+        say(f"{node_detail.id}: {node_detail.liveness}, {node_detail.why}")

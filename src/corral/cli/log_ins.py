@@ -33,11 +33,14 @@ def link(
     if not common.agreed(f"let {pending or subject} log in as {name}?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        found = client.link_user(name, issuer=issuer, subject=subject, pending=pending)
+        user_view = client.link_user(name, issuer=issuer, subject=subject, pending=pending)
     if common.json:
-        print_json(found)
+        print_json(user_view)
     else:
-        say(f"{found.name}: logs in as {clean(found.subject or '')} of {clean(found.issuer or '')}")
+        say(
+            f"{user_view.name}: logs in as {clean(user_view.subject or '')} of "
+            f"{clean(user_view.issuer or '')}"
+        )
 
 
 def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -51,21 +54,27 @@ def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - 
     if not common.agreed(f"unlink the log-in of {name}?", destroys=True):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        found = client.unlink_user(name)
+        user_view = client.unlink_user(name)
     if common.json:
-        print_json(found)
+        print_json(user_view)
     else:
-        say(f"{found.name}: no log-in by the provider; to end sessions: corral token ls")
+        say(f"{user_view.name}: no log-in by the provider; to end sessions: corral token ls")
 
 
 def pending(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List refused log-ins of the last day without a linked user."""
     with common.client() as client:
-        found = client.pending_log_ins()
+        log_in_views = client.pending_log_ins()
     if common.json:
-        print_json({"pending": [one.model_dump(mode="json") for one in found]})
+        print_json({"pending": [log_in.model_dump(mode="json") for log_in in log_in_views]})
         return
     rows = table("ID", "PROPOSED USER", "SUBJECT", "ISSUER", "WHEN")
-    for one in found:
-        rows.add_row(one.id, one.name, clean(one.subject), clean(one.issuer), clock_text(one.at))
+    for log_in_view in log_in_views:
+        rows.add_row(
+            log_in_view.id,
+            log_in_view.name,
+            clean(log_in_view.subject),
+            clean(log_in_view.issuer),
+            clock_text(log_in_view.at),
+        )
     show_table(rows)

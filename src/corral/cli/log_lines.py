@@ -95,7 +95,7 @@ def _times_of(begun: _Begun, piece: "api.LogLines", count: int) -> list[float | 
 
     These are the time of the line that had begun before, and those of the piece.
     """
-    own = piece.times or [None] * (piece.data.count("\n") + 1)
-    if begun.text and count == len(own):
-        return [begun.at, *own[1:]]
-    return [*[begun.at] * (count - len(own)), *own]
+    stamp_times = piece.times or [None] * (piece.data.count("\n") + 1)
+    if begun.text and count == len(stamp_times):
+        return [begun.at, *stamp_times[1:]]
+    return [*[begun.at] * (count - len(stamp_times)), *stamp_times]

@@ -130,19 +130,19 @@ def _log_in(root: Path, given: str | None) -> "LogIn":
     from corral.client.log_ins import all_log_ins, log_in_at
     from corral.domain.errors import Conflict, NotFound
 
-    known = all_log_ins(root)
-    urls = [log_in.url for log_in in known]
+    log_ins = all_log_ins(root)
+    urls = [log_in.url for log_in in log_ins]
     for url in (given or "").replace(",", " ").split():
-        if (found := log_in_at(root, url.rstrip("/"))) is not None:
-            return found
+        if (new_log_in := log_in_at(root, url.rstrip("/"))) is not None:
+            return new_log_in
     if given:
         raise NotFound("log-in at", given, urls, see=_EXAMPLE)
-    if not known:
+    if not log_ins:
         raise Conflict(
             "you are not logged in: there is no log-in to end", hint=f"to log in: {_EXAMPLE}"
         )
-    if len(known) > 1:
+    if len(log_ins) > 1:
         raise Usage(
             f"there are log-ins at {', '.join(urls)}", hint=f"name one: corral logout {urls[0]}"
         )
-    return known[0]
+    return log_ins[0]

@@ -1,4 +1,4 @@
-"""logs."""
+"""logs: print the output of ranks."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,7 @@ from corral.cli.printing import note, print_json_line
 
 if TYPE_CHECKING:
     from corral.client import Client
+    from corral.wire import api
 
 
 def logs(
@@ -46,36 +47,39 @@ def logs(
             reach it. Files and pipes always get every byte.
     """
     check_search(search, whole=not follow and tail is None, times=times)
-    asked: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
-    asked["times"] = times
+    options: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
+    options["times"] = times
     with common.client() as client:
-        found = arrays.found(client, job, client.job)
-        if isinstance(found, list):
+        found_job = arrays.found(client, job, client.job)
+        if isinstance(found_job, list):
             if search:
-                hint = f"name one of its jobs: corral logs {found[0].id} --search '{search}'"
+                hint = f"name one of its jobs: corral logs {found_job[0].id} --search '{search}'"
                 raise Usage("--search is for one job", hint=hint)
-            arrays.print_logs_of(common, found, raw=raw, **asked)
+            arrays.print_logs_of(common, found_job, raw=raw, **options)
             return
-        several = found.per == "gpu" or found.shape.nodes > 1
+        several = found_job.per == "gpu" or found_job.shape.nodes > 1
         if search:
-            print_matches(client, found.id, search, rank, attempt, common, label=several, raw=raw)
+            print_matches(
+                client, found_job.id, search, rank, attempt, common, label=several, raw=raw
+            )
             return
         lines = LogLinePrinter(sys.stdout, label=several and rank is None, raw=raw, times=times)
-        if follow and found.attempt == 0 and not found.is_over:
-            note(
-                f"{found.name} is {found.state}, it has not run yet: its output follows when it "
-                f"runs; see: corral why {found.id}"
-            )
-        for piece in client.logs(found.id, **asked):
+        if follow and found_job.attempt == 0 and not found_job.is_over:
+            _note_not_run(found_job, ": its output follows when it runs")
+        for piece in client.logs(found_job.id, **options):
             if common.json:
                 print_json_line(piece)
             else:
                 lines.write(piece)
         lines.finish()
-        if not common.json and found.attempt and (follow or found.is_over):
-            note_outputs(client, found.id)
-    if found.attempt == 0 and not follow:
-        note(f"{found.name} is {found.state}, it has not run yet; see: corral why {found.id}")
+        if not common.json and found_job.attempt and (follow or found_job.is_over):
+            note_outputs(client, found_job.id)
+    if found_job.attempt == 0 and not follow:
+        _note_not_run(found_job)
+
+
+def _note_not_run(job: "api.JobDetail", more: str = "") -> None:
+    note(f"{job.name} is {job.state}, it has not run yet{more}; see: corral why {job.id}")
 
 
 def check_search(text: str, *, whole: bool, times: bool) -> None:

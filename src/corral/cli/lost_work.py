@@ -41,10 +41,14 @@ def _impact_lines(client: "Client", jobs: Sequence[str]) -> list[str]:
     lines = []
     for job in jobs[:MOST_LINES]:
         try:
-            one = arrays.found(client, job, client.job)
+            found_job = arrays.found(client, job, client.job)
         except NotFound:
             continue
-        lines.append(array_impact(one, now) if isinstance(one, list) else job_impact(one, now))
+        lines.append(
+            array_impact(found_job, now)
+            if isinstance(found_job, list)
+            else job_impact(found_job, now)
+        )
     more = len(jobs) - MOST_LINES
     return [*lines, f"and {more} more"] if more > 0 else lines
 

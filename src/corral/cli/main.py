@@ -21,7 +21,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # no room, for anybody or for this u
 _NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
 _VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
 ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}  # what a group does without a word
-TOP: Final = [one for one in COMMANDS if " " not in one.name]
+TOP: Final = [command for command in COMMANDS if " " not in command.name]
 OTHER_WORDS: Final = {
     "exec": "corral attach JOB, a shell beside a rank",
     "ssh": "corral attach JOB, a shell beside a rank",
@@ -112,23 +112,27 @@ def with_script(words: Sequence[str]) -> list[str]:
 def run(words: Sequence[str]) -> int:
     """The exit code of one command line; what it says has been printed."""
     words = with_negatives(with_script(_meant(words)))
-    own = list(words[: words.index("--")]) if "--" in words else list(words)
-    as_json = "--json" in own
+    own_words = list(words[: words.index("--")]) if "--" in words else list(words)
+    as_json = "--json" in own_words
     try:
-        if own[:1] == ["run"] and own == list(words) and not {"--help", "-h"} & set(own):
+        if (
+            own_words[:1] == ["run"]
+            and own_words == list(words)
+            and not {"--help", "-h"} & set(own_words)
+        ):
             hint = "write: corral run [OPTIONS] -- CMD ..."
             raise error_output.Usage(
                 "the command comes after --, so that its options are not taken for corral's",
-                hint=_usage_hint(own) if {"-f", "--file"} & set(own) else hint,
+                hint=_usage_hint(own_words) if {"-f", "--file"} & set(own_words) else hint,
             )
-        app = build(examples=bool({"--help", "-h"} & set(own)))
+        app = build(examples=bool({"--help", "-h"} & set(own_words)))
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else error_output.DONE
     except CycloptsError as error:
-        message, hint = str(error), _usage_hint(own)
-        if (meant := other_word(own)) is not None:
-            message, hint = f"there is no command {own[0]}", f"run: {meant}"
+        message, hint = str(error), _usage_hint(own_words)
+        if (meant_command := other_word(own_words)) is not None:
+            message, hint = f"there is no command {own_words[0]}", f"run: {meant_command}"
         error_output.tell("usage", message, hint, as_json=as_json)
         return error_output.USAGE
     except error_output.Usage as error:
@@ -165,21 +169,25 @@ def _meant(words: Sequence[str]) -> Sequence[str]:
 def with_negatives(words: Sequence[str]) -> Sequence[str]:
     """`--time -5m` is an option and its value, which the option's own reader judges: no option
     begins with a digit."""
-    found: list[str] = []
+    joined_words: list[str] = []
     for place, word in enumerate(words):
         if word == "--":
-            return [*found, *words[place:]]
-        before = found[-1] if found else ""
+            return [*joined_words, *words[place:]]
+        before = joined_words[-1] if joined_words else ""
         if _NEGATIVE.match(word) and before.startswith("-") and not _VALUED.search(before):
-            found[-1] = f"{before}={word}"
+            joined_words[-1] = f"{before}={word}"
         else:
-            found.append(word)
-    return found
+            joined_words.append(word)
+    return joined_words
 
 
 def other_word(own: Sequence[str]) -> str | None:
     """Return the command that does what a word of other tools means; None for other words."""
-    is_known = not own or own[0] in GROUPS or any(own[0] in (one.name, one.alias) for one in TOP)
+    is_known = (
+        not own
+        or own[0] in GROUPS
+        or any(own[0] in (command.name, command.alias) for command in TOP)
+    )
     return None if is_known else OTHER_WORDS.get(own[0])
 
 
@@ -189,8 +197,8 @@ def _usage_hint(own: Sequence[str]) -> str:
         return f"write: corral apply -f {' '.join(own[1:2]).lstrip('-') or 'FILE'}"
     if own[:1] == ["run"] and {"-f", "--file"} & set(own):
         return "a spec file is submitted with: corral apply -f FILE --follow"
-    known = {command.name for command in COMMANDS} | set(GROUPS)
+    known_words = {command.name for command in COMMANDS} | set(GROUPS)
     for length in (2, 1):
-        if " ".join(own[:length]) in known:
+        if " ".join(own[:length]) in known_words:
             return f"run: corral {' '.join(own[:length])} --help"
     return "run: corral --help"

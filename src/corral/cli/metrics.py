@@ -105,17 +105,20 @@ def _picture(client: "Client", job: str, node: str, queue: str, back: float | No
 
 
 def _of_job(client: "Client", name: str, now: float, back: float | None) -> Picture:
-    found = client.job(name)
-    if found.whose:
-        note(found.whose)
-    until = found.ended_at if found.ended_at is not None else now
-    first = found.attempts[0].placed_at if found.attempts else found.submitted_at
+    job_detail = client.job(name)
+    if job_detail.whose:
+        note(job_detail.whose)
+    until = job_detail.ended_at if job_detail.ended_at is not None else now
+    first = job_detail.attempts[0].placed_at if job_detail.attempts else job_detail.submitted_at
     since = min(first if back is None else until - back, until - LEAST_SECONDS)
-    if not found.attempts:
-        note(f"{found.name} has never run: it is {found.state}; run: corral why {found.id}")
+    if not job_detail.attempts:
+        note(
+            f"{job_detail.name} has never run: it is {job_detail.state}; run: corral "
+            f"why {job_detail.id}"
+        )
     grid = Grid.over(since, until)
-    answers = _answers(client, job_asks(found, since, until))
-    return job_picture(found, grid, answers, is_over=found.is_over)
+    answers = _answers(client, job_asks(job_detail, since, until))
+    return job_picture(job_detail, grid, answers, is_over=job_detail.is_over)
 
 
 def _whole(key: str, grid: Grid) -> SeriesQuery:
@@ -124,8 +127,8 @@ def _whole(key: str, grid: Grid) -> SeriesQuery:
 
 def _answers(client: "Client", asks: list[SeriesQuery]) -> "list[SeriesView]":
     return [
-        client.series(one.key, since=one.since, until=one.until, fields=one.fields, points=POINTS)
-        for one in asks
+        client.series(ask.key, since=ask.since, until=ask.until, fields=ask.fields, points=POINTS)
+        for ask in asks
     ]
 
 

@@ -20,12 +20,20 @@ def show_ailments(ailments: "list[api.NodeAilment]") -> None:
     if not ailments:
         return
     rows = table("AILMENT", "TIMES", "SINCE", "REMEDY", "NODE IS", right=("TIMES",))
-    for one in ailments:
-        bar = "mended" if one.mended_at is not None else "excused" if one.excused else one.bar
-        rows.add_row(one.text, str(one.count), moment_text(one.since), one.remedy, bar)
+    for ailment in ailments:
+        bar = (
+            "mended"
+            if ailment.mended_at is not None
+            else "excused"
+            if ailment.excused
+            else ailment.bar
+        )
+        rows.add_row(
+            ailment.text, str(ailment.count), moment_text(ailment.since), ailment.remedy, bar
+        )
     say()
     show_table(rows)
-    for line in dict.fromkeys(one.to_mend for one in ailments if one.to_mend):
+    for line in dict.fromkeys(ailment.to_mend for ailment in ailments if ailment.to_mend):
         say(f"to mend it: {line}")
 
 

@@ -28,11 +28,11 @@ MOST_REFUSED = 5  # users that are named in addition to the first
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List the nodes."""
     with common.client() as client:
-        found = client.nodes()
+        node_views = client.nodes()
     if common.json:
-        print_json({"nodes": [node.model_dump(mode="json") for node in found]})
+        print_json({"nodes": [node.model_dump(mode="json") for node in node_views]})
         return
-    show_nodes(found)
+    show_nodes(node_views)
 
 
 def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -42,40 +42,44 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         node: Its name.
     """
     with common.client() as client:
-        found = client.node(node)
+        node_detail = client.node(node)
     if common.json:
-        print_json(found)
+        print_json(node_detail)
         return
     show_pairs(
         [
-            ("node", found.id),
-            ("state", state(found.liveness)),
-            ("why", found.why),
-            ("work", _work(found)),
-            ("health", health_text(found)),
-            ("address", found.address),
-            ("CPUs", f"{found.cpus:g} for jobs"),
-            ("memory", f"{size_text(found.memory_bytes)} for jobs"),
-            ("ranks in", found.containment),
-            ("limits", LIMITS.get(found.containment, "")),
+            ("node", node_detail.id),
+            ("state", state(node_detail.liveness)),
+            ("why", node_detail.why),
+            ("work", _work(node_detail)),
+            ("health", health_text(node_detail)),
+            ("address", node_detail.address),
+            ("CPUs", f"{node_detail.cpus:g} for jobs"),
+            ("memory", f"{size_text(node_detail.memory_bytes)} for jobs"),
+            ("ranks in", node_detail.containment),
+            ("limits", LIMITS.get(node_detail.containment, "")),
             (
                 "account",
-                f"{found.shared_account}, shared by all users" * bool(found.shared_account),
+                f"{node_detail.shared_account}, shared by all users"
+                * bool(node_detail.shared_account),
             ),
-            ("refuses", refused_text(found.refused_users)),
-            ("own disk", "yes" if found.private_root else "no: its ranks see its machine's"),
-            ("shared", ", ".join(found.shared)),
-            ("labels", labels_text(found.labels)),
-            ("jobs", ", ".join(found.jobs)),
-            ("lost jobs", ", ".join(found.lost_jobs)),
-            ("held whole", f"by {whole} (exclusive)" if (whole := found.held_whole_by) else ""),
-            ("by others", _taken_text(found)),
+            ("refuses", refused_text(node_detail.refused_users)),
+            ("own disk", "yes" if node_detail.private_root else "no: its ranks see its machine's"),
+            ("shared", ", ".join(node_detail.shared)),
+            ("labels", labels_text(node_detail.labels)),
+            ("jobs", ", ".join(node_detail.jobs)),
+            ("lost jobs", ", ".join(node_detail.lost_jobs)),
+            (
+                "held whole",
+                f"by {whole} (exclusive)" if (whole := node_detail.held_whole_by) else "",
+            ),
+            ("by others", _taken_text(node_detail)),
         ]
     )
-    show_ailments(found.ailments)
-    if found.devices:
+    show_ailments(node_detail.ailments)
+    if node_detail.devices:
         rows = table("GPU", "TYPE", "MEMORY", "JOBS", "UUID", right=("GPU", "MEMORY"))
-        for gpu in found.devices:
+        for gpu in node_detail.devices:
             kind = f"{gpu.type} (pretend)" if gpu.pretend else gpu.type
             kind += f", {gpu.slices} slices" if gpu.slices else ""
             who = [*gpu.jobs, *["(others)"] * gpu.taken]
@@ -88,9 +92,9 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             )
         say()
         show_table(rows)
-    show_kept(found.checks, SystemClock().wall())
-    if found.sample is not None:
-        show_sensors(found.sample)
+    show_kept(node_detail.checks, SystemClock().wall())
+    if node_detail.sample is not None:
+        show_sensors(node_detail.sample)
 
 
 def refused_text(users: Mapping[str, str]) -> str:
@@ -161,11 +165,11 @@ def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noq
 
     if not labels:
         raise Usage(f"no label of {node} was named", hint=f"corral node label {node} zone=a")
-    found = read_labels(labels)
+    label_values = read_labels(labels)
     if not common.agreed(f"label {node} {' '.join(labels)}?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        shown = client.label(node, found)
+        shown = client.label(node, label_values)
     if common.json:
         print_json(shown)
         return
@@ -197,16 +201,16 @@ def _change(
             agrees = common.agreed(question)
         if not agrees:
             raise Conflict("nothing was changed")
-        found, code = change_each(
+        node_details, code = change_each(
             nodes,
             lambda node: [node],
             lambda node: call(client, node),
             lambda node: say(f"{node.id}: {_work(node)}"),
             as_json=common.json,
         )
-    if common.json and found:
-        one = found[0].model_dump(mode="json") if len(found) == 1 else None
-        print_json(one or {"nodes": [node.model_dump(mode="json") for node in found]})
+    if common.json and node_details:
+        document = node_details[0].model_dump(mode="json") if len(node_details) == 1 else None
+        print_json(document or {"nodes": [node.model_dump(mode="json") for node in node_details]})
     return code
 
 
@@ -259,9 +263,9 @@ def _taken_text(node: "api.NodeView") -> str:
     """Return what programs outside Corral hold, for example: 6 GPUs, 12 CPUs, 64 GB. "" for
     nothing."""
     gpus, cpus, memory_bytes = node.gpus.taken, node.taken_cpus, node.taken_memory_bytes
-    said = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
-    said += [f"{cpus:g} CPU{'s' * (cpus > 1)}"] if cpus else []
-    return ", ".join(said + ([size_text(memory_bytes)] if memory_bytes else []))
+    parts_taken = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
+    parts_taken += [f"{cpus:g} CPU{'s' * (cpus > 1)}"] if cpus else []
+    return ", ".join(parts_taken + ([size_text(memory_bytes)] if memory_bytes else []))
 
 
 def labels_text(labels: Mapping[str, str]) -> str:

@@ -66,24 +66,24 @@ def outputs(
         attempt: This attempt (the newest).
     """
     with common.client() as client:
-        found = client.outputs(job, attempt=attempt)
+        job_outputs = client.outputs(job, attempt=attempt)
     if common.json:
-        print_json(found)
+        print_json(job_outputs)
         return
     rows = table("PATH", "SIZE", "WRITTEN", "NODE", right=("SIZE",))
-    for node in found.nodes:
+    for node in job_outputs.nodes:
         for file in node.files:
             rows.add_row(file.path, size_text(file.bytes), moment_text(file.modified_at), node.node)
     if rows.row_count:
         show_table(rows)
-    for node in found.nodes:
+    for node in job_outputs.nodes:
         if node.trouble:
             note(node.trouble)
         elif not node.is_kept:
             note(f"{node.node}: nothing is kept: nothing was written, or it was removed since")
         elif node.count > len(node.files):
             note(f"{node.node}: {node.count:,} files, of which {len(node.files):,} are listed")
-    if text := summary(found):
+    if text := summary(job_outputs):
         note(text)
 
 
@@ -99,12 +99,14 @@ def summary(found: "Outputs") -> str:
         return ""
     written = files_text(sum(node.count for node in having), sum(node.bytes for node in having))
     where = f" on {', '.join(node.node for node in having)}" if len(having) > 1 else ""
-    kept = f"; kept until {moment_text(found.kept_until)}" if found.kept_until is not None else ""
+    kept_text = (
+        f"; kept until {moment_text(found.kept_until)}" if found.kept_until is not None else ""
+    )
     get = f"get them: corral cp {quote(f'{found.job}:{_largest(having[0])}')} ."
     if len(having) > 1:  # one copy is of one node
         first = having[0].node
         get = f"get those of a node: corral cp {quote(f'{found.job}:')} ./{first} --node {first}"
-    return f"{written} written in the work folder{where}{kept}; {get}"
+    return f"{written} written in the work folder{where}{kept_text}; {get}"
 
 
 def _largest(node: "NodeOutputs") -> str:
@@ -132,11 +134,13 @@ def outputs_text(client: "Client", job: "api.JobDetail") -> str:
 def _text(client: "Client", job: str, wait: float | None = None) -> str:
     """Return "" where there are no outputs, or they are another's."""
     try:
-        found = client.outputs(job, wait=wait)
+        job_outputs = client.outputs(job, wait=wait)
     except CorralError:
         return ""
-    lost = (node.trouble for node in found.nodes if node.trouble and not node.is_kept)
-    return "; ".join(filter(None, (summary(found) or next(lost, ""), unknown_text(found))))
+    lost = (node.trouble for node in job_outputs.nodes if node.trouble and not node.is_kept)
+    return "; ".join(
+        filter(None, (summary(job_outputs) or next(lost, ""), unknown_text(job_outputs)))
+    )
 
 
 def unknown_text(found: "Outputs") -> str:

@@ -64,7 +64,10 @@ def clean(text: str) -> str:
     Nonprintable characters are replaced. Timestamps from the head are converted to the
     local time zone, like all other times.
     """
-    plain = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+    plain = "".join(
+        character if character.isprintable() or character in "\n\t" else "\ufffd"
+        for character in text
+    )
     return _MOMENT.sub(_own_time, plain)
 
 
@@ -149,9 +152,9 @@ def show_pairs(pairs: Iterable[tuple[str, "str | Text | None"]], *, stderr: bool
     """Names and values, one a line; what is empty is left out."""
     from rich.text import Text
 
-    kept = [(name, value) for name, value in pairs if value]
-    width = max((len(name) for name, _ in kept), default=0)
-    for name, value in kept:
+    shown_pairs = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in shown_pairs), default=0)
+    for name, value in shown_pairs:
         line = Text(f"{name:<{width}}  ", style="bold")
         line.append(Text(clean(value)) if isinstance(value, str) else value or "")
         say(line, stderr=stderr)

@@ -75,7 +75,9 @@ def ps(
     """
     states = _states(state)
     wanted = JobQuery(
-        everything=everything or since is not None or any(one in FINAL for one in states),
+        everything=everything
+        or since is not None
+        or any(job_state in FINAL for job_state in states),
         owner=user,
         queue=queue,
         states=states,
@@ -83,15 +85,15 @@ def ps(
     )
     most = limit or (MOST if everything else FEW_ROWS)
     with common.client() as client:
-        found = newest_jobs(client, most + 1, wanted, before=before)
+        job_views = newest_jobs(client, most + 1, wanted, before=before)
     if common.json:
-        print_json({"jobs": [job.model_dump(mode="json") for job in found[:most]]})
+        print_json({"jobs": [job.model_dump(mode="json") for job in job_views[:most]]})
     else:
-        _show_jobs(found[:most])
-    if len(found) > most:  # one more than is shown was asked for
+        _show_jobs(job_views[:most])
+    if len(job_views) > most:  # one more than is shown was asked for
         again = _command(queue, user, states, since, everything=everything)
-        note(f"the newest {most}: there are more; see: {again} --before {found[most - 1].id}")
-    if not found and not common.json:
+        note(f"the newest {most}: there are more; see: {again} --before {job_views[most - 1].id}")
+    if not job_views and not common.json:
         narrowed = queue or user or states or since
         note(
             "no job is like that"
@@ -102,14 +104,16 @@ def ps(
 
 def _states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
     """Raises: Usage for what is not a state of a job."""
-    found = []
+    states = []
     for text in ",".join(texts).split(",") if texts else ():
         try:
-            found.append(JobState(text.strip().upper()))
+            states.append(JobState(text.strip().upper()))
         except ValueError:
-            known = ", ".join(one.lower() for one in JobState)
-            raise Usage(f"--state {text}: not a state of a job", hint=f"one of {known}") from None
-    return tuple(found)
+            state_names = ", ".join(job_state.lower() for job_state in JobState)
+            raise Usage(
+                f"--state {text}: not a state of a job", hint=f"one of {state_names}"
+            ) from None
+    return tuple(states)
 
 
 def moment_of(text: str, now: float, option: str) -> float:
@@ -153,8 +157,8 @@ def _show_jobs(jobs: "list[api.JobView]") -> None:
         right=("GPUS", "TIME"),
     )
     for job in jobs:
-        asked = job.shape.nodes * job.shape.gpus_per_node
-        gpus = asked if job.held_gpus is None else job.held_gpus
+        gpu_total = job.shape.nodes * job.shape.gpus_per_node
+        gpus = gpu_total if job.held_gpus is None else job.held_gpus
         rows.add_row(
             job.id,
             job.name if len(job.name) <= 20 else f"{job.name[:19]}\u2026",
@@ -170,12 +174,12 @@ def newest_jobs(
     client: "Client", most: int, wanted: JobQuery, *, before: str | None = None
 ) -> "list[api.JobView]":
     """Return at most this many jobs, in as many pages as that takes."""
-    found: list[api.JobView] = []
-    while len(found) < most:
-        asked = min(MOST_ROWS, most - len(found))
-        page = client.jobs(limit=asked, before=before, **wanted.query)
-        found += page
-        if len(page) < asked:
+    job_views: list[api.JobView] = []
+    while len(job_views) < most:
+        page_size = min(MOST_ROWS, most - len(job_views))
+        page = client.jobs(limit=page_size, before=before, **wanted.query)
+        job_views += page
+        if len(page) < page_size:
             break
         before = page[-1].id
-    return found
+    return job_views

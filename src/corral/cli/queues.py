@@ -57,15 +57,15 @@ _OWED = "GPUs, as it has lately held more than its own: until that is paid back 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List the queues: owned, used and borrowed GPUs, waiting jobs, share and budget."""
     with common.client() as client:
-        found = client.queues()
+        queues = client.queues()
     if common.json:
-        print_json(found)
+        print_json(queues)
         return
     rows = table(
         "QUEUE", "OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "DUE", "BUDGET LEFT",
         right=("OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "DUE"),
     )  # fmt: skip
-    for row in found.queues:
+    for row in queues.queues:
         rows.add_row(
             "  " * row.depth + row.name,
             f"{row.own:g}",
@@ -78,11 +78,11 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             cut(_budget(row.budget) if row.budget is not None else ""),
         )
     show_table(rows)
-    for row in found.queues:
+    for row in queues.queues:
         if row.budget is not None and row.budget.is_spent:
             note(f"warning: the budget of queue {row.name} is spent: {row.budget.effect}")
-    if found.relocation is not None:
-        spent, most = found.relocation.spent_gpu_hours, found.relocation.gpu_hours
+    if queues.relocation is not None:
+        spent, most = queues.relocation.spent_gpu_hours, queues.relocation.gpu_hours
         say(f"relocations have cost {spent:.3g} of {most:g} GPU-hours in 24 hours")
 
 
@@ -106,30 +106,36 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
     from corral.wire.queue_forms import said
 
     with common.client() as client:
-        found = client.queue(queue)
+        queue_detail = client.queue(queue)
     if common.json:
-        print_json(found)
+        print_json(queue_detail)
         return
-    form = [(key, said(value)) for key, value in found.form.items() if key != "name"]
+    form = [(key, said(value)) for key, value in queue_detail.form.items() if key != "name"]
     show_pairs(
         [
-            ("queue", found.name),
+            ("queue", queue_detail.name),
             *form,
-            ("uses", f"{found.used:g} GPUs, {found.borrowed:g} of them borrowed"),
-            ("jobs", f"{found.running} running, {found.waiting} waiting"),
-            ("owes", f"{found.owes:.2g} {_OWED}" if found.owes else ""),
-            ("share", f"{share_text(found.share, 1)}, due {share_text(found.due, 1)}"),
-            ("used", f"{found.used_gpu_hours:.1f} GPU-hours so far, and what is held"),
-            ("budget left", _budget(found.budget) if found.budget is not None else ""),
+            ("uses", f"{queue_detail.used:g} GPUs, {queue_detail.borrowed:g} of them borrowed"),
+            ("jobs", f"{queue_detail.running} running, {queue_detail.waiting} waiting"),
+            ("owes", f"{queue_detail.owes:.2g} {_OWED}" if queue_detail.owes else ""),
+            (
+                "share",
+                f"{share_text(queue_detail.share, 1)}, due {share_text(queue_detail.due, 1)}",
+            ),
+            ("used", f"{queue_detail.used_gpu_hours:.1f} GPU-hours so far, and what is held"),
+            (
+                "budget left",
+                _budget(queue_detail.budget) if queue_detail.budget is not None else "",
+            ),
         ]
     )
-    if found.budget is not None and found.budget.is_spent:
-        note(f"warning: its budget is spent: {found.budget.effect}")
-    for kept in found.kept:
-        say(f"{kept.job} waits for GPUs that are taken back from {', '.join(kept.victims)}")
-    if found.users:
+    if queue_detail.budget is not None and queue_detail.budget.is_spent:
+        note(f"warning: its budget is spent: {queue_detail.budget.effect}")
+    for kept_row in queue_detail.kept:
+        say(f"{kept_row.job} waits for GPUs that are taken back from {', '.join(kept_row.victims)}")
+    if queue_detail.users:
         rows = table("USER", "USES", "GPU-HOURS", "JOBS", right=("USES", "GPU-HOURS", "JOBS"))
-        for user in found.users:
+        for user in queue_detail.users:
             jobs = "" if user.jobs is None else f"{user.jobs:,} of {user.max_jobs:,}"
             rows.add_row(user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}", jobs)
         say()
@@ -191,11 +197,11 @@ def put(
         no_budget: Remove its budget.
         dry_run: Show what would change; nothing happens.
     """
-    given = _checked(queue, _fields(locals()))
+    given_fields = _checked(queue, _fields(locals()))
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
             raise Conflict("nothing was changed")
-        _tell(client.set_queue(queue, given, dry_run=dry_run), common, dry_run=dry_run)
+        _tell(client.set_queue(queue, given_fields, dry_run=dry_run), common, dry_run=dry_run)
 
 
 def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -209,15 +215,15 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     with common.client() as client:
         if not common.agreed(f"take {', '.join(queues)} away?", destroys=True):
             raise Conflict("nothing was changed")
-        found, code = change_each(
+        queue_changes, code = change_each(
             queues,
             lambda name: [name],
             client.drop_queue,
             lambda done: say("\n".join(done.changes)),
             as_json=common.json,
         )
-    if common.json and found:
-        print_json({"changes": [line for done in found for line in done.changes]})
+    if common.json and queue_changes:
+        print_json({"changes": [line for done in queue_changes for line in done.changes]})
     return code
 
 
@@ -258,7 +264,7 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
         "until": typed["until"],
         "then": _number(typed["then"]),
     }
-    named = [f"--{key.replace('_', '-')}" for key, one in budget.items() if one is not None]
+    named = [f"--{key.replace('_', '-')}" for key, value in budget.items() if value is not None]
     if named and typed["no_budget"]:
         taken = f"--no-budget takes the budget away that {named[0]} gives"
         raise Usage(taken, hint=f"leave out --no-budget, or {' and '.join(named)}")
@@ -272,18 +278,18 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
         "allow": _names(typed["allow"]),
         "operators": _names(typed["operators"]),
         "idle": _pairs(typed["idle"]),
-        "budget": {key: one for key, one in budget.items() if one is not None} or None,
+        "budget": {key: value for key, value in budget.items() if value is not None} or None,
     }
-    given = {key: one for key, one in fields.items() if one is not None}
-    given = {key: None if one == NONE else one for key, one in given.items()}
-    return given | {"budget": None} if typed["no_budget"] else given
+    given_fields = {key: value for key, value in fields.items() if value is not None}
+    given_fields = {key: None if value == NONE else value for key, value in given_fields.items()}
+    return given_fields | {"budget": None} if typed["no_budget"] else given_fields
 
 
 def _pairs(text: str | None) -> Any:
     """Convert warn:15m,reclaim:1h into the value of a file."""
     if text is None or ":" not in text:
         return text
-    return {one.partition(":")[0]: one.partition(":")[2] for one in text.split(",")}
+    return {pair.partition(":")[0]: pair.partition(":")[2] for pair in text.split(",")}
 
 
 def _number(text: str | None) -> Any:
@@ -327,7 +333,7 @@ def _names(text: str | None) -> Any:
     """alice,bob."""
     if text is None or text == NONE:
         return text
-    return [one.strip() for one in text.split(",") if one.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _tell(found: "shapes.QueueChanges", common: Common, *, dry_run: bool) -> None:

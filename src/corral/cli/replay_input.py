@@ -39,21 +39,23 @@ def _of_cluster(dir: Path | None, nodes: Path | None, cluster: str | None) -> "t
     with Common(dir=dir).client() as client:
         jobs = newest_jobs(client, MOST, JobQuery(everything=True))
         rows = [logged(job.model_dump(mode="json")) for job in jobs]
-        rows += [logged_import(one.to_domain()) for one in _imports(client)]
+        rows += [logged_import(imported_job.to_domain()) for imported_job in _imports(client)]
         here = [node.gpus.total for node in client.nodes() if node.gpus.total]
-    found = trace_of(OWN, rows)
+    trace = trace_of(OWN, rows)
     if nodes is not None or cluster is not None or not here:
-        return found, _nodes(None, nodes, cluster)
-    return found, (here, {})
+        return trace, _nodes(None, nodes, cluster)
+    return trace, (here, {})
 
 
 def _imports(client: "Client") -> "list[ImportedJob]":
     from corral.wire.imports import MOST_ROWS
 
-    found: list[ImportedJob] = []
-    while page := client.imports(limit=MOST_ROWS, before=found[-1].id if found else None):
-        found += page
-    return found
+    imported_jobs: list[ImportedJob] = []
+    while page := client.imports(
+        limit=MOST_ROWS, before=imported_jobs[-1].id if imported_jobs else None
+    ):
+        imported_jobs += page
+    return imported_jobs
 
 
 def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes:
@@ -66,11 +68,11 @@ def _nodes(trace: Path | None, nodes: Path | None, cluster: str | None) -> Nodes
     beside = _beside(trace) if trace is not None else None
     if nodes is None and (beside is None or not beside.exists()):
         raise Usage("no nodes to replay on", hint="add, for example: --cluster 88x8")
-    found = read_nodes(nodes or beside or Path())
-    own: dict[str, int] = {}
-    for gpus, vc in found:
-        own[vc] = own.get(vc, 0) + gpus
-    return [gpus for gpus, _ in found], {vc: gpus for vc, gpus in own.items() if vc}
+    node_groups = read_nodes(nodes or beside or Path())
+    own_groups: dict[str, int] = {}
+    for gpus, vc in node_groups:
+        own_groups[vc] = own_groups.get(vc, 0) + gpus
+    return [gpus for gpus, _ in node_groups], {vc: gpus for vc, gpus in own_groups.items() if vc}
 
 
 def _beside(trace: Path) -> Path:

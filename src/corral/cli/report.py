@@ -102,19 +102,21 @@ def _show(kind: str, wanted: ReportQuery) -> None:
     since = _moment(wanted.since, now, "--since") if wanted.since else None
     by: By = "job" if wanted.job is not None else wanted.by
     with wanted.client() as client:
-        found = client.report(kind, by=by, since=since, until=until, limit=limit, job=wanted.job)
+        report_view = client.report(
+            kind, by=by, since=since, until=until, limit=limit, job=wanted.job
+        )
     if wanted.html is not None:
         from corral.plan.page import page
 
-        write(wanted.html, page(shown(found)))
+        write(wanted.html, page(shown(report_view)))
     if wanted.json:
-        print_json(found)
+        print_json(report_view)
     elif wanted.csv:
-        _print_csv(found)
+        _print_csv(report_view)
     else:
         from corral.cli.planner.output import show_report
 
-        show_report(shown(found, figures=False))
+        show_report(shown(report_view, figures=False))
 
 
 def _moment(text: str, now: float, option: str) -> float:
@@ -132,13 +134,17 @@ def _moment(text: str, now: float, option: str) -> float:
 
 
 def _print_csv(found: "ReportView") -> None:
-    heads = [f"{one.name} ({one.unit})" if one.unit else one.name for one in found.columns]
+    heads = [
+        f"{column.name} ({column.unit})" if column.unit else column.name for column in found.columns
+    ]
     out = csv.writer(sys.stdout, lineterminator="\n")
     names = [found.by, "name"] if found.by == "job" else [found.by]
     out.writerow([*names, *heads])
     for row in found.rows:
-        own = [row.name, row.more] if found.by == "job" else [row.name]
-        out.writerow([*own, *("" if one is None else f"{one:.10g}" for one in row.values)])
+        own_cells = [row.name, row.more] if found.by == "job" else [row.name]
+        out.writerow(
+            [*own_cells, *("" if value is None else f"{value:.10g}" for value in row.values)]
+        )
 
 
 def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
@@ -158,12 +164,14 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
     if len(found.rows) > 1 or found.rest:
         rows.append(total + _cells(found, found.total))
     more = f"{found.rest} more rows are" if found.rest > 1 else "1 more row is"
-    left = f"{more} left out: --limit" if found.rest else ""
+    left_out = f"{more} left out: --limit" if found.rest else ""
     return Shown(
         title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
         verdict=_verdict(whole),
         answers=(),
-        tables=(ReportTable(title="", columns=heads, rows=tuple(rows), note=left),) if rows else (),
+        tables=(ReportTable(title="", columns=heads, rows=tuple(rows), note=left_out),)
+        if rows
+        else (),
         figures=_figures(found) if figures and rows else (),
     )
 
@@ -185,8 +193,11 @@ def _verdict(found: "ReportView") -> str:
 def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
     """Return for example: 12 GPU-hours: 8.67 EUR by own prices (1.2 wasted); 10.8 USD at list
     prices (3.1 wasted); 2 GPU-hours have no price."""
-    total = {one.name: value or 0.0 for one, value in zip(found.columns, found.total, strict=True)}
-    currency = next(one.unit for one in found.columns if one.name == "money")
+    total = {
+        report_column.name: value or 0.0
+        for report_column, value in zip(found.columns, found.total, strict=True)
+    }
+    currency = next(column.unit for column in found.columns if column.name == "money")
     parts = []
     if total["money"] or not total["list price"]:
         parts.append(f"{texts['money']} {currency} by own prices ({_lost(texts, '')})")
@@ -216,20 +227,27 @@ def _without_unused(found: "ReportView") -> "ReportView":
     """The report without columns of a kind of price that nothing has."""
     if found.kind != "cost":
         return found
-    total = {one.name: value for one, value in zip(found.columns, found.total, strict=True)}
+    total = {
+        report_column.name: value
+        for report_column, value in zip(found.columns, found.total, strict=True)
+    }
     unused = set()
     if not total["list price"]:
         unused = {"list price", "wasted of it", "not used of it"}
     elif not total["money"]:
         unused = {"money", "wasted", "not used"}
-    kept = [place for place, one in enumerate(found.columns) if one.name not in unused]
+    kept_columns = [
+        place
+        for place, report_column in enumerate(found.columns)
+        if report_column.name not in unused
+    ]
 
     def some(values: list[float | None]) -> list[float | None]:
-        return [values[place] for place in kept]
+        return [values[place] for place in kept_columns]
 
     return found.model_copy(
         update={
-            "columns": [found.columns[place] for place in kept],
+            "columns": [found.columns[place] for place in kept_columns],
             "rows": [row.model_copy(update={"values": some(row.values)}) for row in found.rows],
             "total": some(found.total),
             "days": [day.model_copy(update={"values": some(day.values)}) for day in found.days],
@@ -240,7 +258,9 @@ def _without_unused(found: "ReportView") -> "ReportView":
 def _heads(found: "ReportView") -> "tuple[TableColumn, ...]":
     from corral.plan.report import columns
 
-    return columns(*((one.name, "%" if one.unit == "share" else one.unit) for one in found.columns))
+    return columns(
+        *((column.name, "%" if column.unit == "share" else column.unit) for column in found.columns)
+    )
 
 
 def _cells(found: "ReportView", values: list[float | None]) -> "tuple[Cell, ...]":
@@ -254,7 +274,9 @@ def _figures(found: "ReportView") -> "tuple[Figure, ...]":
     """The columns of GPU-hours by day, and who held most."""
     from corral.plan.report import Figure, FigureSeries, TableColumn
 
-    hours = [at for at, one in enumerate(found.columns) if one.unit == "GPU-hours"]
+    hours = [
+        at for at, report_column in enumerate(found.columns) if report_column.unit == "GPU-hours"
+    ]
     marks = tuple((float(at), str(day.day)[5:]) for at, day in enumerate(found.days))
     lines = tuple(
         FigureSeries(

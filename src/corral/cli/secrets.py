@@ -46,16 +46,16 @@ def put(
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List the names of secrets."""
     with common.client() as client:
-        found = client.secrets()
+        secrets = client.secrets()
     if common.json:
-        print_json({"secrets": [secret.model_dump(mode="json") for secret in found]})
+        print_json({"secrets": [secret.model_dump(mode="json") for secret in secrets]})
         return
     rows = table("NAME", "SET BY", "SERVES", "WHEN")
-    for secret in found:
+    for secret in secrets:
         serves = "everybody" if secret.for_everybody else secret.by
         rows.add_row(secret.name, secret.by, serves, clock_text(secret.at))
     show_table(rows)
-    if not found:
+    if not secrets:
         note("no secret is set; to set one: corral secret set NAME")
 
 

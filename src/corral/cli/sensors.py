@@ -31,7 +31,7 @@ def show_sensors(sample: "NodeSample") -> None:
             ("machine's CPU", share(sample.cpu_utilisation)),
             ("machine's memory", of(sample.memory_used_bytes, sample.memory_total_bytes)),
             ("pressure", pressure(sample)),
-            *[(f"disk {one.path}", _disk(one)) for one in sample.disks],
+            *[(f"disk {disk.path}", _disk(disk)) for disk in sample.disks],
             *[(f"port {port.name}", _port(port)) for port in sample.ports],
             ("clock", _clock(sample.clock_offset_seconds)),
             ("silent", ", ".join(sample.silent)),
@@ -55,15 +55,17 @@ def errors(gpu: "GpuSample") -> str:
     if gpu.lost or gpu.silent:
         return "lost" if gpu.lost else "its driver does not answer"
     ecc = gpu.ecc_aggregate_uncorrected or gpu.ecc_volatile_uncorrected
-    said = [f"{ecc} uncorrected ECC"] if ecc else []
-    said += ["row remap failed"] * bool(gpu.remap_failed)
-    said += ["row remap pending"] * bool(gpu.remap_pending)
+    error_words = [f"{ecc} uncorrected ECC"] if ecc else []
+    error_words += ["row remap failed"] * bool(gpu.remap_failed)
+    error_words += ["row remap pending"] * bool(gpu.remap_pending)
     down = [str(link.link) for link in gpu.nvlinks if not link.up]
-    said += [f"NVLink {', '.join(down)} down"] if down else []
-    said += [f"{gpu.ecc_volatile_corrected} corrected ECC"] if gpu.ecc_volatile_corrected else []
-    said += [f"{gpu.pcie_replays} PCIe replays"] if gpu.pcie_replays else []
-    said += [f"slowed down: {', '.join(gpu.throttle)}"] if gpu.throttle else []
-    return "; ".join(said) or "none"
+    error_words += [f"NVLink {', '.join(down)} down"] if down else []
+    error_words += (
+        [f"{gpu.ecc_volatile_corrected} corrected ECC"] if gpu.ecc_volatile_corrected else []
+    )
+    error_words += [f"{gpu.pcie_replays} PCIe replays"] if gpu.pcie_replays else []
+    error_words += [f"slowed down: {', '.join(gpu.throttle)}"] if gpu.throttle else []
+    return "; ".join(error_words) or "none"
 
 
 def pressure(sample: "NodeSample") -> str:
@@ -92,10 +94,10 @@ def _disk(disk: "DiskSample") -> str:
 
 def _port(port: "PortSample") -> str:
     pace = "" if port.bits_per_second is None else f", {port.bits_per_second / 1e9:g} Gbit/s"
-    said = f"{port.kind}, {'up' if port.up else 'down'}{pace}"
-    said += f", {port.errors} errors" if port.errors else ""
+    port_text = f"{port.kind}, {'up' if port.up else 'down'}{pace}"
+    port_text += f", {port.errors} errors" if port.errors else ""
     falls = "once" if port.downs == 1 else f"{port.downs} times"
-    return said + (f", fell {falls}" if port.downs else "")
+    return port_text + (f", fell {falls}" if port.downs else "")
 
 
 def _clock(offset_seconds: float | None) -> str:

@@ -88,12 +88,12 @@ def simulate(
     from corral.replay import NodeFaults
 
     check_writable(events, html)
-    found, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
+    read_trace, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
     faults = NodeFaults(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
-    tree = _tree(found, sizes, owned, queues, per_vc=queue_per_vc)
+    tree = _tree(read_trace, sizes, owned, queues, per_vc=queue_per_vc)
     named = _named(policy or (), config, restart_seconds, tree)
     answer: dict[str, Any] = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
-    answer |= _replayed(found, sizes, named, faults, events, tree, restart_seconds, not json)
+    answer |= _replayed(read_trace, sizes, named, faults, events, tree, restart_seconds, not json)
     _write_page(html, answer)
     if json:
         print_json(answer)
@@ -134,11 +134,11 @@ def _named(
     from corral.traces.policies import chosen
 
     alone = tree is not None and not policy and config is None
-    found = {} if alone else chosen(policy, config, restart_seconds)
-    if found and tree is not None:
-        names = ", ".join(found)
+    policies = {} if alone else chosen(policy, config, restart_seconds)
+    if policies and tree is not None:
+        names = ", ".join(policies)
         note(f"{QUEUES} is the live decision with these queues; {names}: one line for all jobs")
-    return found
+    return policies
 
 
 def _policy(work: "Workload", sizes: list[int], named: "Named", failures: "NodeFaults") -> "Play":
@@ -236,9 +236,9 @@ def _able(found: "Trace", sizes: list[int], tree: "QueueTree | None") -> "tuple[
     from corral.replay.queue_replay import fits
 
     most, gpus = largest_gang(sizes), found.workload.gpus
-    able = {asked for asked in set(gpus) if asked <= most}
-    able = {asked for asked in able if tree is None or fits(asked, sizes)}
-    rows = [row for row, asked in enumerate(gpus) if asked in able]
+    able = {size for size in set(gpus) if size <= most}
+    able = {size for size in able if tree is None or fits(size, sizes)}
+    rows = [row for row, size in enumerate(gpus) if size in able]
     too_large = len(gpus) - len(rows)
     if not rows:
         raise Conflict(f"no job fits: the nodes hold {most} GPUs of one", hint="add nodes")
@@ -248,10 +248,10 @@ def _able(found: "Trace", sizes: list[int], tree: "QueueTree | None") -> "tuple[
         note(f"{too_large} jobs ask for more than the {most} GPUs there are: they are not replayed")
     if found.rounded:
         note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
-    held = found.workload.only(rows)
-    refused = _refused(held, found.queues, sizes, tree)
+    workload = found.workload.only(rows)
+    refused = _refused(workload, found.queues, sizes, tree)
     let = [row for row in range(len(rows)) if row not in refused]
-    return held.only(let), len(gpus) - len(let)
+    return workload.only(let), len(gpus) - len(let)
 
 
 def _refused(

@@ -46,8 +46,8 @@ class Typed:
 
 def spec_of(typed: Typed) -> dict[str, Any]:
     """Raises: Usage when there is no command, SpecInvalid when an option is not of its form."""
-    asked = {"gpu": number(typed.gpus), "cpu": number(typed.cpus), "memory": typed.memory}
-    resources = {name: value for name, value in asked.items() if value is not None}
+    amounts = {"gpu": number(typed.gpus), "cpu": number(typed.cpus), "memory": typed.memory}
+    resources = {name: value for name, value in amounts.items() if value is not None}
     fields = {
         "name": typed.name or made_name(typed.command),
         "run": command_text(typed.command),

@@ -34,7 +34,7 @@ def read(others: SshOptions, host: str | None) -> "list[SshHost]":
         )
     try:
         targets = read_targets(others.hosts.read_text(), str(others.hosts))
-        return [_with_policy(one, others) for one in targets]
+        return [_with_policy(target, others) for target in targets]
     except (OSError, ValueError) as error:
         raise SpecInvalid(f"{others.hosts} cannot be read: {error}", hint="name a file") from None
 
@@ -66,20 +66,20 @@ def bring(common: Common, others: SshOptions, targets: "list[SshHost]") -> "list
     )
     with tempfile.TemporaryDirectory(prefix="corral-wheel-") as folder:
         wheel = own_wheel(Path(folder)) if way.python is None else None
-        found = bring_up_hosts(targets, way, invitation, wheel)
+        host_outcomes = bring_up_hosts(targets, way, invitation, wheel)
     with common.client() as client:
         client.revoke_token(made.id)  # its remaining uses are no longer valid
-    return found
+    return host_outcomes
 
 
 def show(found: "list[HostOutcome]") -> None:
     rows = table("HOST", "NODE", "STATE", "NOTE")
-    for one in found:
+    for host_outcome in found:
         rows.add_row(
-            str(one.target),
-            one.node,
-            state("failed" if one.trouble else "joined"),
-            cut(f"{one.trouble}; {one.hint}" if one.trouble else ""),
+            str(host_outcome.target),
+            host_outcome.node,
+            state("failed" if host_outcome.trouble else "joined"),
+            cut(f"{host_outcome.trouble}; {host_outcome.hint}" if host_outcome.trouble else ""),
         )
     say()
     show_table(rows)
@@ -88,12 +88,12 @@ def show(found: "list[HostOutcome]") -> None:
 def as_json(found: "list[HostOutcome]") -> list[dict[str, Any]]:
     return [
         {
-            "host": str(one.target),
-            "node": one.node or None,
-            "trouble": one.trouble or None,
-            "hint": one.hint or None,
+            "host": str(host_outcome.target),
+            "node": host_outcome.node or None,
+            "trouble": host_outcome.trouble or None,
+            "hint": host_outcome.hint or None,
         }
-        for one in found
+        for host_outcome in found
     ]
 
 
@@ -101,10 +101,12 @@ def check(found: "list[HostOutcome]") -> None:
     """Raises: StartFailed when not all have joined."""
     from corral.boot.start_head import StartFailed
 
-    failed = [one for one in found if one.trouble]
+    failed = [host_outcome for host_outcome in found if host_outcome.trouble]
     if failed:
         raise StartFailed(
             f"{len(failed)} of {len(found)} hosts have not joined: "
-            + "; ".join(f"{one.target}: {one.trouble}" for one in failed),
+            + "; ".join(
+                f"{host_outcome.target}: {host_outcome.trouble}" for host_outcome in failed
+            ),
             hint=f"{failed[0].hint}; then the same command again: those that have joined stay",
         )

@@ -17,10 +17,10 @@ def show_plan(plan: "list[api.PlannedJob]", wished: "WireSpecs", *, whole: bool)
     """Print where each job would be placed. `whole`: it is the answer, with its environment; else
     it goes to stderr, as stdout is for the output of the ranks."""
     workdirs = {str(path) for path in wished.workdirs}
-    for number, one in enumerate(plan[:MOST]):
+    for number, planned_job in enumerate(plan[:MOST]):
         if number:
             say(stderr=not whole)
-        show_pairs(_pairs(one, workdirs, whole=whole), stderr=not whole)
+        show_pairs(_pairs(planned_job, workdirs, whole=whole), stderr=not whole)
     if len(plan) > MOST:
         say(f"and {len(plan) - MOST} more", stderr=not whole)
 

@@ -97,8 +97,8 @@ def run(
         dry_run: Show the plan; nothing happens.
         detach: Print the name of the job once it is stored, and return.
     """
-    given = {key: value for key, value in locals().items() if key in Typed.__slots__}
-    typed = Typed(**given)
+    given_options = {key: value for key, value in locals().items() if key in Typed.__slots__}
+    typed = Typed(**given_options)
     spec = _script_of(typed) or spec_of(_with_workdir(typed, common))
     return _go(spec, common, dry_run=dry_run, detach=detach)
 
@@ -195,7 +195,7 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
     if dry_run:
         planned = _plan(common, wished, spec)
         if common.json:
-            print_json({"plan": [one.model_dump(mode="json") for one in planned]})
+            print_json({"plan": [planned_job.model_dump(mode="json") for planned_job in planned]})
         else:
             show_plan(planned, wished, whole=True)
         return 0
@@ -246,8 +246,8 @@ def _answer(jobs: "list[api.JobView]", common: Change) -> None:
     from corral.cli.arrays import name_of
 
     if common.json:
-        one = jobs[0].model_dump(mode="json") if len(jobs) == 1 else None
-        print_json(one or {"jobs": [job.model_dump(mode="json") for job in jobs]})
+        document = jobs[0].model_dump(mode="json") if len(jobs) == 1 else None
+        print_json(document or {"jobs": [job.model_dump(mode="json") for job in jobs]})
         return
     names = {job.array or job.id: name_of([job]) if job.array else job.name for job in jobs}
     for name in names.values():
@@ -271,15 +271,15 @@ def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> No
         return
     sys.stdout.flush()
     with suppress(Refusal, Trouble):  # it is submitted, whatever is known of it
-        found = client.why(waits.id)
-        if found.forecast is None:
+        why = client.why(waits.id)
+        if why.forecast is None:
             return
-        if found.forecast.starts.high_seconds is None and found.reason:
-            note(f"{found.name} waits: {found.reason}")
-            for suggestion in found.suggestions[:1]:
+        if why.forecast.starts.high_seconds is None and why.reason:
+            note(f"{why.name} waits: {why.reason}")
+            for suggestion in why.suggestions[:1]:
                 note(f"  {suggestion}")
             return
-        note(f"{found.name} {when_text(found.forecast)}")
+        note(f"{why.name} {when_text(why.forecast)}")
 
 
 def _follow(client: "Client", jobs: "list[api.JobView]", common: Change) -> int:

@@ -82,7 +82,7 @@ class RequestOptions:
 
         Raises: SpecInvalid when an option is not of its form.
         """
-        found = {
+        spec_fields = {
             "image": self.image,
             "begin": _moment(self.begin, now),
             "start_by": _moment(self.start_by, now),
@@ -93,7 +93,7 @@ class RequestOptions:
             "apart_from": list(self.apart_from),
             "preemptible": self.preemptible or None,
         }
-        return {name: value for name, value in found.items() if value not in (None, [], {})}
+        return {name: value for name, value in spec_fields.items() if value not in (None, [], {})}
 
 
 def _moment(text: str | None, now: datetime) -> str | None:
@@ -101,7 +101,7 @@ def _moment(text: str | None, now: datetime) -> str | None:
     if text is None:
         return None
     if match := _CLOCK.fullmatch(text):
-        hour, minute, second = (int(one or 0) for one in match.groups())
+        hour, minute, second = (int(group or 0) for group in match.groups())
         try:
             at = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
         except ValueError:
@@ -116,17 +116,17 @@ def _moment(text: str | None, now: datetime) -> str | None:
 
 def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
     """LABEL, LABEL=VALUE[,VALUE...] and LABEL!=VALUE[,VALUE...]."""
-    found: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
     for text in texts:
         match = _LABEL.fullmatch(text)
         label = match.group(1).strip() if match else ""
         if match is None or not label:
             raise SpecInvalid(f"--constraint {text}: it names no label", hint="write: zone=a")
         values = (match.group(3) or "").split(",") if match.group(2) else [True]
-        if label in found:
-            raise _given_twice(text, label, found[label], values, negated=match.group(2) == "!=")
-        found[label] = {"not": values} if match.group(2) == "!=" else values
-    return found
+        if label in rules:
+            raise _given_twice(text, label, rules[label], values, negated=match.group(2) == "!=")
+        rules[label] = {"not": values} if match.group(2) == "!=" else values
+    return rules
 
 
 def _given_twice(
@@ -147,15 +147,15 @@ def forms_of(texts: Iterable[str], resources: Mapping[str, Any]) -> list[dict[st
 
     Raises: SpecInvalid.
     """
-    found: list[dict[str, Any]] = []
+    shapes: list[dict[str, Any]] = []
     for text in texts:
         match = _FORM.fullmatch(text.strip())
         if match is None:
             raise SpecInvalid(f"--any-of {text}: it asks for nothing", hint="write: 2xa100:8")
         nodes, gpus = match.groups()
         form: dict[str, Any] = {"resources": {**resources, "gpu": number(gpus)}}
-        found.append(form | ({"nodes": int(nodes)} if nodes else {}))
-    return found
+        shapes.append(form | ({"nodes": int(nodes)} if nodes else {}))
+    return shapes
 
 
 def number(text: str | None) -> Any:

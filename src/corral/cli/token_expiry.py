@@ -23,12 +23,14 @@ class TellingClient(Client):
 
 @cache
 def _warn(ends_at: float, log_in_url: str | None) -> None:
-    left = max(0.0, ends_at - SystemClock().wall())
-    end = f"{duration_text(left)}, at {clock_text(ends_at)}"
+    remaining_seconds = max(0.0, ends_at - SystemClock().wall())
+    end = f"{duration_text(remaining_seconds)}, at {clock_text(ends_at)}"
     if log_in_url is None:
         note(
             f"your token ends in {end}; a token that you make with it ends no later, so ask an "
             "admin before that for another: corral token create NAME"
         )
-    elif left <= LOG_IN_WARNING_SECONDS:  # it lasts for hours: a warning with each command is noise
+    elif (
+        remaining_seconds <= LOG_IN_WARNING_SECONDS
+    ):  # it lasts for hours: a warning with each command is noise
         note(f"your log-in ends in {end}; to go on, run: corral login --oidc {log_in_url}")

@@ -330,9 +330,11 @@ def policy_of(words: tuple[str, ...]) -> dict[str, str] | None:
     for word in words:
         if "=" not in word:
             raise SpecInvalid(f"--policy {word[:60]} is not NAME=VALUE", hint="--policy root=allow")
-    given = {name.strip(): value for name, _, value in (word.partition("=") for word in words)}
-    policy_with(NodePolicy(), given)
-    return given or None
+    given_fields = {
+        name.strip(): value for name, _, value in (word.partition("=") for word in words)
+    }
+    policy_with(NodePolicy(), given_fields)
+    return given_fields or None
 
 
 def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str]:

@@ -38,25 +38,27 @@ def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None
             also manages users, tokens and the cluster.
     """
     with common.client() as client:
-        found = client.add_user(name, role=role)
+        user_view = client.add_user(name, role=role)
         if common.json:
-            print_json(found)
+            print_json(user_view)
             return
-        say(f"{found.name}: {found.role}")
-        note(f"to let them in: corral token create --user {found.name}")
+        say(f"{user_view.name}: {user_view.role}")
+        note(f"to let them in: corral token create --user {user_view.name}")
         say_who_is_kept_out(common, client)
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List the users."""
     with common.client() as client:
-        found = client.users()
+        user_views = client.users()
     if common.json:
-        print_json({"users": [one.model_dump(mode="json") for one in found]})
+        print_json({"users": [user.model_dump(mode="json") for user in user_views]})
         return
     rows = table("NAME", "ROLE", "STATE", "SINCE")
-    for one in found:
-        rows.add_row(one.name, one.role, _state(one), clock_text(one.created_at))
+    for user_view in user_views:
+        rows.add_row(
+            user_view.name, user_view.role, _state(user_view), clock_text(user_view.created_at)
+        )
     show_table(rows)
 
 
@@ -67,30 +69,34 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         name: Name of the user.
     """
     with common.client() as client:
-        found = client.user(name)
-        tokens = [one for one in client.tokens() if one.user == name and one.node is None]
+        user_detail = client.user(name)
+        tokens = [token for token in client.tokens() if token.user == name and token.node is None]
     if common.json:
-        shown = [one.model_dump(mode="json") for one in tokens]
-        print_json({**found.model_dump(mode="json"), "tokens": shown})
+        shown = [token.model_dump(mode="json") for token in tokens]
+        print_json({**user_detail.model_dump(mode="json"), "tokens": shown})
         return
-    since = clock_text(found.created_at)
-    log_in = f"{clean(found.subject)} of {clean(found.issuer or '')}" if found.subject else "none"
+    since = clock_text(user_detail.created_at)
+    log_in = (
+        f"{clean(user_detail.subject)} of {clean(user_detail.issuer or '')}"
+        if user_detail.subject
+        else "none"
+    )
     show_pairs(
         [
-            ("user", found.name),
-            ("role", found.role),
-            ("state", _state(found)),
+            ("user", user_detail.name),
+            ("role", user_detail.role),
+            ("state", _state(user_detail)),
             ("since", since),
             ("log-in", log_in),
         ]
     )
     say()
-    show_quotas(found.quotas)
-    if found.log_bytes_dropped:
-        dropped = size_text(found.log_bytes_dropped)
+    show_quotas(user_detail.quotas)
+    if user_detail.log_bytes_dropped:
+        dropped = size_text(user_detail.log_bytes_dropped)
         note(f"{dropped} of the logs of kept jobs were dropped: see the quotas of logs")
     say()
-    show_rates(found.rates)
+    show_rates(user_detail.rates)
     if tokens:
         say()
         _show_tokens(tokens)
@@ -128,11 +134,11 @@ def put(
         raise Conflict("nothing was changed")
     disabled = True if disable else False if enable else None
     with common.client() as client:
-        found = client.set_user(name, role=role, disabled=disabled, limits=limits.given)
+        user_view = client.set_user(name, role=role, disabled=disabled, limits=limits.given)
     if common.json:
-        print_json(found)
+        print_json(user_view)
     else:
-        say(f"{found.name}: {found.role}, {_state(found)}")
+        say(f"{user_view.name}: {user_view.role}, {_state(user_view)}")
 
 
 def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -200,19 +206,19 @@ def _seconds(text: str, example: str) -> float:
 def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List tokens of users and nodes by id; never the tokens themselves."""
     with common.client() as client:
-        found = client.tokens()
+        token_views = client.tokens()
     if common.json:
-        print_json({"tokens": [one.model_dump(mode="json") for one in found]})
+        print_json({"tokens": [token_view.model_dump(mode="json") for token_view in token_views]})
         return
-    _show_tokens(found)
+    _show_tokens(token_views)
 
 
 def _show_tokens(tokens: "list[users.TokenView]") -> None:
     rows = table("TOKEN", "USER", "ROLE", "STATE", "EXPIRES", "LAST USED")
-    for one in tokens:
-        ends = clock_text(one.expires_at) if one.expires_at else "never"
-        used = clock_text(one.used_at) if one.used_at else "never"
-        rows.add_row(one.id, one.user, one.role, one.state, ends, used)
+    for token in tokens:
+        ends = clock_text(token.expires_at) if token.expires_at else "never"
+        used = clock_text(token.used_at) if token.used_at else "never"
+        rows.add_row(token.id, token.user, token.role, token.state, ends, used)
     show_table(rows)
 
 
@@ -229,10 +235,10 @@ def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008
     if not common.agreed(f"revoke {', '.join(tokens)}?", destroys=True):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        found = [client.revoke_token(id) for id in tokens]
+        token_views = [client.revoke_token(id) for id in tokens]
     if common.json:
-        one = found[0].model_dump(mode="json") if len(found) == 1 else None
-        print_json(one or {"tokens": [token.model_dump(mode="json") for token in found]})
+        document = token_views[0].model_dump(mode="json") if len(token_views) == 1 else None
+        print_json(document or {"tokens": [token.model_dump(mode="json") for token in token_views]})
         return
-    for token in found:
+    for token in token_views:
         say(f"{token.id}: {token.state}, was {token.role} of {token.user}")

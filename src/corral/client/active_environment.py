@@ -22,8 +22,8 @@ def with_active_environment(value: dict[str, Any], active: Mapping[str, str]) ->
     A spec that names an environment or a PATH itself, an image, or a program on a Ray cluster of
     its own has the Python that belongs to it.
     """
-    own = value.get("env") or {}
+    own_variables = value.get("env") or {}
     has_own = value.get("image") or value.get("kind") == "ray"
-    if not active or has_own or {"PATH", *VARIABLES} & set(own):
+    if not active or has_own or {"PATH", *VARIABLES} & set(own_variables):
         return value
-    return {**value, "env": {**active, **own}}
+    return {**value, "env": {**active, **own_variables}}

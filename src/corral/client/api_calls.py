@@ -57,13 +57,13 @@ def begin_plan(
     specs: Sequence[Mapping[str, Any]],
 ) -> "ApiCall[Callable[[], list[api.PlannedJob]]]":
     """Request a plan, as `plan` does; the returned function reads the answer."""
-    asked = plan(specs)
+    api_call = plan(specs)
     return ApiCall(
-        method=asked.method,
-        path=asked.path,
-        query=asked.query,
-        json=asked.json,
-        read=lambda body: partial(asked.read, body),
+        method=api_call.method,
+        path=api_call.path,
+        query=api_call.query,
+        json=api_call.json,
+        read=lambda body: partial(api_call.read, body),
     )
 
 
@@ -138,9 +138,9 @@ def logs(
     tail: int | None,
     times: bool,
 ) -> "Stream[api.LogLines]":
-    asked = {"rank": rank, "attempt": attempt, "tail": tail, "times": 1 if times else None}
+    log_query = {"rank": rank, "attempt": attempt, "tail": tail, "times": 1 if times else None}
     query: dict[str, str | int] = {"follow": int(follow)}
-    query |= {key: value for key, value in asked.items() if value is not None}
+    query |= {key: value for key, value in log_query.items() if value is not None}
     return Stream(
         path=f"{job_path(name)}/logs",
         query=query,
@@ -211,7 +211,7 @@ def drop_queue(name: str) -> "ApiCall[shapes.QueueChanges]":
 
 
 def put_imports(jobs: Sequence["ImportedJob"], *, dry_run: bool) -> "ApiCall[ImportDone]":
-    body = {"jobs": [one.model_dump(mode="json") for one in jobs]}
+    body = {"jobs": [imported_job.model_dump(mode="json") for imported_job in jobs]}
     read, query = read_as("imports.ImportDone"), {"dry_run": int(dry_run)}
     return ApiCall(method="POST", path="/v1/imports", query=query, json=body, read=read)
 
@@ -264,9 +264,9 @@ def down(jobs: Literal["leave", "stop"]) -> ApiCall[None]:
 def attach_path(
     name: str, *, rank: int, shell: bool, rows: int, columns: int, command: str = ""
 ) -> str:
-    asked = f"rank={rank}&shell={int(shell)}&rows={rows}&columns={columns}"
+    query = f"rank={rank}&shell={int(shell)}&rows={rows}&columns={columns}"
     typed = f"&command={quote(command, safe='')}" if command else ""
-    return f"{job_path(name)}/attach?{asked}{typed}"
+    return f"{job_path(name)}/attach?{query}{typed}"
 
 
 def job_path(name: str) -> str:

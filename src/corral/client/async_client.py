@@ -175,7 +175,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
             job, rank=rank, shell=shell, rows=rows, columns=columns, command=command
         )
         async with AsyncExitStack() as stack:
-            for left in reversed(range(self._where.heads)):
+            for heads_left in reversed(range(self._where.heads)):
                 target, address, options = self._where.socket(path)
                 try:
                     if target.needs_proof:
@@ -187,7 +187,7 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
                     raise error_of(error.response.status_code, bytes(error.response.body)) from None
                 except (OSError, WrongHead) as error:
                     self._where.pass_over()
-                    if not left:
+                    if not heads_left:
                         raise no_answer(target, error) from None
             yield connection
 
@@ -357,18 +357,18 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
     async def _upload(self, snapshot: Snapshot) -> None:
         import httpx2
 
-        for left in reversed(range(self._where.heads)):
+        for heads_left in reversed(range(self._where.heads)):
             target = self._where.target()
             url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
             try:
-                known = await self._client(target).head(url, headers=headers(target))
-                if known.status_code >= 400 and known.status_code != 404:
+                response = await self._client(target).head(url, headers=headers(target))
+                if response.status_code >= 400 and response.status_code != 404:
                     # a HEAD is refused without a word: the same, asked with a PUT, says why
-                    known = await self._client(target).put(
+                    response = await self._client(target).put(
                         url, content=b"", headers=headers(target)
                     )
-                elif known.status_code == 404:
-                    known = await self._client(target).put(
+                elif response.status_code == 404:
+                    response = await self._client(target).put(
                         url,
                         content=_async_pieces(snapshot),
                         headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
@@ -376,10 +376,10 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
                 break
             except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
-                if not left:
+                if not heads_left:
                     raise no_answer(target, error) from None
-        if known.status_code >= 400:
-            raise error_of(known.status_code, known.content)
+        if response.status_code >= 400:
+            raise error_of(response.status_code, response.content)
 
 
 async def _async_pieces(snapshot: Snapshot) -> AsyncIterator[bytes]:

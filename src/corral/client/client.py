@@ -172,10 +172,10 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         the times at which lines reached the head. The last piece has `end`: the job's
         state.
         """
-        asked = api_calls.logs(
+        stream = api_calls.logs(
             job, follow=follow, rank=rank, attempt=attempt, tail=tail, times=times
         )
-        yield from self._stream(asked)
+        yield from self._stream(stream)
 
     @contextmanager
     def attach(
@@ -201,7 +201,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
             job, rank=rank, shell=shell, rows=rows, columns=columns, command=command
         )
         with ExitStack() as stack:
-            for left in reversed(range(self._where.heads)):
+            for heads_left in reversed(range(self._where.heads)):
                 target, address, options = self._where.socket(path)
                 try:
                     if target.needs_proof:
@@ -213,7 +213,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
                     raise error_of(error.response.status_code, bytes(error.response.body)) from None
                 except (OSError, WrongHead) as error:
                     self._where.pass_over()
-                    if not left:
+                    if not heads_left:
                         raise no_answer(target, error) from None
             yield connection
 
@@ -382,16 +382,16 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     def _upload(self, snapshot: Snapshot) -> None:
         import httpx2
 
-        for left in reversed(range(self._where.heads)):
+        for heads_left in reversed(range(self._where.heads)):
             target = self._where.target()
             url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
             try:
-                known = self._client(target).head(url, headers=headers(target))
-                if known.status_code >= 400 and known.status_code != 404:
+                response = self._client(target).head(url, headers=headers(target))
+                if response.status_code >= 400 and response.status_code != 404:
                     # a HEAD is refused without a word: the same, asked with a PUT, says why
-                    known = self._client(target).put(url, content=b"", headers=headers(target))
-                elif known.status_code == 404:
-                    known = self._client(target).put(
+                    response = self._client(target).put(url, content=b"", headers=headers(target))
+                elif response.status_code == 404:
+                    response = self._client(target).put(
                         url,
                         content=snapshot.pieces(),
                         headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
@@ -399,7 +399,7 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
                 break
             except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
-                if not left:
+                if not heads_left:
                     raise no_answer(target, error) from None
-        if known.status_code >= 400:
-            raise error_of(known.status_code, known.content)
+        if response.status_code >= 400:
+            raise error_of(response.status_code, response.content)

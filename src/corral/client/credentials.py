@@ -50,7 +50,10 @@ def is_credential(name: str, path: Path, mode: int) -> bool:
     """Whether a file or folder holds credentials, by its name and, where names do not decide, by
     the content of a regular file. `name` is relative to the workdir, with slashes."""
     base = PurePosixPath(name).name
-    if any(name == one or name.endswith(f"/{one}") for one in _PATHS):
+    if any(
+        name == credential_path or name.endswith(f"/{credential_path}")
+        for credential_path in _PATHS
+    ):
         return True
     if stat.S_ISDIR(mode):
         return base in _FOLDERS
@@ -65,7 +68,9 @@ def is_credential(name: str, path: Path, mode: int) -> bool:
     if base.endswith(".pem"):  # of certificates alone it is public, as certifi's cacert.pem is
         start = _start_of(path)
         return _PRIVATE in start or _CERTIFICATE not in start
-    if any(fnmatchcase(base, one) for one in _MAYBE_KEYS) and _PRIVATE in _start_of(path):
+    if any(fnmatchcase(base, key_pattern) for key_pattern in _MAYBE_KEYS) and _PRIVATE in _start_of(
+        path
+    ):
         return True
     start = _start_of(path, _LOOKED_AT_BYTES)
     may_hold = _PRIVATE in start or _IDENTITY in start
@@ -92,9 +97,9 @@ def is_cluster(folder: Path, names: Collection[str], own: Collection[Path]) -> b
 def cluster_around(root: Path) -> Path | None:
     """The cluster's directory that the workdir is or lies in, unless it lies in a part that is
     made for projects: `shared`, and the workdirs of jobs."""
-    own = own_directories()
+    paths = own_directories()
     for folder in (root, *root.parents):
-        if is_cluster(folder, _names(folder), own):
+        if is_cluster(folder, _names(folder), paths):
             inside = root.relative_to(folder).parts
             is_free = inside[:1] == (_SHARED,) or _WORK in inside
             return None if is_free else folder
@@ -137,7 +142,7 @@ def _has_joined(path: Path) -> bool:
     """A file of this name may be data of the project: Corral's own names the cluster's head."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(_JOINED_BYTES))
+            joined_fields = json.loads(file.read(_JOINED_BYTES))
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and {"url", "node"} <= found.keys()
+    return isinstance(joined_fields, dict) and {"url", "node"} <= joined_fields.keys()

@@ -80,14 +80,16 @@ class Where:
         address; Unauthorised if there is no token for it, or the given token is malformed;
         InsecureHead if the token would travel in clear to another machine.
         """
-        given, urls = self._given(), self.addresses()
+        given_url, urls = self._given(), self.addresses()
         here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
-        said = f"see that a head runs {here}; {_from_where(given)}" if given else self._begin()
+        next_step = (
+            f"see that a head runs {here}; {_from_where(given_url)}" if given_url else self._begin()
+        )
         chosen = urls[self._passed_over % len(urls)]
         return HeadTarget(
             url=chosen,
-            token=self._token(urls if given else None),
-            begin=said,
+            token=self._token(urls if given_url else None),
+            begin=next_step,
             needs_proof=needs_proof(chosen),
         )
 
@@ -141,10 +143,10 @@ class Where:
         """Return the same for an address. Raises: SpecInvalid."""
         if not url.startswith("https:"):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        said = os.environ.get("CORRAL_CA")
-        file = Path(said) if said else self.root / "ca.pem"
+        certificate_path = os.environ.get("CORRAL_CA")
+        file = Path(certificate_path) if certificate_path else self.root / "ca.pem"
         try:
-            return trusting(file if said or file.exists() else None)
+            return trusting(file if certificate_path or file.exists() else None)
         except OSError as wrong:
             raise SpecInvalid(
                 f"{file} holds no certificate: {wrong}",
@@ -184,12 +186,14 @@ class Where:
     def _token(self, urls: list[str] | None) -> str:
         """Return the given token, else that of a log-in at one of these heads, else the
         directory's, which is sent only to the directory's head."""
-        said = None if self.dir else os.environ.get("CORRAL_TOKEN")
+        token_text = None if self.dir else os.environ.get("CORRAL_TOKEN")
         self._own, self.log_in = False, None
-        if self.token or said:
-            return _checked(self.token or said or "", "what was given" if self.token else _SAID)
-        known = (log_in_at(self.root, url) for url in urls or ())
-        self.log_in = next((log_in for log_in in known if log_in is not None), None)
+        if self.token or token_text:
+            return _checked(
+                self.token or token_text or "", "what was given" if self.token else _SAID
+            )
+        log_ins = (log_in_at(self.root, url) for url in urls or ())
+        self.log_in = next((log_in for log_in in log_ins if log_in is not None), None)
         if self.log_in is not None:
             return _checked(self.log_in.token, f"the log-in at {self.log_in.url}")
         self._own = True
@@ -229,8 +233,8 @@ def _checked(token: str, where: str) -> str:
 
 
 def _from_where(url: str) -> str:
-    said = os.environ.get("CORRAL_URL")
-    return "its address is that of CORRAL_URL" if url == said else "its address was given"
+    url_text = os.environ.get("CORRAL_URL")
+    return "its address is that of CORRAL_URL" if url == url_text else "its address was given"
 
 
 def no_answer(target: HeadTarget, error: Exception) -> CorralError:
@@ -271,5 +275,5 @@ def _parts(status: int, body: bytes) -> tuple[str, str, str]:
         error: Any = json.loads(body)["error"]
         return str(error["code"]), str(error["message"]), str(error.get("hint", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        said = body[:200].decode(errors="replace")
-        return f"http_{status}", f"this is no answer of a head: HTTP {status} {said}", ""
+        body_text = body[:200].decode(errors="replace")
+        return f"http_{status}", f"this is no answer of a head: HTTP {status} {body_text}", ""

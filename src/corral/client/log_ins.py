@@ -65,8 +65,8 @@ def drop_log_in(root: Path, url: str) -> None:
 
 def _log_ins(root: Path) -> Iterator[LogIn]:
     for path in (root / FOLDER).glob(f"[!.]*{LOG_IN_SUFFIX}"):
-        if (found := _read(path)) is not None:
-            yield found
+        if (log_in := _read(path)) is not None:
+            yield log_in
 
 
 def _file(root: Path, url: str) -> Path:
@@ -83,6 +83,6 @@ def _read(path: Path) -> LogIn | None:
                     hint=f"run: chmod 600 {path}; then log in again: corral login --oidc",
                 )
             content = json.load(file)
-            return LogIn(**{one.name: content[one.name] for one in fields(LogIn)})
+            return LogIn(**{field.name: content[field.name] for field in fields(LogIn)})
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -22,12 +22,14 @@ def curve(
     key: str, since: float | None, until: float | None, fields: tuple[str, ...], points: int
 ) -> "ApiCall[series.SeriesView]":
     query = {"key": key, "since": since, "until": until, "points": points}
-    given: dict[str, Any] = {name: value for name, value in query.items() if value is not None}
+    query_fields: dict[str, Any] = {
+        name: value for name, value in query.items() if value is not None
+    }
     if fields:
-        given["fields"] = ",".join(fields)
+        query_fields["fields"] = ",".join(fields)
 
     return ApiCall(
-        method="GET", path="/v1/series", query=given, read=read_as("time_series.SeriesView")
+        method="GET", path="/v1/series", query=query_fields, read=read_as("time_series.SeriesView")
     )
 
 
@@ -60,11 +62,11 @@ def test_alerts() -> "ApiCall[AlertsSent]":
 def search_of(
     name: str, text: str, *, rank: int | None, attempt: int | None, after: str
 ) -> "ApiCall[LogMatches]":
-    asked = {"text": text, "rank": rank, "attempt": attempt, "after": after or None}
+    query_fields = {"text": text, "rank": rank, "attempt": attempt, "after": after or None}
     return ApiCall(
         method="GET",
         path=f"/v1/jobs/{quote(name, safe='')}/logs/search",
-        query={key: value for key, value in asked.items() if value is not None},
+        query={key: value for key, value in query_fields.items() if value is not None},
         read=read_as("logs.LogMatches"),
     )
 

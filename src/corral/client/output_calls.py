@@ -29,18 +29,18 @@ class FetchCutShort(Trouble):
 
 
 def outputs(job: str, attempt: int | None, wait: float | None) -> "ApiCall[output_answers.Outputs]":
-    asked = {"attempt": attempt, "wait": None if wait is None else f"{wait:g}"}
+    query_fields = {"attempt": attempt, "wait": None if wait is None else f"{wait:g}"}
     return ApiCall(
         method="GET",
         path=f"/v1/jobs/{quote(job, safe='')}/outputs",
-        query={name: value for name, value in asked.items() if value is not None},
+        query={name: value for name, value in query_fields.items() if value is not None},
         read=read_as("output_answers.Outputs"),
     )
 
 
 def query_of(path: str, attempt: int | None, node: str | None, rank: int | None) -> dict[str, Any]:
-    asked = {"path": path, "attempt": attempt, "node": node, "rank": rank}
-    return {name: value for name, value in asked.items() if value is not None}
+    query_fields = {"path": path, "attempt": attempt, "node": node, "rank": rank}
+    return {name: value for name, value in query_fields.items() if value is not None}
 
 
 def address_of(job: str) -> str:

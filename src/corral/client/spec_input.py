@@ -39,7 +39,9 @@ class WireSpecs:
 
     def without_workdirs(self) -> list[dict[str, Any]]:
         return [
-            value if path is None else {key: one for key, one in value.items() if key != "workdir"}
+            value
+            if path is None
+            else {key: field_value for key, field_value in value.items() if key != "workdir"}
             for value, path in zip(self.values, self.paths, strict=True)
         ]
 
@@ -67,17 +69,18 @@ def read_wished(spec: Spec) -> WireSpecs:
     active = active_environment()
     return WireSpecs(
         values=tuple(
-            with_active_environment(_with_checkpoint(one, folder), active) for one in parsed
+            with_active_environment(_with_checkpoint(spec_document, folder), active)
+            for spec_document in parsed
         ),
-        paths=tuple(_workdir(one, folder) for one in parsed),
+        paths=tuple(_workdir(spec_document, folder) for spec_document in parsed),
         begins=tuple(_begins(parsed)),
     )
 
 
 def _begins(parsed: "Iterable[Parsed]") -> Iterator[float]:
-    for one in parsed:
-        if one.spec.begin is not None and one.spec.begin.at is not None:
-            yield one.spec.begin.at
+    for spec_document in parsed:
+        if spec_document.spec.begin is not None and spec_document.spec.begin.at is not None:
+            yield spec_document.spec.begin.at
 
 
 def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
@@ -85,11 +88,11 @@ def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
     value = one.document.value
     if one.spec.checkpoint is None:
         return value
-    asked = value["checkpoint"]
+    rule_value = value["checkpoint"]
     if one.spec.checkpoint.path is None:
         return value
     path = os.path.normpath(folder / Path(one.spec.checkpoint.path).expanduser())
-    rule = asked if isinstance(asked, Mapping) else {}
+    rule = rule_value if isinstance(rule_value, Mapping) else {}
     return {**value, "checkpoint": {**rule, "path": path}}
 
 
@@ -97,10 +100,10 @@ def _workdir(one: "Parsed", folder: Path) -> Path | None:
     from corral.wire.field_readers import is_digest
     from corral.wire.spec_reader import Problem, refusal
 
-    asked = one.spec.workdir
-    if asked is None or is_digest(asked):
+    wanted_dir = one.spec.workdir
+    if wanted_dir is None or is_digest(wanted_dir):
         return None
-    path = (folder / Path(asked).expanduser()).resolve()
+    path = (folder / Path(wanted_dir).expanduser()).resolve()
     if not path.is_dir():
         problem = Problem(
             where=("workdir",), text=f"{path} is no directory", hint=f"run: ls -ld {path}"

@@ -35,17 +35,19 @@ def set_user(
     limits: Mapping[str, int | str | None] | None,
 ) -> "ApiCall[people.UserView]":
     body = {"role": role, "disabled": disabled, "limits": limits or None}
-    given = {key: value for key, value in body.items() if value is not None}
-    return ApiCall(method="PATCH", path=_user(name), json=given, read=read_as("users.UserView"))
+    body_fields = {key: value for key, value in body.items() if value is not None}
+    return ApiCall(
+        method="PATCH", path=_user(name), json=body_fields, read=read_as("users.UserView")
+    )
 
 
 def link_user(
     name: str, issuer: str | None, subject: str | None, pending: str | None
 ) -> "ApiCall[people.UserView]":
     body = {"issuer": issuer, "subject": subject, "pending": pending}
-    given = {key: value for key, value in body.items() if value is not None}
+    body_fields = {key: value for key, value in body.items() if value is not None}
     path = f"{_user(name)}/identity"
-    return ApiCall(method="PUT", path=path, json=given, read=read_as("users.UserView"))
+    return ApiCall(method="PUT", path=path, json=body_fields, read=read_as("users.UserView"))
 
 
 def unlink_user(name: str) -> "ApiCall[people.UserView]":
@@ -78,11 +80,11 @@ def create_token(
     user: str | None, role: str | None, expires_seconds: float | None, never_expires: bool = False
 ) -> "ApiCall[people.TokenMade]":
     body = {"user": user, "role": role, "expires_seconds": expires_seconds}
-    given: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
+    body_fields: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
     if never_expires:
-        given["never_expires"] = True
+        body_fields["never_expires"] = True
     read = read_as("users.TokenMade")
-    return ApiCall(method="POST", path="/v1/tokens", json=given, read=read, repeatable=False)
+    return ApiCall(method="POST", path="/v1/tokens", json=body_fields, read=read, repeatable=False)
 
 
 def revoke_token(id: str) -> "ApiCall[people.TokenView]":
@@ -100,11 +102,11 @@ def audit(
 ) -> "ApiCall[list[people.AuditEntryView]]":
     query: dict[str, Any] = {"user": user, "since": since, "limit": limit}
     query |= {"before": before, "after": after}
-    given = {key: value for key, value in query.items() if value is not None}
+    query_fields = {key: value for key, value in query.items() if value is not None}
     return ApiCall(
         method="GET",
         path="/v1/audit",
-        query=given,
+        query=query_fields,
         read=lambda body: read_as("users.Audit")(body).entries,
     )
 

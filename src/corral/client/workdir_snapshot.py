@@ -73,12 +73,12 @@ class _Walk:
     clusters: list[str] = field(default_factory=list)
 
     def notes(self) -> tuple[str, ...]:
-        found = []
+        notes_list = []
         if self.credentials:
-            found.append(left_out_text(sorted(self.credentials), self.root))
+            notes_list.append(left_out_text(sorted(self.credentials), self.root))
         if self.clusters:
-            found.append(never_sent_text(sorted(self.clusters)))
-        return tuple(found)
+            notes_list.append(never_sent_text(sorted(self.clusters)))
+        return tuple(notes_list)
 
 
 _Specs = tuple[tuple[str, str, "GitIgnoreSpec"], ...]  # (folder, name of the file, its patterns)
@@ -124,32 +124,32 @@ def _walked(root: Path) -> _Walk:
             "it is never sent",
             hint="run it in the directory of your project, or name that: --workdir DIR",
         )
-    walk, own = _Walk(root), own_directories()
+    walk, paths = _Walk(root), own_directories()
     todo: list[tuple[str, _Specs]] = [("", ())]
     while todo:
         folder, specs = todo.pop()
         here = root / folder
         specs = (*specs, *_ignores(here, folder))
         scanned = _scan(here)
-        if folder and is_cluster(here, {found.name for found in scanned}, own):
+        if folder and is_cluster(here, {scanned_entry.name for scanned_entry in scanned}, paths):
             walk.clusters.append(folder)
-            walk.entries = [one for one in walk.entries if f"{one.name}/" != folder]
+            walk.entries = [entry for entry in walk.entries if f"{entry.name}/" != folder]
             continue
-        for found in scanned:
-            name = f"{folder}{found.name}"
-            is_folder = found.is_dir(follow_symlinks=False)
-            if found.name in NEVER or _is_ignored(specs, name + "/" * is_folder):
+        for dir_entry in scanned:
+            name = f"{folder}{dir_entry.name}"
+            is_folder = dir_entry.is_dir(follow_symlinks=False)
+            if dir_entry.name in NEVER or _is_ignored(specs, name + "/" * is_folder):
                 continue
-            state = _state_of(found)
+            state = _state_of(dir_entry)
             if state is None:
                 continue
-            if is_credential(name, Path(found.path), state.st_mode) and not _is_let_in(
+            if is_credential(name, Path(dir_entry.path), state.st_mode) and not _is_let_in(
                 specs, name + "/" * is_folder
             ):
                 walk.credentials.append(name + "/" * is_folder)
                 continue
             if is_folder or stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
-                walk.entries.append(_Entry(name=name, path=Path(found.path), found=state))
+                walk.entries.append(_Entry(name=name, path=Path(dir_entry.path), found=state))
             if is_folder:
                 todo.append((f"{name}/", specs))
     return walk
@@ -199,8 +199,8 @@ def _is_ignored(specs: _Specs, name: str) -> bool:
     """The last pattern that says something decides, the deepest file's being last."""
     ignored = False
     for base, _, spec in specs:
-        said = spec.check_file(name.removeprefix(base)).include
-        ignored = ignored if said is None else said
+        is_included = spec.check_file(name.removeprefix(base)).include
+        ignored = ignored if is_included is None else is_included
     return ignored
 
 
@@ -218,7 +218,7 @@ def _check_size(root: Path, entries: Sequence[_Entry], max_bytes: int) -> None:
     if total <= max_bytes and len(entries) <= MAX_FILES:
         return
     largest = sorted(files, key=lambda entry: -entry.found.st_size)[:3]
-    named = ", ".join(f"{one.name} ({size_text(one.found.st_size)})" for one in largest)
+    named = ", ".join(f"{entry.name} ({size_text(entry.found.st_size)})" for entry in largest)
     raise TooLarge(
         f"workdir {root} has {size_text(total)} in {len(entries):,} files; a snapshot takes "
         f"{size_text(max_bytes)} in {MAX_FILES:,}. The largest: {named}",

@@ -91,42 +91,44 @@ class Alerting:
     def standing(self) -> list[Alert]:
         """Return the conditions that hold now, with or without a receiver, and since when: a low
         share has no start of its own."""
-        found = with_beginnings(standing(self._look(), self.asked().rules), self._since)
-        self._since = {alert.key: alert.since for alert in found}
-        return found
+        alerts = with_beginnings(standing(self._look(), self.asked().rules), self._since)
+        self._since = {alert.key: alert.since for alert in alerts}
+        return alerts
 
     def warnings(self) -> list[str]:
         """Return problems of the messages themselves."""
         trouble = self.asked().trouble
-        told = [f"alerts do not reach {name}: {why}" for name, why in self.troubles.items()]
-        return [*([trouble] if trouble else []), *told]
+        undelivered = [f"alerts do not reach {name}: {why}" for name, why in self.troubles.items()]
+        return [*([trouble] if trouble else []), *undelivered]
 
     async def run(self) -> None:
         """For ever."""
-        known = self._memory.load()
-        told = (one for each in known.told.values() for one in each.sent.items())
-        self._since = {key: sent.alert.since for key, sent in told if not sent.alert.moment}
+        remembered = self._memory.load()
+        sent_alerts = (
+            sent_alert for each in remembered.told.values() for sent_alert in each.sent.items()
+        )
+        self._since = {key: sent.alert.since for key, sent in sent_alerts if not sent.alert.moment}
         while True:
             await asyncio.sleep(STEP_SECONDS)
-            asked = self.asked()
-            if not asked.receivers:
+            alert_settings = self.asked()
+            if not alert_settings.receivers:
                 self.standing()
                 continue
             try:
-                fresh = await self._tell(known, asked)
+                fresh = await self._tell(remembered, alert_settings)
             except Trouble as trouble:
                 log.warning("not_looked", error=trouble.message)
                 continue
-            if fresh != known:
-                known = fresh
-                self._memory.save(known)
+            if fresh != remembered:
+                remembered = fresh
+                self._memory.save(remembered)
 
     async def test(self) -> dict[str, str]:
         """Send one message to each receiver, whatever comes of the others; by their names, why it
         did not reach them, or ""."""
         receivers = self.asked().receivers
-        told = await asyncio.gather(*map(self._tried, receivers))
-        return {receiver.name: why for receiver, why in zip(receivers, told, strict=True)}
+        outcomes = await asyncio.gather(*map(self._tried, receivers))
+        return {receiver.name: why for receiver, why in zip(receivers, outcomes, strict=True)}
 
     async def _tried(self, receiver: Receiver) -> str:
         try:
@@ -138,14 +140,14 @@ class Alerting:
     async def _tell(self, known: Remembered, asked: AlertSettings) -> Remembered:
         now = self._control.now().wall
         event, new = await self._read(known.event, asked.rules)
-        moments = [one for one in (*known.moments, *new) if now - one.since < DAY_SECONDS]
+        moments = [alert for alert in (*known.moments, *new) if now - alert.since < DAY_SECONDS]
         moments = moments[-MOST_MOMENTS:]
         alerts = [*self.standing(), *moments]
-        told = {}
+        sent_now = {}
         for receiver in asked.receivers:
             before = known.told.get(receiver.name, DeliveredAlerts())
-            told[receiver.name] = await self._to(receiver, before, alerts, now)
-        return Remembered(event=event, told=told, moments=tuple(moments))
+            sent_now[receiver.name] = await self._to(receiver, before, alerts, now)
+        return Remembered(event=event, told=sent_now, moments=tuple(moments))
 
     async def _to(
         self, receiver: Receiver, before: DeliveredAlerts, alerts: Sequence[Alert], now: float
@@ -170,7 +172,7 @@ class Alerting:
     async def _read(self, after: int | None, rules: AlertRules) -> tuple[int, list[Alert]]:
         """Return how far the events go now, and the failures among the new ones. Events before the
         first receiver are not sent."""
-        store, found = self._control.store, list[Alert]()
+        store, alerts = self._control.store, list[Alert]()
         number = after or 0
         while page := await store.events(after=number, job=None, limit=PAGE):
             number = page[-1].number
@@ -178,8 +180,8 @@ class Alerting:
                 job = await store.job(event.job) if event.job is not None else None
                 alert = failed(event, job)
                 if alert is not None:
-                    found.append(alert)
-        return number, found
+                    alerts.append(alert)
+        return number, alerts
 
     def _look(self) -> AlertSnapshot:
         control = self._control
@@ -197,7 +199,7 @@ class Alerting:
 
 def budgets_left(draft: Draft) -> dict[QueueName, float]:
     """Return for each queue with a budget the share that is left in this period."""
-    found = {}
+    budgets = {}
     for name, spent in spent_now(draft, held_now(draft)).items():
         budget = draft.tree.queue(name).budget
         assert budget is not None
@@ -205,5 +207,5 @@ def budgets_left(draft: Draft) -> dict[QueueName, float]:
             amount, done = budget.money, spent.money
         else:
             amount, done = budget.gpu_hours or 0.0, spent.gpu_seconds / HOUR_SECONDS
-        found[name] = max(0.0, 1 - done / amount) if amount else 0.0
-    return found
+        budgets[name] = max(0.0, 1 - done / amount) if amount else 0.0
+    return budgets

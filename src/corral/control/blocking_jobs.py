@@ -37,24 +37,24 @@ def holders_text(
         return ""
     nodes = _usable(world, job)
     others = _others_text([world.nodes[id] for id in nodes], job.spec)
-    there = "; ".join(filter(None, (_closed_text(world, nodes), others)))
+    busy_text = "; ".join(filter(None, (_closed_text(world, nodes), others)))
     if not any(shape.gpu_millis for shape in job.spec.shapes):
-        return there
-    held = _held(world, nodes)
-    ranked = sorted(held, key=lambda id: (-held[id], id))
+        return busy_text
+    held_counts = _held(world, nodes)
+    ranked = sorted(held_counts, key=lambda id: (-held_counts[id], id))
     if not ranked:
-        return there
+        return busy_text
     named = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)  # one is not worth a count
     first, *more = ranked[:named]
-    parts = [f"{_name(world, first)} holds {_gpus(held[first])} there"]
-    parts += [f"{_name(world, id)} {gpus_text(held[id])}" for id in more]
+    parts = [f"{_name(world, first)} holds {_gpus(held_counts[first])} there"]
+    parts += [f"{_name(world, id)} {gpus_text(held_counts[id])}" for id in more]
     rest = ranked[named:]
     if rest:
-        together = gpus_text(sum(held[id] for id in rest))
+        together = gpus_text(sum(held_counts[id] for id in rest))
         parts.append(f"and {len(rest)} others together {together}")
-    known = (world.jobs[id] for id in ranked[:MOST_ASKED] if id in world.jobs)
-    ends = _first_end(((one, ending_of(one)) for one in known), now)
-    return "; ".join(filter(None, (there, ", ".join(parts), ends)))
+    jobs = (world.jobs[id] for id in ranked[:MOST_ASKED] if id in world.jobs)
+    ends = _first_end(((holder, ending_of(holder)) for holder in jobs), now)
+    return "; ".join(filter(None, (busy_text, ", ".join(parts), ends)))
 
 
 def _closed_text(world: World, nodes: set[NodeId]) -> str:
@@ -72,70 +72,74 @@ def _closed_text(world: World, nodes: set[NodeId]) -> str:
 def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
     """For example: others hold 6 of 8 GPUs on n1. Of what the job asks for; "" where they hold
     nothing of that."""
-    asked = spec.shapes[-1].resources
-    crowded = sorted((one for one in nodes if one.takes_work), key=lambda one: one.id)
+    resources = spec.shapes[-1].resources
+    crowded = sorted((node for node in nodes if node.takes_work), key=lambda one: one.id)
     for wanted, taken, text in (
-        (asked.gpu_millis, lambda has: len(has.taken), _gpus_taken),
-        (asked.cpu_millis, lambda has: has.taken_cpu_millis, _cpus_taken),
-        (asked.memory_bytes, lambda has: has.taken_memory_bytes, _memory_taken),
+        (resources.gpu_millis, lambda has: len(has.taken), _gpus_taken),
+        (resources.cpu_millis, lambda has: has.taken_cpu_millis, _cpus_taken),
+        (resources.memory_bytes, lambda has: has.taken_memory_bytes, _memory_taken),
     ):
-        there = [one for one in crowded if taken(one.inventory)] if wanted else []
-        if len(there) > MOST_NAMED:
-            return f"others hold {text([one.inventory for one in there])} on {len(there)} nodes"
-        if there:
-            each = (f"{text([one.inventory])} on {one.id}" for one in there)
+        taken_nodes = [node for node in crowded if taken(node.inventory)] if wanted else []
+        if len(taken_nodes) > MOST_NAMED:
+            return (
+                f"others hold {text([node.inventory for node in taken_nodes])} on "
+                f"{len(taken_nodes)} nodes"
+            )
+        if taken_nodes:
+            each = (f"{text([node.inventory])} on {node.id}" for node in taken_nodes)
             return f"others hold {', '.join(each)}"
     return ""
 
 
 def _gpus_taken(found: Sequence[Inventory]) -> str:
-    total = sum(len(one.gpus) for one in found)
-    return f"{sum(len(one.taken) for one in found)} of {total} GPU{'s' * (total > 1)}"
+    total = sum(len(inventory.gpus) for inventory in found)
+    return f"{sum(len(inventory.taken) for inventory in found)} of {total} GPU{'s' * (total > 1)}"
 
 
 def _cpus_taken(found: Sequence[Inventory]) -> str:
-    total = sum(one.cpu_millis for one in found) / MILLIS_PER_CPU
-    taken = sum(one.taken_cpu_millis for one in found) / MILLIS_PER_CPU
+    total = sum(inventory.cpu_millis for inventory in found) / MILLIS_PER_CPU
+    taken = sum(inventory.taken_cpu_millis for inventory in found) / MILLIS_PER_CPU
     return f"{taken:g} of {total:g} CPU{'s' * (total > 1)}"
 
 
 def _memory_taken(found: Sequence[Inventory]) -> str:
-    total = size_text(sum(one.memory_bytes for one in found))
-    return f"{size_text(sum(one.taken_memory_bytes for one in found))} of {total}"
+    total = size_text(sum(inventory.memory_bytes for inventory in found))
+    return f"{size_text(sum(inventory.taken_memory_bytes for inventory in found))} of {total}"
 
 
 def _held(world: World, nodes: set[NodeId]) -> Counter[JobId]:
     """Thousandths of GPUs of each job on these nodes; an exclusive one holds all that are there."""
-    held: Counter[JobId] = Counter()
-    for one in world.allocations.values():
-        millis = world.held_gpu_millis(one.seat) if one.seat.node in nodes else 0
+    held_counts: Counter[JobId] = Counter()
+    for allocation in world.allocations.values():
+        millis = world.held_gpu_millis(allocation.seat) if allocation.seat.node in nodes else 0
         if millis:
-            held[one.job] += millis
-    return held
+            held_counts[allocation.job] += millis
+    return held_counts
 
 
 def _usable(world: World, job: Job) -> set[NodeId]:
     """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks for any."""
     fleet, rule = NodeTypes(world.nodes.values()), job.spec.place
     every = {shape.resources for shape in job.spec.shapes}
-    asked = {one for one in every if one.gpu_millis} or every
+    resources = {requested for requested in every if requested.gpu_millis} or every
     return {
         node.id
         for node in world.nodes.values()
-        if rule.admits(node.labels) and any(fleet.could_seat(node.id, one) for one in asked)
+        if rule.admits(node.labels)
+        and any(fleet.could_seat(node.id, requested) for requested in resources)
     }
 
 
 def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) -> str:
     """Return the likely first end; "" if unknown."""
-    found = [
+    dated_endings = [
         (latest, str(job.id), job, ending)
         for job, ending in endings
         if ending is not None and (latest := _latest(ending, now)) is not None
     ]
-    if not found:
+    if not dated_endings:
         return ""
-    _, _, job, ending = min(found, key=lambda one: one[:2])
+    _, _, job, ending = min(dated_endings, key=lambda one: one[:2])
     text = str(ending)
     if not text and ending.ends_by is not None:
         text = f"ends by its limit at {moment_text(ending.ends_by)} at the latest"

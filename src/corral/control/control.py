@@ -126,9 +126,9 @@ class Control:
     ) -> list[Job]:
         """Queue the jobs, all or none. The same key again answers with the first ones. `held`:
         suspend them in the same transaction."""
-        asked = accepted(self.world, specs, self.engine, self._wall.read())
-        with self.keeping.sparing(asked):
-            submission = Submit(specs=asked, key=key, held=held)
+        job_specs = accepted(self.world, specs, self.engine, self._wall.read())
+        with self.keeping.sparing(job_specs):
+            submission = Submit(specs=job_specs, key=key, held=held)
             wish = await self.acknowledge(submission, by=by, speaker=speaker)
             return await self._jobs_of(wish)
 
@@ -167,8 +167,8 @@ class Control:
 
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
         """Return what submitting would do now. Raises the same refusals."""
-        asked = accepted(self.world, specs, self.engine, self._wall.read())
-        return plan(self.world, self.facts, asked, self.now(), self.learning.table, by=by)
+        job_specs = accepted(self.world, specs, self.engine, self._wall.read())
+        return plan(self.world, self.facts, job_specs, self.now(), self.learning.table, by=by)
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""
@@ -199,8 +199,10 @@ class Control:
         waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
         waiting = awaited(self.world, job, waiting, self.engine.could_bring)
         stopped = self.stopped_placing or self.failed_placing
-        said = self.engine.says((job.id, job.attempt))
-        return waiting or reason_held(self.world, job, self.now(), stopped=stopped, said=said)
+        engine_reason = self.engine.says((job.id, job.attempt))
+        return waiting or reason_held(
+            self.world, job, self.now(), stopped=stopped, said=engine_reason
+        )
 
     def progress(self, job: Job) -> Progress | None:
         """The newest beat of the job's training loop, of its newest attempt."""
@@ -208,10 +210,15 @@ class Control:
 
     def warnings(self) -> list[str]:
         """Return warnings for operators, as sentences."""
-        said = [self.stopped_placing, self.failed_placing, self.trouble, self.engine.trouble]
-        said += node_warnings(self.world.nodes.values())
-        said += self.dropped.warnings(self.now().wall)
-        return [sentence for sentence in said if sentence]
+        warning_texts = [
+            self.stopped_placing,
+            self.failed_placing,
+            self.trouble,
+            self.engine.trouble,
+        ]
+        warning_texts += node_warnings(self.world.nodes.values())
+        warning_texts += self.dropped.warnings(self.now().wall)
+        return [sentence for sentence in warning_texts if sentence]
 
     # -- the loop --------------------------------------------------------------------------------
 

@@ -34,11 +34,11 @@ class Histogram:
 
     def cumulative(self) -> list[tuple[str, float]]:
         """(upper bound, how many values are at most that), the last bound being +Inf."""
-        found, so_far = [], 0
+        cumulative_counts, so_far = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             so_far += count
-            found.append((bound, float(so_far)))
-        return found
+            cumulative_counts.append((bound, float(so_far)))
+        return cumulative_counts
 
 
 class HeadCounters:
@@ -77,7 +77,7 @@ class HeadCounters:
             self.interruptions[receipt.kind] += 1
             lost = self.lost_gpu_seconds.get(receipt.kind, 0.0) + receipt.gpu_seconds_lost
             self.lost_gpu_seconds[receipt.kind] = lost
-        for save in (one for one in changes.saves if not one.quarantined):
+        for save in (stored_save for stored_save in changes.saves if not stored_save.quarantined):
             self.saves += 1
             self.save_seconds += save.seconds
             self.save_stall_seconds += save.stall_seconds

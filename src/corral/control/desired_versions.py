@@ -34,23 +34,23 @@ class Book:
         self._see_addresses(changes.nodes, changes.removed)
 
     def _index(self, allocations: Iterable[Allocation]) -> None:
-        for one in allocations:
-            if one.state == SeatState.RELEASED:
-                self._held[one.seat.node].pop(one.key, None)
+        for allocation in allocations:
+            if allocation.state == SeatState.RELEASED:
+                self._held[allocation.seat.node].pop(allocation.key, None)
             else:
-                self._held[one.seat.node][one.key] = one
-                self._nodes_of[one.job].add(one.seat.node)
+                self._held[allocation.seat.node][allocation.key] = allocation
+                self._nodes_of[allocation.job].add(allocation.seat.node)
 
     def _see_addresses(self, nodes: Iterable[Node], removed: Iterable[NodeId] = ()) -> None:
         """Build all desired states again if the address of a node has changed.
 
         Each gang receives the addresses of its nodes.
         """
-        there = {node.id: node.address for node in nodes}
-        there.update(dict.fromkeys(removed, ""))
-        if any(self._addresses.get(id) != address for id, address in there.items()):
+        addresses = {node.id: node.address for node in nodes}
+        addresses.update(dict.fromkeys(removed, ""))
+        if any(self._addresses.get(id) != address for id, address in addresses.items()):
             self._grounds.clear()
-        self._addresses.update(there)
+        self._addresses.update(addresses)
 
     def concerned(self, changes: Changes, touched: Iterable[JobId]) -> set[NodeId]:
         """Nodes whose word may have changed. Call it for every change: it forgets what is over."""
@@ -60,22 +60,22 @@ class Book:
             if job.is_final:
                 self._nodes_of.pop(job.id, None)
         nodes |= {node.id for node in changes.nodes if node.checkups}
-        return nodes | {one.seat.node for one in changes.allocations}
+        return nodes | {allocation.seat.node for allocation in changes.allocations}
 
     def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> DesiredState | None:
         """The node's word under a new version if it differs from the last one, else None."""
-        last, held = self._told.get(node), self._held[node].values()
-        grounds = grounds_of(world, node, held, heard)
+        last, held_launches = self._told.get(node), self._held[node].values()
+        grounds = grounds_of(world, node, held_launches, heard)
         if last is not None and grounds == self._grounds.get(node):
             return None
         self._grounds[node] = grounds
         version = last.version if last else Version(term=world.term, counter=0)
-        wanted = wanted_of(world, node, held, heard, version)
+        wanted = wanted_of(world, node, held_launches, heard, version)
         if wanted == last:
             return None
         self._counter += 1
         version = Version(term=world.term, counter=self._counter)
-        self._told[node] = wanted_of(world, node, held, heard, version)
+        self._told[node] = wanted_of(world, node, held_launches, heard, version)
         return self._told[node]
 
     def newest(self, world: World, node: NodeId, heard: NodeFacts | None) -> DesiredState:

@@ -87,16 +87,16 @@ class Forecasts:
         if job.state != JobState.QUEUED or self._control.reason(job).code in NEVER:
             return None
         now = self._control.clock.monotonic()
-        at, known = self._fresh.get(job.id, (float("-inf"), None))
-        if known is not None and now - at < FRESH_SECONDS:
-            return known
+        at, start_forecast = self._fresh.get(job.id, (float("-inf"), None))
+        if start_forecast is not None and now - at < FRESH_SECONDS:
+            return start_forecast
         changes = changes_of(self._control.world, without_commands(job.spec), job.owner)
-        found = await self._forecast(_kept(self._control.world), job.id, changes)
+        forecast = await self._forecast(_kept(self._control.world), job.id, changes)
         if len(self._fresh) >= MOST_JOBS:
             self._fresh.clear()
-        if found is not None:
-            self._fresh[job.id] = (now, found)
-        return found
+        if forecast is not None:
+            self._fresh[job.id] = (now, forecast)
+        return forecast
 
     def ending_of(self, job: Job) -> ExpectedEnd | None:
         """Return when a running job ends; None for one that does not run."""
@@ -136,12 +136,15 @@ class Forecasts:
         new = grant_new(draft, wish)
         new = [replace(job, spec=without_commands(job.spec)) for job in new]
         world.jobs |= {job.id: job for job in new if not job.is_final}
-        place = next((one for one in places if new[one].state == JobState.QUEUED), None)
+        place = next(
+            (queued_place for queued_place in places if new[queued_place].state == JobState.QUEUED),
+            None,
+        )
         if place is None:
             return {}
         changes = changes_of(world, new[place].spec, by)
-        found = await self._forecast(world, new[place].id, changes)
-        return {} if found is None else {place: found}
+        start_forecast = await self._forecast(world, new[place].id, changes)
+        return {} if start_forecast is None else {place: start_forecast}
 
     async def _forecast(
         self, world: World, job: JobId, changes: tuple[tuple[str, JobSpec], ...]
@@ -226,9 +229,9 @@ class Forecasts:
         for id in ids:
             attempts = await self._control.store.attempts(id)
             if attempts:
-                told = self._open[id]
-                waited = max(0.0, attempts[0].placed_at - told.at)
-                rows.append(replace(told, waited_seconds=waited))
+                start_forecast_told = self._open[id]
+                waited = max(0.0, attempts[0].placed_at - start_forecast_told.at)
+                rows.append(replace(start_forecast_told, waited_seconds=waited))
             elif not self._still_waits(id):
                 void.append(id)
         if rows or void:
@@ -252,10 +255,10 @@ class Forecasts:
             job = self._control.world.jobs.get(id)
             if job is None or job.state != JobState.QUEUED or job.attempt or id in self._open:
                 continue
-            found = await self._forecast(_kept(self._control.world), id, ())
-            if found is not None and found.is_bounded and self._still_waits(id):
-                await self._control.store.tell([found.row])
-                self._open[id] = found.row
+            start_forecast = await self._forecast(_kept(self._control.world), id, ())
+            if start_forecast is not None and start_forecast.is_bounded and self._still_waits(id):
+                await self._control.store.tell([start_forecast.row])
+                self._open[id] = start_forecast.row
             ended = self._control.clock.monotonic()
             self._rests_until = ended + REST * (ended - began)
 
@@ -270,9 +273,9 @@ def _settled_at(row: StartForecastTold) -> float:
 
 def _drained(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
     """Return the events since then; None if some were dropped."""
-    found = [news.get_nowait() for _ in range(news.qsize())]
-    known = [event for event in found if event is not None]
-    return known if len(known) == len(found) else None
+    events = [news.get_nowait() for _ in range(news.qsize())]
+    known_events = [event for event in events if event is not None]
+    return known_events if len(known_events) == len(events) else None
 
 
 def _kept(world: World) -> World:

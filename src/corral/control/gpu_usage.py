@@ -59,12 +59,12 @@ class GpuUsage:
         """Count what passed since this node's last sample. `at`: the head's wall clock."""
         before = self._seen.get(node)
         joules = {
-            one.index: (one.uuid, one.energy_joules)
-            for one in sample.gpus
-            if one.energy_joules is not None
+            gpu_sample.index: (gpu_sample.uuid, gpu_sample.energy_joules)
+            for gpu_sample in sample.gpus
+            if gpu_sample.energy_joules is not None
         }
         self._seen[node] = _Seen(at, joules)
-        gpus = {one.index: one for one in sample.gpus}
+        gpus = {gpu_sample.index: gpu_sample for gpu_sample in sample.gpus}
         length = min(LONGEST_SECONDS, sample.seconds if before is None else at - before.at)
         for allocation in self._on(world, node, at):
             job = world.jobs.get(allocation.job)
@@ -77,14 +77,14 @@ class GpuUsage:
     def _on(self, world: World, node: NodeId, at: float) -> list[Allocation]:
         if not 0 <= at - self._indexed_at < INDEX_SECONDS:
             self._indexed_at, self._held = at, {}
-            for one in world.allocations.values():
-                self._held.setdefault(one.seat.node, []).append(one)
+            for allocation in world.allocations.values():
+                self._held.setdefault(allocation.seat.node, []).append(allocation)
             self._drop(world)
         return self._held.get(node, [])
 
     def _drop(self, world: World) -> None:
         """Remove the idle state of GPUs that are no longer allocated."""
-        live = {(one.job, one.attempt) for one in world.allocations.values()}
+        live = {(allocation.job, allocation.attempt) for allocation in world.allocations.values()}
         for key in [key for key in self._parts if key not in live]:
             del self._parts[key]
             self.idle.pop(key, None)
@@ -120,14 +120,16 @@ class GpuUsage:
     ) -> None:
         """An attempt is idle since the last of its nodes is. One that no sensor reads is not."""
         key = (allocation.job, allocation.attempt)
-        own = self._parts.setdefault(key, {})
-        seat, known = allocation.seat, own.get(allocation.seat.node)
+        idle_by_node = self._parts.setdefault(key, {})
+        seat, idle_since = allocation.seat, idle_by_node.get(allocation.seat.node)
         idle = all(index in gpus and _is_idle(gpus[index]) for index in seat.gpus)
-        own[seat.node] = (since if known is None else known) if idle else None
+        idle_by_node[seat.node] = (since if idle_since is None else idle_since) if idle else None
         attempt = world.attempts.get(allocation.job)
-        whole = attempt is not None and len(own) == sum(bool(one.gpus) for one in attempt.seats)
-        since_all = [one for one in own.values() if one is not None]
-        self.idle[key] = max(since_all) if whole and len(since_all) == len(own) else None
+        whole = attempt is not None and len(idle_by_node) == sum(
+            bool(attempt_seat.gpus) for attempt_seat in attempt.seats
+        )
+        since_all = [since for since in idle_by_node.values() if since is not None]
+        self.idle[key] = max(since_all) if whole and len(since_all) == len(idle_by_node) else None
 
     # -- what goes out ---------------------------------------------------------------------------
 

@@ -54,8 +54,8 @@ class Sensed:
 
     def age(self, at: float) -> None:
         """Drop outdated samples."""
-        for node, told in list(self._parts.items()):
-            if any(_is_old(came, at) for came, _ in told.values()):
+        for node, samples_by_part in list(self._parts.items()):
+            if any(_is_old(came, at) for came, _ in samples_by_part.values()):
                 self._unite(node, at)
 
     def drop(self, node: NodeId) -> None:
@@ -64,13 +64,15 @@ class Sensed:
         self._parts.pop(node, None)
 
     def _unite(self, node: NodeId, at: float) -> None:
-        told = self._parts[node]
-        for part in [part for part, (came, _) in told.items() if _is_old(came, at)]:
-            del told[part]
-        if not told:
+        samples_by_part = self._parts[node]
+        for part in [part for part, (came, _) in samples_by_part.items() if _is_old(came, at)]:
+            del samples_by_part[part]
+        if not samples_by_part:
             self.drop(node)
             return
-        self.newest[node] = united(self._own(part, sample) for part, (_, sample) in told.items())
+        self.newest[node] = united(
+            self._own(part, sample) for part, (_, sample) in samples_by_part.items()
+        )
 
     def _own(self, part: NodeId, sample: NodeSample) -> NodeSample:
         return sample if self._world is None else granted(self._world(), part, sample)

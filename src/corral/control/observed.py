@@ -32,14 +32,14 @@ def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
 
 def is_news(old: NodeFacts, new: NodeFacts) -> bool:
     """Whether the node has reported something about itself that was not known."""
-    known = {(one.told_by, one.number) for one in old.signals}
-    signals = any((one.told_by, one.number) not in known for one in new.signals)
+    node_ids = {(signal.told_by, signal.number) for signal in old.signals}
+    signals = any((signal.told_by, signal.number) not in node_ids for signal in new.signals)
     return signals or (old.boot, old.inventory) != (new.boot, new.inventory)
 
 
 def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
     """Attempts whose training loop has made a step since the last word."""
-    before = {one.key: one.progress for one in (old.seen if old is not None else ())}
+    before = {attempt.key: attempt.progress for attempt in (old.seen if old is not None else ())}
     for seen in new.seen:
         last = before.get(seen.key)
         if seen.progress is not None and (last is None or last.step != seen.progress.step):
@@ -47,7 +47,10 @@ def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
 
 
 def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
-    return {one.key: (one.phase, one.exits, one.saves, one.trouble, one.tails) for one in seen}
+    return {
+        attempt.key: (attempt.phase, attempt.exits, attempt.saves, attempt.trouble, attempt.tails)
+        for attempt in seen
+    }
 
 
 def take_engine(

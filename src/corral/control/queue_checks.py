@@ -35,20 +35,24 @@ class QueueRule(Refusal):
 def warnings_of(world: World, tree: QueueTree) -> list[str]:
     """Return warnings about an accepted tree: nodes may yet join, but it owns more than there
     is."""
-    there = Counter(gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus)
+    gpu_counts = Counter(gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus)
     owned: Counter[str] = Counter()
     for queue in tree.queues:
         if queue.parent is None:
             owned.update(dict(queue.nominal))
-    found = [
-        f"the queues own {gpus_text(millis)} {kind} GPUs; the cluster has {there[kind]}"
+    overcommitted = [
+        f"the queues own {gpus_text(millis)} {kind} GPUs; the cluster has {gpu_counts[kind]}"
         for kind, millis in sorted(owned.items())
-        if kind != ANY_TYPE and millis > there[kind] * MILLIS_PER_GPU
+        if kind != ANY_TYPE and millis > gpu_counts[kind] * MILLIS_PER_GPU
     ]
-    if not found and owned.total() > there.total() * MILLIS_PER_GPU:
+    if not overcommitted and owned.total() > gpu_counts.total() * MILLIS_PER_GPU:
         all_own = gpus_text(owned.total())
-        found.append(f"the queues own {all_own} GPUs together; the cluster has {there.total()}")
-    return [f"{one}: not all of them can have what is theirs at once" for one in found]
+        overcommitted.append(
+            f"the queues own {all_own} GPUs together; the cluster has {gpu_counts.total()}"
+        )
+    return [
+        f"{gpu_type}: not all of them can have what is theirs at once" for gpu_type in overcommitted
+    ]
 
 
 def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
@@ -119,7 +123,7 @@ def _check_budget(queue: Queue, before: Queue, at: float) -> None:
 def longest_seconds(tree: QueueTree, name: QueueName) -> float | None:
     """The longest that a job of the queue may run: the least of all above it; None: no limit."""
     limits = [queue.longest_seconds for queue in tree.path(name)]
-    return min((one for one in limits if one is not None), default=None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def check_allowed(
@@ -129,7 +133,7 @@ def check_allowed(
     allow = tree.allowed(name)
     if allow is None or may_submit(allow, user, role):
         return
-    setter = next(one for one in reversed(tree.path(name)) if one.allow is not None)
+    setter = next(queue for queue in reversed(tree.path(name)) if queue.allow is not None)
     whose = "" if setter.name == name else f", as queue {setter.name} above it says"
     ask = ", ".join(operators[:MOST_NAMED]) or "an operator"
     raise Forbidden(
@@ -146,10 +150,11 @@ def check_queue(world: World, spec: JobSpec) -> None:
         make = f"corral queue ls; or make it: corral queue set {spec.queue}"
         raise NotFound("queue", spec.queue, list(tree.by_name), see=make)
     limit = longest_seconds(tree, spec.queue)
-    asked = spec.max_duration_seconds
-    if limit is not None and asked is not None and asked > limit:
+    asked_seconds = spec.max_duration_seconds
+    if limit is not None and asked_seconds is not None and asked_seconds > limit:
         raise QueueRule(
-            f"{spec.name} may run {duration_text(asked)}; queue {spec.queue} lets a job run "
+            f"{spec.name} may run {duration_text(asked_seconds)}; queue {spec.queue} "
+            "lets a job run "
             f"{duration_text(limit)}",
             hint=f"write: max_duration: {written_duration(limit)}, "
             "or choose another: corral queue ls",
@@ -191,7 +196,7 @@ def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
     """Return the highest priority that users may ask for in the queue: the queue's own bound, or
     that of a queue above it, else high. Operators are held to the bounds of queues alone."""
     bounds = [queue.highest_priority for queue in tree.path(name)]
-    return min((one for one in bounds if one is not None), default=PRIORITIES["high"])
+    return min((bound for bound in bounds if bound is not None), default=PRIORITIES["high"])
 
 
 def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) -> None:
@@ -216,11 +221,13 @@ def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
     asks = f"{spec.name} asks for {gpus_text(least)} GPU{'s' * (least > MILLIS_PER_GPU)}"
     asks += ", as exclusive nodes count whole" if spec.place.exclusive else ""
     if queue.borrow_limit_millis is not None:
-        own = 0 if spec.preemptible else queue.nominal_millis  # what is preemptible is borrowed
-        most = own + queue.borrow_limit_millis
+        own_millis = (
+            0 if spec.preemptible else queue.nominal_millis
+        )  # what is preemptible is borrowed
+        most = own_millis + queue.borrow_limit_millis
         if least > most:
             raise QuotaExceeded(
-                f"{asks}; queue {queue.name} has {gpus_text(own)} and may borrow "
+                f"{asks}; queue {queue.name} has {gpus_text(own_millis)} and may borrow "
                 f"{gpus_text(queue.borrow_limit_millis)}",
                 hint=_less_hint(queue, most),
             )

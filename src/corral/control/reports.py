@@ -32,12 +32,16 @@ async def report_of(
         recorded = await store.accounts(first=first, last=last, job=job)
     else:
         recorded = await store.days(first=first, last=last)
-    held = OpenAllocations.of(control.world, control.now().wall)
+    open_allocations = OpenAllocations.of(control.world, control.now().wall)
     waiting = control.ledger.waiting()
 
     def summed() -> UsageReport:
-        now = chain(open_accounts(held), waiting)
-        live = (one for one in now if first <= one.day <= last and job in (None, one.job))
+        now = chain(open_accounts(open_allocations), waiting)
+        live = (
+            usage_record
+            for usage_record in now
+            if first <= usage_record.day <= last and job in (None, usage_record.job)
+        )
         accounts = chain(drained(recorded), live)
         return report(kind, by, accounts if shown is None else map(shown, accounts), limit)
 

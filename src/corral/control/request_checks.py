@@ -90,10 +90,10 @@ def accepted(
 
     Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
     """
-    found = tuple(normal(world, spec) for spec in specs)
-    check_specs(world, found, engine.cannot, engine.could_bring, engine.shown_by)
-    check_moments(found, at)
-    return found
+    job_specs = tuple(normal(world, spec) for spec in specs)
+    check_specs(world, job_specs, engine.cannot, engine.could_bring, engine.shown_by)
+    check_moments(job_specs, at)
+    return job_specs
 
 
 def normal(world: World, spec: JobSpec) -> JobSpec:
@@ -126,13 +126,13 @@ def check_specs(
         _check_warn(spec)
         for field, why in cannot.items():
             if attrgetter(field)(spec):
-                told, _, way = why.partition("; ")
+                cause, _, way = why.partition("; ")
                 raise Unsupported(
-                    f"{spec.name} asks for {field}: {told}", hint=way or "run: corral status"
+                    f"{spec.name} asks for {field}: {cause}", hint=way or "run: corral status"
                 )
         for after in spec.after:
-            known = after.job in inside or world.state_of(after.job) is not None
-            if not known:
+            is_known = after.job in inside or world.state_of(after.job) is not None
+            if not is_known:
                 raise NotFound("job", after.job, see="corral ps -a")
         if not could_come(world, spec, could_bring):
             _check_fits(world, fleet, spec, shown_by)
@@ -223,18 +223,20 @@ def plan(
         ends=lambda: endings_of(draft, memo.live),
         known=promised_of(draft),
     )
-    placed = {one.job: one for one in decision.placed}
-    held = decision.reasons().instead({one.job: to_come(draft, one) for one in decision.reserved})
+    placed = {placed_job.job: placed_job for placed_job in decision.placed}
+    reasons = decision.reasons().instead(
+        {reserved.job: to_come(draft, reserved) for reserved in decision.reserved}
+    )
     return [
         Planned(
             spec=job.spec,
             shape=placed[job.id].shape if job.id in placed else None,
             seats=placed[job.id].seats if job.id in placed else (),
-            reason=None if job.id in placed else held.get(job.id) or planned_reason(draft, job),
+            reason=None if job.id in placed else reasons.get(job.id) or planned_reason(draft, job),
             stops=tuple(
-                stopped_text(draft, one.job, one.why)
-                for one in decision.preempted
-                if one.by == job.id
+                stopped_text(draft, preempted.job, preempted.why)
+                for preempted in decision.preempted
+                if preempted.by == job.id
             ),
         )
         for job in new

@@ -25,7 +25,7 @@ class HeadLearning:
         by it."""
         new = [job for job in changes.jobs if job.id not in world.ended]
         world.apply(changes)
-        ended = [one for job in new if (one := ended_of(job)) is not None]
+        ended = [ended_job for job in new if (ended_job := ended_of(job)) is not None]
         self._lessons.learn(ended, now.serving, lambda: live_of(world, now.wall))
 
 

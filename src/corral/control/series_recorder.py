@@ -77,10 +77,10 @@ class Recorder:
 
 def scalar_values(progress: Progress) -> Values:
     """Return each scalar by its name, and its least and greatest since the look before."""
-    found: Values = {}
+    values: Values = {}
     for name, value, low, high in progress.scalars:
-        found |= {name: value, f"{name}{LOW}": low, f"{name}{HIGH}": high}
-    return {name: _kept(value) for name, value in found.items()}
+        values |= {name: value, f"{name}{LOW}": low, f"{name}{HIGH}": high}
+    return {name: _kept(value) for name, value in values.items()}
 
 
 def _kept(value: float | None) -> float | None:
@@ -90,7 +90,7 @@ def _kept(value: float | None) -> float | None:
 
 def node_values(sample: NodeSample) -> Values:
     """Shares from 0 to 1, watts, degrees Celsius; GPU 3's begin with "gpu3."."""
-    found: Values = {
+    values: Values = {
         "cpu": sample.cpu_utilisation,
         "memory": _share(sample.memory_used_bytes, sample.memory_total_bytes),
         "pressure_io": sample.pressure_io,
@@ -98,8 +98,8 @@ def node_values(sample: NodeSample) -> Values:
         "sent_bytes": sum(port.sent_bytes for port in sample.ports),
     }
     for gpu in sample.gpus:
-        found.update(zip(_names_of_gpu(gpu.index), _of_gpu(gpu), strict=True))
-    return found
+        values.update(zip(_names_of_gpu(gpu.index), _of_gpu(gpu), strict=True))
+    return values
 
 
 @cache
@@ -126,17 +126,21 @@ def _share(used: int | None, total: int | None) -> float | None:
 def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
     """GPUs there and held, and how busy those held are on average. `newest`: of each node."""
     alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
-    held = {(one.seat.node, at) for one in world.allocations.values() for at in one.seat.gpus}
+    node_ids = {
+        (allocation.seat.node, at)
+        for allocation in world.allocations.values()
+        for at in allocation.seat.gpus
+    }
     busy, watts = [], 0.0
     for id in alive & newest.keys():
         for gpu in newest[id].gpus:
             watts += gpu.power_watts or 0.0
-            if (id, gpu.index) in held and gpu.utilisation is not None:
+            if (id, gpu.index) in node_ids and gpu.utilisation is not None:
                 busy.append(gpu.utilisation)
     return {
         "nodes": len(alive),
         "gpus": sum(len(world.nodes[id].inventory.gpus) for id in alive),
-        "held_gpus": sum(one.seat.gpu_millis for one in world.allocations.values())
+        "held_gpus": sum(allocation.seat.gpu_millis for allocation in world.allocations.values())
         / MILLIS_PER_GPU,
         "utilisation": sum(busy) / len(busy) if busy else None,
         "power_watts": watts if newest else None,
@@ -147,13 +151,13 @@ def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
 
 def queue_values(world: World) -> Mapping[QueueName, Values]:
     """Return what each queue's jobs hold, and how many wait; without the queues below it."""
-    held: Counter[QueueName] = Counter()
-    for one in world.allocations.values():
-        job = world.jobs.get(one.job)
+    held_counts: Counter[QueueName] = Counter()
+    for allocation in world.allocations.values():
+        job = world.jobs.get(allocation.job)
         if job is not None:
-            held[job.spec.queue] += one.seat.gpu_millis
+            held_counts[job.spec.queue] += allocation.seat.gpu_millis
     waiting = Counter(job.spec.queue for job in world.in_state(JobState.QUEUED).values())
     return {
-        name: {"held_gpus": held[name] / MILLIS_PER_GPU, "queued": waiting[name]}
-        for name in {*world.queues.by_name, *held, *waiting}
+        name: {"held_gpus": held_counts[name] / MILLIS_PER_GPU, "queued": waiting[name]}
+        for name in {*world.queues.by_name, *held_counts, *waiting}
     }

@@ -51,27 +51,31 @@ class Paces:
         self._looked_at = serving
         for key in [key for key in self._loops if not _is_now(world, key)]:
             del self._loops[key]
-        found: dict[AttemptKey, dict[NodeId, Progress]] = {}
+        progress_by_attempt: dict[AttemptKey, dict[NodeId, Progress]] = {}
         for heard in facts.nodes.values():
             for seen in heard.seen:
                 if seen.progress is not None and _is_now(world, seen.key):
-                    found.setdefault(seen.key, {})[heard.node] = seen.progress
-        return [one for key, said in found.items() for one in self._take(world, key, said, wall)]
+                    progress_by_attempt.setdefault(seen.key, {})[heard.node] = seen.progress
+        return [
+            event
+            for key, progress_by_node in progress_by_attempt.items()
+            for event in self._take(world, key, progress_by_node, wall)
+        ]
 
     def _take(
         self, world: World, key: AttemptKey, said: Mapping[NodeId, Progress], wall: float
     ) -> Iterator[Event]:
         loop = self._loops.setdefault(key, _Loop())
-        paces = {pace.rank: pace for one in said.values() for pace in one.ranks}
-        loop.nodes = {pace.rank: id for id, one in said.items() for pace in one.ranks}
+        paces = {pace.rank: pace for progress in said.values() for pace in progress.ranks}
+        loop.nodes = {pace.rank: id for id, progress in said.items() for pace in progress.ranks}
         if loop.looks and paces == loop.newest:
             return  # it makes no step, or its nodes are silent
         look = paces or {0: _whole(next(iter(said.values())))}
         if loop.looks:
             loop.spans = (*loop.spans, span_of(loop.newest, look))[1 - LOOKS :]
         loop.newest = look
-        loop.looks.add(look, max(one.save_seconds for one in said.values()))
-        spans = [one for one in loop.spans if one is not None]
+        loop.looks.add(look, max(progress.save_seconds for progress in said.values()))
+        spans = [span for span in loop.spans if span is not None]
         loop.straggler = straggler_of(spans, loop.looks.first, look) if spans else None
         if loop.straggler is not None and loop.straggler.rank != loop.told:
             loop.told = loop.straggler.rank

@@ -26,27 +26,27 @@ def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, Jo
     if spec.elastic is not None or spec.any_of:
         return ()  # the spec already lists its alternatives
     fleet = NodeTypes(world.nodes.values())
-    found = [
+    alternatives = [
         (change, other)
         for change, other in _changes(world, spec, by)
         if _is_taken(world, fleet, other)
     ]
-    return tuple(found[:MOST])
+    return tuple(alternatives[:MOST])
 
 
 def _changes(world: World, spec: JobSpec, by: UserName) -> Iterator[tuple[str, JobSpec]]:
-    asked = spec.resources
+    asked_resources = spec.resources
     for nodes in sorted({spec.nodes // 2, 1} - {0, spec.nodes}, reverse=True):
         plural = "s" * (nodes > 1)
         yield f"with {nodes} node{plural} instead of {spec.nodes}", replace(spec, nodes=nodes)
-    if spec.nodes == 1 and asked.gpus > 1:
-        half = asked.gpus // 2
-        resources = replace(asked, gpu_millis=half * MILLIS_PER_GPU)
-        change = f"with {half} GPU{'s' * (half > 1)} instead of {asked.gpus}"
+    if spec.nodes == 1 and asked_resources.gpus > 1:
+        half = asked_resources.gpus // 2
+        resources = replace(asked_resources, gpu_millis=half * MILLIS_PER_GPU)
+        change = f"with {half} GPU{'s' * (half > 1)} instead of {asked_resources.gpus}"
         yield change, replace(spec, resources=resources)
-    for kind in sorted(_types(world, asked)):
-        change = f"on {kind} instead of {asked.gpu_type}"
-        yield change, replace(spec, resources=replace(asked, gpu_type=kind))
+    for kind in sorted(_types(world, asked_resources)):
+        change = f"on {kind} instead of {asked_resources.gpu_type}"
+        yield change, replace(spec, resources=replace(asked_resources, gpu_type=kind))
     for queue in world.queues.queues:
         lets = may_submit(world.queues.allowed(queue.name), by, Role.USER)
         if queue.name != spec.queue and lets:

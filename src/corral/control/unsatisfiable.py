@@ -23,7 +23,9 @@ def cannot_fit(fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str) -> C
     *others, last = forms.values()
     rules = {shape: _ruled_out(fleet, spec, shape) for shape in forms.values()}
     each = [f"{shape} ({_why_never(fleet, shape, rules[shape])})" for shape in forms.values()]
-    asked = f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last, rules[last])}"
+    shape_text = (
+        f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last, rules[last])}"
+    )
     hint = _parts_hint(fleet, last, shown_by)
     if not hint:
         could = _would_fit(fleet, spec, list(forms.values()))
@@ -31,7 +33,7 @@ def cannot_fit(fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str) -> C
         hint = f"there {_what_is(fleet)}{fits}; {_where(fleet, last, shown_by)}"
         advised = [advice for rule in rules.values() if rule for advice in rule.suggestions]
         hint = "; ".join([*advised[:1], hint])
-    return CannotFit(f"{spec.name} asks for {asked}", hint=hint)
+    return CannotFit(f"{spec.name} asks for {shape_text}", hint=hint)
 
 
 def _would_fit(fleet: NodeTypes, spec: JobSpec, forms: Sequence[Shape]) -> Shape | None:
@@ -80,8 +82,8 @@ def _where(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
 def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
     """Return a hint if a share of a GPU is requested where no node offers shares, or a whole one
     where all are partitioned."""
-    asked = shape.resources
-    if asked.is_share and fleet.most_gpus and not fleet.gives_shares:
+    resources = shape.resources
+    if resources.is_share and fleet.most_gpus and not fleet.gives_shares:
         if shown_by:
             return (
                 f"no node lets GPUs be shared; write a whole one; {_where(fleet, shape, shown_by)}"
@@ -90,7 +92,7 @@ def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
             "no node lets GPUs be shared; write a whole one, or run: corral down; "
             "corral up --gpu-shares"
         )
-    if asked.gpus and not asked.is_share and fleet.most_parts:
+    if resources.gpus and not resources.is_share and fleet.most_parts:
         part = MILLIS_PER_GPU // fleet.most_parts / MILLIS_PER_GPU
         return f"all GPUs here are cut, into {fleet.most_parts} parts; ask for parts: gpu: {part:g}"
     return ""

@@ -24,22 +24,22 @@ def may_submit(allow: Allowed | None, user: UserName, role: Role) -> bool:
     may."""
     if allow is None or user in allow or not _is_below(role, Role.OPERATOR):
         return True
-    return any(not _is_below(role, one) for one in _roles(allow))
+    return any(not _is_below(role, allowed_role) for allowed_role in _roles(allow))
 
 
 def users_of(allow: Allowed | None) -> list[UserName]:
     """Return the users that are named directly."""
-    return [UserName(one) for one in allow or () if one not in ROLES]
+    return [UserName(name) for name in allow or () if name not in ROLES]
 
 
 def who_text(allow: Sequence[str]) -> str:
     """For example: alice, bob and operators."""
-    named = [one for one in allow if one != f"{MARK}{Role.OPERATOR}"]
+    named = [name for name in allow if name != f"{MARK}{Role.OPERATOR}"]
     return f"{', '.join(named)} and operators" if named else "operators"
 
 
 def _roles(allow: Allowed) -> list[Role]:
-    return [Role(one.removeprefix(MARK)) for one in allow if one in ROLES]
+    return [Role(role_text.removeprefix(MARK)) for role_text in allow if role_text in ROLES]
 
 
 def _is_below(one: Role, other: Role) -> bool:

@@ -49,7 +49,7 @@ class NotFound(Refusal):
     code = "not_found"
 
     def __init__(self, kind: str, name: str, known: Sequence[str] = (), *, see: str = "") -> None:
-        cased = {one.lower(): one for one in reversed(known)}
+        cased = {code.lower(): code for code in reversed(known)}
         near = get_close_matches(name.lower(), cased, n=1)
         hint = f"did you mean {cased[near[0]]}?" if near else ""
         listing = f"run: {see}" if see else ""

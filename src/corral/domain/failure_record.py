@@ -35,20 +35,22 @@ class NodeRecord:
             since = now
         else:
             since = self.since
-        own = next((one for one in users if one.user == user), None)
+        user_record = next((record for record in users if record.user == user), None)
         tried = UserRecord(
             user=user,
-            tries=(own.tries if own else 0) + 1,
-            failures=(own.failures if own else 0) + failed,
+            tries=(user_record.tries if user_record else 0) + 1,
+            failures=(user_record.failures if user_record else 0) + failed,
         )
-        others = sorted((one for one in users if one.user != user), key=lambda one: -one.tries)
+        others = sorted(
+            (record for record in users if record.user != user), key=lambda one: -one.tries
+        )
         return NodeRecord(since=since, users=(tried, *others[: MOST_USERS - 1]))
 
     @property
     def failures(self) -> int:
-        return sum(one.failures for one in self.users)
+        return sum(user.failures for user in self.users)
 
 
 def _halved(users: Iterable[UserRecord]) -> tuple[UserRecord, ...]:
-    halves = (replace(one, tries=one.tries // 2, failures=one.failures // 2) for one in users)
-    return tuple(one for one in halves if one.tries)
+    halves = (replace(user, tries=user.tries // 2, failures=user.failures // 2) for user in users)
+    return tuple(halve for halve in halves if halve.tries)

@@ -16,8 +16,8 @@ class IdleRule:
     reclaim_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        given = [one for one in (self.warn_seconds, self.reclaim_seconds) if one is not None]
-        if not given or not all(60 <= one < inf for one in given) or given != sorted(given):
+        limits = [limit for limit in (self.warn_seconds, self.reclaim_seconds) if limit is not None]
+        if not limits or not all(60 <= limit < inf for limit in limits) or limits != sorted(limits):
             raise ValueError(f"a rule warns, then reclaims, after a minute or more: {self}")
 
     @property

@@ -33,5 +33,5 @@ def job_id(sequence: int) -> JobId:
 
 def sequence_of(id: str) -> int | None:
     """The place in the order that a job's or an array's id holds; None for what is no such id."""
-    found = _ID.fullmatch(id)
-    return int(found.group(1)) if found else None
+    match = _ID.fullmatch(id)
+    return int(match.group(1)) if match else None

@@ -196,8 +196,8 @@ class JobSpec:
         sizes = [self.nodes]
         if self.elastic is not None:
             sizes = list(range(self.elastic.max_nodes, self.elastic.min_nodes - 1, -1))
-        own = tuple(Shape(nodes=size, resources=self.resources) for size in sizes)
-        return own + self.any_of
+        shapes = tuple(Shape(nodes=size, resources=self.resources) for size in sizes)
+        return shapes + self.any_of
 
     @property
     def origin(self) -> Origin | None:
@@ -213,7 +213,7 @@ class JobSpec:
     def needs(self) -> tuple[JobId, ...]:
         """The jobs whose records it needs until it is over."""
         origin = self.origin
-        return (*(one.job for one in self.after), *([origin.job] if origin is not None else ()))
+        return (*(after.job for after in self.after), *([origin.job] if origin is not None else ()))
 
     @property
     def kin(self) -> str:
@@ -292,5 +292,11 @@ class Job:
             return self
         why = self.why if after == JobState.STOPPING else None
         ended = now if after in FINAL else None
-        told = {"since": now, "why": why, "reason": reason, "reason_code": code, "ended_at": ended}
-        return replace(self, state=after, **(told | also))
+        changes = {
+            "since": now,
+            "why": why,
+            "reason": reason,
+            "reason_code": code,
+            "ended_at": ended,
+        }
+        return replace(self, state=after, **(changes | also))

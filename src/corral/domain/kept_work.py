@@ -60,17 +60,19 @@ def folders_to_remove(
     """Return the folders that must go, oldest first: past their days, beyond their user's size,
     or as many as bring a full disk below its mark."""
     in_order = sorted(kept, key=lambda one: (one.ended_at, one.name))
-    removable = [one for one in in_order if not one.has_saves]
-    gone = {one.name for one in removable if now > limits.until(one.ended_at)}
+    removable = [kept_folder for kept_folder in in_order if not kept_folder.has_saves]
+    gone = {
+        kept_folder.name for kept_folder in removable if now > limits.until(kept_folder.ended_at)
+    }
     gone |= set(_beyond_size(removable, limits, gone))
-    freed = sum(one.bytes for one in removable if one.name in gone)
-    for one in removable:
+    freed = sum(kept_folder.bytes for kept_folder in removable if kept_folder.name in gone)
+    for kept_work in removable:
         if freed >= disk.excess_bytes:
             break
-        if one.name not in gone:
-            gone.add(one.name)
-            freed += one.bytes
-    return [one for one in removable if one.name in gone]
+        if kept_work.name not in gone:
+            gone.add(kept_work.name)
+            freed += kept_work.bytes
+    return [kept_folder for kept_folder in removable if kept_folder.name in gone]
 
 
 def _beyond_size(
@@ -78,13 +80,13 @@ def _beyond_size(
 ) -> Iterator[str]:
     """Iterate the oldest folders of each user until the rest is within the limit."""
     of_user: dict[UserName, list[KeptWork]] = defaultdict(list)
-    for one in removable:
-        if one.name not in gone:
-            of_user[one.owner].append(one)
+    for kept_work in removable:
+        if kept_work.name not in gone:
+            of_user[kept_work.owner].append(kept_work)
     for folders in of_user.values():
-        held = sum(one.bytes for one in folders)
-        for one in folders:
-            if held <= limits.user_bytes:
+        held_bytes = sum(folder.bytes for folder in folders)
+        for kept_work in folders:
+            if held_bytes <= limits.user_bytes:
                 break
-            held -= one.bytes
-            yield one.name
+            held_bytes -= kept_work.bytes
+            yield kept_work.name

@@ -60,5 +60,5 @@ class Watch:
 
     def may_lead(self, now: float) -> bool:
         """A leader of one's own name is one's own dead predecessor: two cannot have one name."""
-        own = self.leader.name == self.me
-        return self.leader.vacant or own or now - self.since >= SILENT_SECONDS
+        is_leader = self.leader.name == self.me
+        return self.leader.vacant or is_leader or now - self.since >= SILENT_SECONDS

@@ -43,7 +43,7 @@ class UsageAmounts(NamedTuple):
         return UsageAmounts._make(map(add, self, other))
 
     def times(self, factor: float) -> "UsageAmounts":
-        return UsageAmounts._make(one * factor for one in self)
+        return UsageAmounts._make(amount * factor for amount in self)
 
     def __bool__(self) -> bool:
         return any(self)
@@ -113,8 +113,8 @@ def by_day(since: float, until: float) -> Iterator[tuple[int, float]]:
 
 def summed(rows: Iterable[UsageRecord]) -> dict[tuple[str | int, ...], UsageRecord]:
     """Return the sum of the records of each key."""
-    found: dict[tuple[str | int, ...], UsageRecord] = {}
+    sums: dict[tuple[str | int, ...], UsageRecord] = {}
     for row in rows:
-        before = found.get(row.key)
-        found[row.key] = row if before is None else before.plus(row)
-    return found
+        before = sums.get(row.key)
+        sums[row.key] = row if before is None else before.plus(row)
+    return sums

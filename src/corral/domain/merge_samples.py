@@ -17,15 +17,15 @@ def united(samples: Iterable[NodeSample]) -> NodeSample:
     """
     in_order = sorted(samples, key=lambda one: one.at)
     newest = max(in_order, key=lambda one: (one.memory_total_bytes is not None, one.at))
-    gpus = {gpu.index: gpu for one in in_order for gpu in one.gpus}
+    gpus = {gpu.index: gpu for node_sample in in_order for gpu in node_sample.gpus}
     return replace(newest, gpus=tuple(gpus[index] for index in sorted(gpus)))
 
 
 def granted(world: World, part: NodeId, sample: NodeSample) -> NodeSample:
     """Without the GPUs that are not its attempt's now: others may hold them already."""
     key = key_of(part)
-    held = world.allocations.get((*key, node_of(part))) if key is not None else None
-    own = held.seat.gpus if held is not None else ()
-    if all(gpu.index in own for gpu in sample.gpus):
+    allocation = world.allocations.get((*key, node_of(part))) if key is not None else None
+    own_gpus = allocation.seat.gpus if allocation is not None else ()
+    if all(gpu.index in own_gpus for gpu in sample.gpus):
         return sample
-    return replace(sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.index in own))
+    return replace(sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.index in own_gpus))

@@ -89,8 +89,10 @@ class Node:
         """Its labels but for its name, sorted."""
         if not self.set_labels:
             return self.inventory.labels
-        found = {**dict(self.inventory.labels), **dict(self.set_labels)}
-        return tuple(sorted((name, value) for name, value in found.items() if value is not None))
+        label_values = {**dict(self.inventory.labels), **dict(self.set_labels)}
+        return tuple(
+            sorted((name, value) for name, value in label_values.items() if value is not None)
+        )
 
     def taken_of(self, part: NodeId | None) -> int:
         """Return the number of the last accepted signal of this pilot, or of the node itself."""
@@ -98,15 +100,15 @@ class Node:
 
     def taking(self, signals: Iterable[Signal]) -> "Node":
         """With these taken in."""
-        taken, own = dict(self.parts_taken), self.signals_taken
-        for one in signals:
-            if one.told_by is None:
-                own = max(own, one.number)
+        taken, own_signals = dict(self.parts_taken), self.signals_taken
+        for signal in signals:
+            if signal.told_by is None:
+                own_signals = max(own_signals, signal.number)
             else:
-                last = taken.pop(one.told_by, 0)
-                taken[one.told_by] = max(last, one.number)
+                last = taken.pop(signal.told_by, 0)
+                taken[signal.told_by] = max(last, signal.number)
         parts = tuple(taken.items())[-MOST_PARTS:]
-        return replace(self, signals_taken=own, parts_taken=parts)
+        return replace(self, signals_taken=own_signals, parts_taken=parts)
 
     @property
     def word(self) -> str:
@@ -128,8 +130,10 @@ class Node:
         """Whether a passed check would show that it is well: to be done when it is idle. What a
         check itself has found stays until a person asks for another: corruption comes and goes."""
         return any(
-            one.is_live and one.remedy == Remedy.DEEP_TEST and one.kind != SignalKind.CHECK
-            for one in self.ailments
+            ailment.is_live
+            and ailment.remedy == Remedy.DEEP_TEST
+            and ailment.kind != SignalKind.CHECK
+            for ailment in self.ailments
         )
 
     @property

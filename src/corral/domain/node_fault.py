@@ -122,10 +122,14 @@ class Ailment:
 
 def barred(ailments: Iterable[Ailment]) -> Bar:
     """Return how far all faults together keep the node from work."""
-    return max((one.barring for one in ailments), key=lambda bar: bar.rank, default=Bar.OPEN)
+    return max(
+        (ailment.barring for ailment in ailments), key=lambda bar: bar.rank, default=Bar.OPEN
+    )
 
 
 def worst(ailments: Iterable[Ailment]) -> Ailment | None:
     """The one that bars its node most, and of those the one whose remedy is the most thorough."""
-    living = [one for one in ailments if one.is_live and one.remedy != Remedy.IGNORE]
+    living = [
+        ailment for ailment in ailments if ailment.is_live and ailment.remedy != Remedy.IGNORE
+    ]
     return max(living, key=lambda one: (one.barring.rank, one.remedy.rank), default=None)

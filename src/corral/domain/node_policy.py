@@ -180,7 +180,7 @@ class NodePolicy:
             return self.refuses_path(file)
         name = full_reference(image)
         allowed = self.registries
-        if allowed is None or any(_is_below(name, one.rstrip("/")) for one in allowed):
+        if allowed is None or any(_is_below(name, prefix.rstrip("/")) for prefix in allowed):
             return None
         return PolicyRefusal(
             f"its policy does not allow the image {name}: it allows "
@@ -193,7 +193,9 @@ class NodePolicy:
         not."""
         allowed = self.host_paths
         clean = path.startswith("/") and not {".", ".."} & set(path.split("/"))
-        if allowed is None or (clean and any(_is_below(path, one.rstrip("/")) for one in allowed)):
+        if allowed is None or (
+            clean and any(_is_below(path, prefix.rstrip("/")) for prefix in allowed)
+        ):
             return None
         return PolicyRefusal(
             f"its policy does not allow the path {path}: it allows "

@@ -92,7 +92,7 @@ class PlaceRule:
 
     def admits(self, labels: Labels) -> bool:
         """Whether a node with these labels may be used."""
-        return all(one.is_met(labels) for one in self.constraints)
+        return all(constraint.is_met(labels) for constraint in self.constraints)
 
 
 def label_text(label: str, value: str | None) -> str:

@@ -141,7 +141,8 @@ class QueueTree:
         if not (0 < self.half_life_seconds < inf and 0 <= self.guard_seconds < inf):
             raise ValueError("a half-life is more than 0 s, a guard not less, and both end")
         if not all(
-            0 <= one < inf for one in (self.rack_patience_seconds, self.pod_patience_seconds)
+            0 <= patience < inf
+            for patience in (self.rack_patience_seconds, self.pod_patience_seconds)
         ):
             raise ValueError("no patience is less than 0 s or without end")
         if CURRENCY.fullmatch(self.currency) is None:
@@ -181,8 +182,10 @@ class QueueTree:
         """Return that of the nearest with one; a removed queue may have hidden jobs."""
         if name not in self.by_name and self.hides:
             return Visibility.OWN
-        found = [queue.visibility for queue in self.path(name) if queue.visibility is not None]
-        return found[-1] if found else Visibility.ALL
+        visibilities = [
+            queue.visibility for queue in self.path(name) if queue.visibility is not None
+        ]
+        return visibilities[-1] if visibilities else Visibility.ALL
 
     @cached_property
     def hides(self) -> bool:  # any job from anybody
@@ -193,11 +196,11 @@ class QueueTree:
 
     @cached_property
     def _operated(self) -> Mapping[UserName, Set[QueueName]]:
-        found: dict[UserName, set[QueueName]] = {}
+        queues_by_user: dict[UserName, set[QueueName]] = {}
         for name, path in self._paths.items():
-            for user in (one for queue in path for one in queue.operators):
-                found.setdefault(user, set()).add(name)
-        return found
+            for user in (operator for queue in path for operator in queue.operators):
+                queues_by_user.setdefault(user, set()).add(name)
+        return queues_by_user
 
     def policy_of(self, name: QueueName) -> Policy:
         """Return the policy of the queue in which the jobs wait: that of the first queue with one
@@ -208,11 +211,11 @@ class QueueTree:
     @cached_property
     def _ruling(self) -> Mapping[QueueName, Queue]:
         """Return for each queue the first one on its path with another policy than the default."""
-        found = {
-            name: next((one for one in path if one.policy != Policy.DEFAULT), None)
+        queues_by_queue_name = {
+            name: next((queue for queue in path if queue.policy != Policy.DEFAULT), None)
             for name, path in self._paths.items()
         }
-        return {name: ruling for name, ruling in found.items() if ruling is not None}
+        return {name: ruling for name, ruling in queues_by_queue_name.items() if ruling is not None}
 
     def sharing_service(self, name: QueueName) -> Sequence[QueueName]:
         """The queues whose jobs go by service together with those of this one."""
@@ -223,10 +226,10 @@ class QueueTree:
     @cached_property
     def _lines(self) -> Mapping[QueueName, Sequence[QueueName]]:
         """Return for each queue whose policy rules the queues that it rules."""
-        found: dict[QueueName, list[QueueName]] = {}
+        names_by_queue: dict[QueueName, list[QueueName]] = {}
         for name, ruling in self._ruling.items():
-            found.setdefault(ruling.name, []).append(name)
-        return found
+            names_by_queue.setdefault(ruling.name, []).append(name)
+        return names_by_queue
 
     @cached_property
     def below_service(self) -> Set[QueueName]:
@@ -291,7 +294,7 @@ def _own_faults(queue: Queue) -> Iterator[Fault]:
     if not is_name(queue.name):
         yield fault("name", f"{queue.name[:80]!r} is no name: it has {NAME_RULE}", "rename it")
     limits = (queue.borrow_limit_millis, queue.lend_limit_millis, queue.most_per_user_millis)
-    if any(one is not None and one < 0 for one in (*limits, *dict(queue.nominal).values())):
+    if any(limit is not None and limit < 0 for limit in (*limits, *dict(queue.nominal).values())):
         yield fault("gpus", "no number of GPUs is less than nothing", "write: gpus: 8", "--gpus 8")
     if len(dict(queue.nominal)) < len(queue.nominal):
         yield fault("gpus", "a type of GPU is named twice", "name each type once")
@@ -306,18 +309,20 @@ def _own_faults(queue: Queue) -> Iterator[Fault]:
         hint, options = "write: priorities: [low, normal]", "--priorities low..normal"
         yield fault("priorities", f"{low} to {high} holds none", hint, options)
     if queue.lend_limit_millis is not None and queue.lend_limit_millis > queue.nominal_millis:
-        own = gpus_text(queue.nominal_millis)
+        own_text = gpus_text(queue.nominal_millis)
         text = f"it can lend at most the {counted_gpus(queue.nominal_millis)} it has"
-        yield fault("lend", text, f"write: lend: {own}", f"--lend {own}")
-    odd = next((one for one in queue.allow or () if not is_allowable(one)), None)
+        yield fault("lend", text, f"write: lend: {own_text}", f"--lend {own_text}")
+    odd = next(
+        (allowed_user for allowed_user in queue.allow or () if not is_allowable(allowed_user)), None
+    )
     if odd is not None:
         text = f"{odd[:80]!r} is neither a user's name nor one of {', '.join(ROLES)}"
         yield fault("allow", text, "write: allow: [alice, bob]", "--allow alice,bob")
-    if not all(is_name(one) for one in queue.operators):
+    if not all(is_name(operator) for operator in queue.operators):
         text = "one is not a valid user's name"
         yield fault("operators", text, "write: operators: [alice]", "--operators alice")
     if queue.budget is not None:
-        yield from (fault("budget", *one) for one in _budget_faults(queue.budget))
+        yield from (fault("budget", *budget_fault) for budget_fault in _budget_faults(queue.budget))
 
 
 def _budget_faults(budget: Budget) -> Iterator[tuple[str, str, str]]:
@@ -374,16 +379,18 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[Fault]:
         if queue.parent is not None:
             below.setdefault(queue.parent, []).append(queue)
     for queue in queues:
-        given: Counter[str] = Counter()
+        given_counts: Counter[str] = Counter()
         for child in below.get(queue.name, ()):
-            given.update(dict(child.nominal))
-        own = dict(queue.nominal)
-        free = own.get(ANY_TYPE, 0) - given.pop(ANY_TYPE, 0)
-        free -= sum(max(0, millis - own.get(kind, 0)) for kind, millis in given.items())
+            given_counts.update(dict(child.nominal))
+        own_counts = dict(queue.nominal)
+        free = own_counts.get(ANY_TYPE, 0) - given_counts.pop(ANY_TYPE, 0)
+        free -= sum(
+            max(0, millis - own_counts.get(kind, 0)) for kind, millis in given_counts.items()
+        )
         if free < 0:
             has, more = counted_gpus(queue.nominal_millis), gpus_text(-free)
             text = f"it has {has}; the queues below it are given {more} more"
             hint = f"give {queue.name} more GPUs, or those below it fewer"
             needs = f"--gpus {gpus_text(queue.nominal_millis - free)}"
-            options = needs if own.keys() <= {ANY_TYPE} else ""
+            options = needs if own_counts.keys() <= {ANY_TYPE} else ""
             yield Fault(queue=queue.name, field="gpus", text=text, hint=hint, options=options)

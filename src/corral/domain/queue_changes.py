@@ -9,8 +9,8 @@ from corral.domain.queue import Queue, QueueTree
 def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:
     """The tree with these queues added, or put in the place of those of the same name."""
     new = {queue.name: queue for queue in queues}
-    kept = [new.pop(queue.name, queue) for queue in tree.queues]
-    return replace(tree, queues=(*kept, *new.values()))
+    kept_queues = [new.pop(queue.name, queue) for queue in tree.queues]
+    return replace(tree, queues=(*kept_queues, *new.values()))
 
 
 def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:

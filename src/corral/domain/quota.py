@@ -265,7 +265,7 @@ def _number(text: str, rule: QuotaRule) -> int:
 
 def limits_in(words: Iterable[str]) -> dict[str, int]:
     """Return the limits in words like "jobs=20000". Raises: SpecInvalid."""
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
@@ -273,5 +273,5 @@ def limits_in(words: Iterable[str]) -> dict[str, int]:
                 f"{word[:60]!r} is not QUOTA=LIMIT", hint="for example: --quota jobs=20000"
             )
         quota, number = limit_in(name.strip(), value.strip())
-        found[quota] = number
-    return found
+        limits[quota] = number
+    return limits

@@ -32,6 +32,6 @@ class RefillBudget:
         if self._left is None:
             self._left = self.burst
         else:
-            given = max(0.0, now - self._at) * self.per_second
-            self._left = min(self.burst, self._left + given)
+            refilled = max(0.0, now - self._at) * self.per_second
+            self._left = min(self.burst, self._left + refilled)
         self._at = now

@@ -33,12 +33,20 @@ def of_last_day(receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozense
     tuple[JobId, int], Receipt
 ]:  # fmt: skip
     """Relocations within a day of the newest of them: older ones count nowhere."""
-    found = [one for one in receipts if one.kind == RELOCATION and one.job not in forgotten]
-    newest = max((one.seen_at for one in found), default=0.0)
-    return {(one.job, one.attempt): one for one in found if one.seen_at > newest - DAY_SECONDS}
+    relocations = [
+        receipt
+        for receipt in receipts
+        if receipt.kind == RELOCATION and receipt.job not in forgotten
+    ]
+    newest = max((receipt.seen_at for receipt in relocations), default=0.0)
+    return {
+        (receipt.job, receipt.attempt): receipt
+        for receipt in relocations
+        if receipt.seen_at > newest - DAY_SECONDS
+    }
 
 
 def spent_gpu_seconds(receipts: Iterable[Receipt], now: float) -> float:
     """Return what relocations cost in the 24 hours before now (wall clock)."""
-    recent = (one for one in receipts if one.seen_at > now - DAY_SECONDS)
-    return sum(one.gpu_seconds_lost + one.restart_gpu_seconds for one in recent)
+    recent = (receipt for receipt in receipts if receipt.seen_at > now - DAY_SECONDS)
+    return sum(receipt.gpu_seconds_lost + receipt.restart_gpu_seconds for receipt in recent)

@@ -94,8 +94,8 @@ class SetJob:
 
     def __str__(self) -> str:
         """Return the change as text."""
-        said = {"name": self.name, "queue": self.queue, "priority": self.priority}
-        parts = [f"{what}: {value}" for what, value in said.items() if value is not None]
+        stated_fields = {"name": self.name, "queue": self.queue, "priority": self.priority}
+        parts = [f"{what}: {value}" for what, value in stated_fields.items() if value is not None]
         if self.max_duration_seconds is not None:
             parts.append(f"max_duration: {written_duration(self.max_duration_seconds)}")
         return ", ".join(parts)

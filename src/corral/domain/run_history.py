@@ -231,7 +231,11 @@ def stem_of(name: str) -> str:
 
 def ran_of(job: Job, attempts: Iterable[Attempt]) -> Ran | None:
     """Return how long an ended job ran; None if it has not ended or never ran."""
-    spans = [max(0.0, one.ended_at - one.placed_at) for one in attempts if one.ended_at is not None]
+    spans = [
+        max(0.0, attempt.ended_at - attempt.placed_at)
+        for attempt in attempts
+        if attempt.ended_at is not None
+    ]
     if not job.is_final or job.ended_at is None or not spans:
         return None
     return Ran(

@@ -87,11 +87,11 @@ def check_claims(claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now
     Raises: SignOnRefused. Source: OpenID Connect Core 1.0, section 3.1.3.7.
     """
     audience = claims.get("aud")
-    meant = [audience] if isinstance(audience, str) else audience
+    audiences = [audience] if isinstance(audience, str) else audience
     wrong = ""
     if claims.get("iss") != rule.issuer:
         wrong = f"it is of another issuer than {rule.issuer}"
-    elif not isinstance(meant, list) or rule.client_id not in meant:
+    elif not isinstance(audiences, list) or rule.client_id not in audiences:
         wrong = f"it is meant for another than {rule.client_id}"
     elif claims.get("azp", rule.client_id) != rule.client_id:
         wrong = "it was given to another client"
@@ -111,10 +111,10 @@ def check_claims(claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    found = claims.get(name)
-    if not isinstance(found, int | float) or isinstance(found, bool) or not abs(found) < 1e12:
+    claim = claims.get(name)
+    if not isinstance(claim, int | float) or isinstance(claim, bool) or not abs(claim) < 1e12:
         return None
-    return float(found)
+    return float(claim)
 
 
 def identity_in(claims: Mapping[str, Any], rule: SignOnRule) -> ProviderIdentity:
@@ -149,10 +149,10 @@ def _check_hosted_domain(claims: Mapping[str, Any], rule: SignOnRule) -> None:
     wanted = rule.hosted_domain
     if wanted is None and urlsplit(rule.issuer).hostname == GOOGLE:
         wanted = rule.domain
-    found = claims.get("hd")
-    if wanted is None or (isinstance(found, str) and found.lower() == wanted.lower()):
+    claim = claims.get("hd")
+    if wanted is None or (isinstance(claim, str) and claim.lower() == wanted.lower()):
         return
-    shown = found[:100] if isinstance(found, str) else "none"
+    shown = claim[:100] if isinstance(claim, str) else "none"
     raise Forbidden(
         f"the account's hosted domain is {shown}; accounts of {wanted} log in here",
         hint="log in with your organisation's account; or an admin runs: corral up "
@@ -168,12 +168,12 @@ def user_for(
     A name is only a proposal of the provider: it never selects a user that exists.
     Raises: Forbidden, IdentityNotLinked.
     """
-    known = {user.name: user for user in users}
-    linked = next((user for user in known.values() if user.identity == identity), None)
+    users_by_user_name = {user.name: user for user in users}
+    linked = next((user for user in users_by_user_name.values() if user.identity == identity), None)
     if linked is not None:
         return linked.name
     name = user_in(claims, rule)
-    if (user := known.get(name)) is not None:
+    if (user := users_by_user_name.get(name)) is not None:
         whose = "is not linked to a log-in" if user.identity is None else "is linked to another"
         why = f"there is a user {name} here who {whose}"
     elif not rule.creates:
@@ -187,8 +187,8 @@ def user_for(
 
 def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
     """Return the user that the claims name. Raises: Forbidden."""
-    found = claims.get(rule.user_claim)
-    if not isinstance(found, str) or not found:
+    claim = claims.get(rule.user_claim)
+    if not isinstance(claim, str) or not claim:
         raise Forbidden(
             f"the provider does not say {rule.user_claim}",
             hint="an admin has it put into the ID token, or names another claim: corral up "
@@ -196,18 +196,18 @@ def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
         )
     if rule.user_claim == EMAIL and claims.get("email_verified") is not True:
         raise Forbidden(
-            f"the provider has not verified the address {found[:100]}",
+            f"the provider has not verified the address {claim[:100]}",
             hint="verify it there; or an admin names another claim: corral up --oidc-user-claim",
         )
-    name, at, domain = found.lower().partition("@")
+    name, at, domain = claim.lower().partition("@")
     if at and domain != (rule.domain or "").lower():
         raise Forbidden(
-            f"{found[:100]} is not of the domain whose people are users here",
+            f"{claim[:100]} is not of the domain whose people are users here",
             hint=f"if they should be, an admin runs: corral up --oidc-domain {domain[:100]}",
         )
     if not is_name(name):
         raise Forbidden(
-            f"{found[:100]!r} cannot name a user",
+            f"{claim[:100]!r} cannot name a user",
             hint=f"a name is {NAME_RULE}; an admin may name another claim with --oidc-user-claim",
         )
     return UserName(name)
@@ -215,12 +215,12 @@ def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
 
 def role_in(claims: Mapping[str, Any], rule: SignOnRule) -> Role:
     """The highest role that a group of theirs has here. Raises: Forbidden without one."""
-    found = claims.get(rule.role_claim, [])
-    groups = [found] if isinstance(found, str) else found
-    theirs = {EVERYBODY}
+    claim = claims.get(rule.role_claim, [])
+    groups = [claim] if isinstance(claim, str) else claim
+    user_groups = {EVERYBODY}
     if isinstance(groups, list):
-        theirs |= {one for one in groups if isinstance(one, str)}
-    roles = [role for group, role in rule.roles if group in theirs]
+        user_groups |= {user_group for user_group in groups if isinstance(user_group, str)}
+    roles = [role for group, role in rule.roles if group in user_groups]
     if not roles:
         raise Forbidden(
             f"none of your groups ({rule.role_claim}) has a role in this cluster",

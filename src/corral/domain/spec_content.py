@@ -64,5 +64,7 @@ def size_of(spec: JobSpec) -> int:
     size += sum(len(name) + len(value) for name, value in spec.env)
     size += sum(map(len, spec.secrets)) + SHAPE_CHARACTERS * len(spec.any_of)
     place = spec.place
-    size += sum(map(len, place.apart_from)) + sum(len(str(one)) for one in place.constraints)
+    size += sum(map(len, place.apart_from)) + sum(
+        len(str(constraint)) for constraint in place.constraints
+    )
     return size + (len(spec.checkpoint.path) if spec.checkpoint else 0)

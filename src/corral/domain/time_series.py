@@ -82,5 +82,5 @@ def greatest(values: Sequence[float]) -> float:
 
 def mean(values: Sequence[float]) -> float:
     """Return the mean of the known values, or NaN without known values."""
-    known = [value for value in values if not isnan(value)]
-    return sum(known) / len(known) if known else nan
+    known_values = [value for value in values if not isnan(value)]
+    return sum(known_values) / len(known_values) if known_values else nan

@@ -131,10 +131,10 @@ def ids_text(ids: Iterable[str]) -> str:
 
 def spans_text(indices: Iterable[int]) -> str:
     """0-3,7 of 0, 1, 2, 3 and 7."""
-    found: list[list[int]] = []
+    span_list: list[list[int]] = []
     for index in sorted(indices):
-        if found and index == found[-1][1] + 1:
-            found[-1][1] = index
+        if span_list and index == span_list[-1][1] + 1:
+            span_list[-1][1] = index
         else:
-            found.append([index, index])
-    return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in found)
+            span_list.append([index, index])
+    return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in span_list)

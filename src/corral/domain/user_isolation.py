@@ -94,16 +94,18 @@ def separation_of(inventory: Inventory) -> UserIsolation:
         surfaces.add(Surface.GPUS)  # the device filter needs a cgroup
     if containment == ENGINE:
         surfaces |= {Surface.ARGUMENTS, Surface.TEMPORARY_FILES}  # it has no pid namespace
-    return UserIsolation(Means.OWN_ACCOUNTS, "", tuple(one for one in Surface if one in surfaces))
+    return UserIsolation(
+        Means.OWN_ACCOUNTS, "", tuple(surface for surface in Surface if surface in surfaces)
+    )
 
 
 def separations(nodes: Iterable[Node]) -> dict[UserIsolation, list[str]]:
     """The nodes that are alive, by how users are kept apart on them; n2 before n10."""
-    found: dict[UserIsolation, list[str]] = {}
+    missing_by_isolation: dict[UserIsolation, list[str]] = {}
     for node in sorted(nodes, key=lambda node: natural(node.id)):
         if node.liveness == Liveness.ALIVE:
-            found.setdefault(separation_of(node.inventory), []).append(node.id)
-    return found
+            missing_by_isolation.setdefault(separation_of(node.inventory), []).append(node.id)
+    return missing_by_isolation
 
 
 def names_text(nodes: Sequence[str]) -> str:

@@ -252,5 +252,5 @@ def role_of(token: Token, user: User | None, now: float, *, renews: bool = False
 
 def is_near_end(created_at: float, expires_at: float, now: float) -> bool:
     """Return whether each answer should warn the bearer that the token ends soon."""
-    left, life = expires_at - now, expires_at - created_at
-    return left <= min(END_NEAR_SECONDS, END_NEAR_SHARE * life)
+    seconds_left, life = expires_at - now, expires_at - created_at
+    return seconds_left <= min(END_NEAR_SECONDS, END_NEAR_SHARE * life)

@@ -42,14 +42,14 @@ def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
 
     Raises: Forbidden.
     """
-    mine = before.operated_by(user)
-    tops = {name for name in mine if before.queue(name).parent not in mine}
+    abstract_set = before.operated_by(user)
+    tops = {name for name in abstract_set if before.queue(name).parent not in abstract_set}
     for name in {*before.by_name, *after.by_name}:
         old, new = before.by_name.get(name), after.by_name.get(name)
         if old == new:
             continue
-        moved = new is not None and _is_moved(new, old, mine)
-        if moved or (old is not None and name not in mine):
+        moved = new is not None and _is_moved(new, old, abstract_set)
+        if moved or (old is not None and name not in abstract_set):
             raise _refusal(user, f"queue {name} is not below a queue that {user} operates")
         if name in tops and (old is None or new is None or _settings(old, new) != old):
             raise _refusal(user, f"of queue {name} its operators set {', '.join(_words())} alone")
@@ -75,8 +75,8 @@ def _is_wider(before: QueueTree, after: QueueTree, queue: Queue) -> bool:
     if queue.parent is None or queue.visibility is None:
         return False
     above = _WIDER.index(after.visibility(queue.parent))
-    known = before.by_name.get(queue.name)
-    if known is not None and known.visibility == queue.visibility:
+    known_queue = before.by_name.get(queue.name)
+    if known_queue is not None and known_queue.visibility == queue.visibility:
         return False
     return _WIDER.index(queue.visibility) > above
 

@@ -216,15 +216,17 @@ class World:
                 self.allocations[allocation.key] = allocation
 
     def _apply_saves(self, saves: Iterable[Save]) -> None:
-        for save in (one for one in saves if one.job not in self.ended):
+        for save in (stored_save for stored_save in saves if stored_save.job not in self.ended):
             others = [
                 old
                 for old in self.saves.get(save.job, ())
                 if (old.attempt, old.step) != (save.attempt, save.step)
             ]
-            kept = others if save.quarantined else [*others, save]
-            self.saves[save.job] = tuple(sorted(kept, key=lambda one: (one.step, one.attempt)))
-            if not kept:
+            kept_saves = others if save.quarantined else [*others, save]
+            self.saves[save.job] = tuple(
+                sorted(kept_saves, key=lambda one: (one.step, one.attempt))
+            )
+            if not kept_saves:
                 del self.saves[save.job]
 
     def _apply_shares(self, changes: Changes) -> None:

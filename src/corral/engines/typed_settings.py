@@ -38,7 +38,9 @@ def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
                 f"the {kind.NAME} engine has no setting {name!r}",
                 hint=f"it has: {', '.join(types)}",
             )
-    return kind(**{name: _read(kind, name, types[name], one) for name, one in given.items()})
+    return kind(
+        **{name: _read(kind, name, types[name], value_text) for name, value_text in given.items()}
+    )
 
 
 def types_of(kind: "type[EngineSettings]") -> dict[str, str]:
@@ -58,7 +60,7 @@ def example_of(kind: "type[EngineSettings]", name: str) -> str:
 
 def wrong(kind: "type[EngineSettings]", name: str, what: str, *beside: str) -> SpecInvalid:
     """The refusal of a setting, with one that would be taken; `beside`: with others it needs."""
-    words = " ".join(f"--set {example_of(kind, one)}" for one in (*beside, name))
+    words = " ".join(f"--set {example_of(kind, setting_name)}" for setting_name in (*beside, name))
     return SpecInvalid(what, hint=f"write: corral up --engine {kind.NAME} {words}")
 
 

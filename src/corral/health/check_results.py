@@ -45,22 +45,24 @@ def take_checks(
         fleet: all nodes, whose links are compared.
         now: the head's wall clock.
     """
-    kept: list[Signal] = []
+    kept_signals: list[Signal] = []
     over: list[tuple[CheckUp, bool]] = []
     others = list(fleet)
     for signal in signals:
         if signal.kind != SignalKind.CHECK or not signal.checkup:
-            kept.append(signal)
+            kept_signals.append(signal)
         elif signal.device == OVER:
-            checkup = next((one for one in node.checkups if one.id == signal.checkup), None)
+            checkup = next(
+                (check_up for check_up in node.checkups if check_up.id == signal.checkup), None
+            )
             if checkup is not None:
                 node, well = _ended(node, checkup, signal, now)
                 over.append((checkup, well))
-                kept += [replace(signal, code=PASSED)] if well else []
+                kept_signals += [replace(signal, code=PASSED)] if well else []
         else:
             node, measure = _measured(node, signal, others, now)
-            kept += _for_health(signal, measure)
-    return Checked(node=node, signals=tuple(kept), over=tuple(over))
+            kept_signals += _for_health(signal, measure)
+    return Checked(node=node, signals=tuple(kept_signals), over=tuple(over))
 
 
 def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
@@ -75,15 +77,21 @@ def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
 
 def _ended(node: Node, checkup: CheckUp, signal: Signal, now: float) -> tuple[Node, bool]:
     """The round is over; the node is shown to be well by products on each GPU and no failure."""
-    left = tuple(one for one in node.checkups if one is not checkup)
+    check_ups = tuple(check_up for check_up in node.checkups if check_up is not checkup)
     if signal.code == NOT_RUN:  # something was to run meanwhile
-        return replace(node, checkups=left), False
-    own = [one for one in node.measures if one.checkup == checkup.id]
-    passed = {one.gpu for one in own if (one.kind, one.result) == (CheckKind.MATMUL, Result.PASSED)}
-    asked: set[int | None] = {gpu.index for gpu in node.inventory.gpus}
-    well = passed >= (asked or {None}) and not any(bars(one) for one in own)
+        return replace(node, checkups=check_ups), False
+    check_measures = [measure for measure in node.measures if measure.checkup == checkup.id]
+    passed = {
+        check_measure.gpu
+        for check_measure in check_measures
+        if (check_measure.kind, check_measure.result) == (CheckKind.MATMUL, Result.PASSED)
+    }
+    asked_gpus: set[int | None] = {gpu.index for gpu in node.inventory.gpus}
+    well = passed >= (asked_gpus or {None}) and not any(
+        bars(check_measure) for check_measure in check_measures
+    )
     at = now if CheckKind.MATMUL in checkup.kinds else node.checked_at
-    return replace(node, checkups=left, checked_at=at), well
+    return replace(node, checkups=check_ups, checked_at=at), well
 
 
 def bars(measure: CheckMeasure) -> bool:
@@ -111,7 +119,7 @@ def _measured(
         value=signal.value,
         unit=signal.unit,
     )
-    old = next((one for one in node.measures if one.key == fresh.key), None)
+    old = next((measure for measure in node.measures if measure.key == fresh.key), None)
     if old is not None and old.unit == fresh.unit:
         fresh = replace(fresh, past=old.past)
     if signal.code in (PASSED, FAILED):
@@ -121,8 +129,8 @@ def _measured(
         fresh = _held(fresh, node, fleet)
     if fresh.value is not None and fresh.result != Result.FAILED:
         fresh = replace(fresh, past=(*fresh.past, fresh.value)[-MOST_PAST:])
-    kept = [one for one in node.measures if one.key != fresh.key]
-    return replace(node, measures=(*kept, fresh)[-MOST_MEASURES:]), fresh
+    check_measures = [measure for measure in node.measures if measure.key != fresh.key]
+    return replace(node, measures=(*check_measures, fresh)[-MOST_MEASURES:]), fresh
 
 
 def _held(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> CheckMeasure:
@@ -145,20 +153,24 @@ def least_of(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> tuple[floa
     """The least that passes, the highest of what is known, and what that is a share of."""
     bounds = bounds_of(one.kind)
     types = node.inventory.types
-    found: list[tuple[float, str]] = []
+    least_rates: list[tuple[float, str]] = []
     if bounds.least is not None and types and one.unit == BYTES_PER_SECOND:
         rate = rated(one.kind, types[one.gpu or 0])
         if rate is not None:
-            found.append((bounds.least * rate, f"{share_text(bounds.least)} of its data sheet's"))
+            least_rates.append(
+                (bounds.least * rate, f"{share_text(bounds.least)} of its data sheet's")
+            )
     if bounds.own is not None and len(one.past) >= bounds.own_results:
-        found.append((bounds.own * median(one.past), f"{share_text(bounds.own)} of what it had"))
+        least_rates.append(
+            (bounds.own * median(one.past), f"{share_text(bounds.own)} of what it had")
+        )
     if bounds.fleet is not None:
         others = _elsewhere(one, node, fleet)
         if len(others) >= bounds.own_results:
-            found.append(
+            least_rates.append(
                 (bounds.fleet * median(others), f"{share_text(bounds.fleet)} of what others have")
             )
-    return max(found, default=(None, ""), key=lambda each: each[0] or 0.0)
+    return max(least_rates, default=(None, ""), key=lambda each: each[0] or 0.0)
 
 
 def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[float]:
@@ -178,16 +190,16 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
 def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
     """Return the nodes to which its links are slow, if this end is the faulty one: at least two
     links have failed, and each of those others has a good one."""
-    slow = {one.device for one in _links(node) if one.result == Result.FAILED}
-    if len(slow) < 2 or any(one.result == Result.PASSED for one in _links(node)):
+    slow = {link.device for link in _links(node) if link.result == Result.FAILED}
+    if len(slow) < 2 or any(link.result == Result.PASSED for link in _links(node)):
         return ()
     good = {
         other.id
         for other in fleet
-        if any(one.result in (Result.PASSED, Result.MEASURED) for one in _links(other))
+        if any(link.result in (Result.PASSED, Result.MEASURED) for link in _links(other))
     }
     return tuple(sorted(slow)) if slow <= good else ()
 
 
 def _links(node: Node) -> list[CheckMeasure]:
-    return [one for one in node.measures if one.kind == CheckKind.LINK]
+    return [measure for measure in node.measures if measure.kind == CheckKind.LINK]

@@ -38,8 +38,18 @@ class ErrorChain:
 
     def place(self, of: Raised) -> str:
         """Return where an error of it was raised, and where in a library; "" for not known."""
-        one = of if of.place else next((one for one in (self.root, self.last) if one.place), of)
-        return f"{one.place} (by {one.library})" if one.place and one.library else one.place
+        raised = (
+            of
+            if of.place
+            else next(
+                (raised_error for raised_error in (self.root, self.last) if raised_error.place), of
+            )
+        )
+        return (
+            f"{raised.place} (by {raised.library})"
+            if raised.place and raised.library
+            else raised.place
+        )
 
 
 def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorChain:
@@ -49,15 +59,23 @@ def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorC
         line: a line of an error in the middle that shows the class: then the chain begins
             there.
     """
-    links = [one for one in raised if one.chain == newest.chain and not one.is_wrapper]
+    links = [
+        raised_error
+        for raised_error in raised
+        if raised_error.chain == newest.chain and not raised_error.is_wrapper
+    ]
     links = links or [newest]
-    told = [at for at, one in enumerate(links[1:-1], start=1) if line and _has(one, line)]
-    links = links[told[0] :] if told and newest.step is None else links
+    place_list = [
+        at
+        for at, raised_error in enumerate(links[1:-1], start=1)
+        if line and _has(raised_error, line)
+    ]
+    links = links[place_list[0] :] if place_list and newest.step is None else links
     if newest.step is not None and newest.step != links[0].step:
         return ErrorChain(newest, newest)
     if newest.step is not None:  # Java names the cause last
         return ErrorChain(links[-1], links[0])
-    return ErrorChain(links[0], links[-1], is_handled=any(one.is_handled for one in links[1:]))
+    return ErrorChain(links[0], links[-1], is_handled=any(link.is_handled for link in links[1:]))
 
 
 def begins_it(chain: ErrorChain, root: FailureKind | None, last: FailureKind | None) -> bool:
@@ -111,13 +129,15 @@ def quoted(text: str) -> str:
 def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str:
     """Return the quote with errors that the program had printed before and gone on: the last may
     come of them. Of more than MOST_EARLIER nothing is known."""
-    said = {_said(chain.root, ""), _said(chain.last, "")}
+    said_texts = {_said(chain.root, ""), _said(chain.last, "")}
     before = dict.fromkeys(
-        _said(one, "")
-        for one in raised
-        if one.chain < chain.last.chain and not one.is_wrapper and not one.is_of_thread
+        _said(raised_error, "")
+        for raised_error in raised
+        if raised_error.chain < chain.last.chain
+        and not raised_error.is_wrapper
+        and not raised_error.is_of_thread
     )
-    earlier = [text for text in before if text not in said and text not in quote]
+    earlier = [text for text in before if text not in said_texts and text not in quote]
     if not earlier or len(before) > MOST_EARLIER:
         return quote
     return f"{quote}; earlier in its log: {quoted(earlier[-1])}"
@@ -129,7 +149,7 @@ def has_line(chain: ErrorChain, line: str) -> bool:
 
 
 def _has(one: Raised, line: str) -> bool:
-    return any(line.startswith(own) for own in one.lines)
+    return any(line.startswith(own_line) for own_line in one.lines)
 
 
 def _said(one: Raised, line: str) -> str:

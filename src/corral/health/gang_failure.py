@@ -37,16 +37,20 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     failed = [read(end, end.exit) for end in ends if end.exit and not end.exit.clean]
     if not failed:
         return None
-    first_at = min(one.at for one in failed)
-    stopped = [one for one in failed if _was_stopped(one, first_at)]
-    told = [one for one in failed if one not in stopped]
-    own = [one for one in told if not one.of_peers]
-    if own:
-        first = min(own, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank))
+    first_at = min(rank_reading.at for rank_reading in failed)
+    stopped = [rank_reading for rank_reading in failed if _was_stopped(rank_reading, first_at)]
+    rank_readings = [rank_reading for rank_reading in failed if rank_reading not in stopped]
+    own_readings = [rank_reading for rank_reading in rank_readings if not rank_reading.of_peers]
+    if own_readings:
+        first = min(
+            own_readings, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank)
+        )
         if first.kind == FailureKind.NETWORK and _TIMED_OUT.search(first.quote):
-            first = _waited_for(own, stopped) or first
-        return _failure(first, alike=sum(one.kind == first.kind for one in own))
-    return _of_the_gang(ends, told, stopped)
+            first = _waited_for(own_readings, stopped) or first
+        return _failure(
+            first, alike=sum(rank_reading.kind == first.kind for rank_reading in own_readings)
+        )
+    return _of_the_gang(ends, rank_readings, stopped)
 
 
 def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
@@ -87,8 +91,12 @@ def _was_stopped(one: RankReading, first_at: float) -> bool:
 def _waited_for(own: Sequence[RankReading], stopped: Sequence[RankReading]) -> RankReading | None:
     """Return, of ranks that had to be killed after another gave up waiting, the one that had raised
     an error and did not leave, else one that no longer did anything."""
-    raised = [one for one in own if _was_frozen(one)]
-    frozen = [replace(one, kind=FailureKind.HANG) for one in stopped if _was_frozen(one)]
+    raised = [rank_reading for rank_reading in own if _was_frozen(rank_reading)]
+    frozen = [
+        replace(rank_reading, kind=FailureKind.HANG)
+        for rank_reading in stopped
+        if _was_frozen(rank_reading)
+    ]
     return next(iter(raised + frozen), None)
 
 
@@ -106,12 +114,17 @@ def _of_the_gang(
     """Return the failure of a gang where no rank has a cause of its own: the rank that did not
     come, or the network between them."""
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
-    if (wire := next((one for one in order if one.kind not in _ABOUT_THE_GANG), None)) is not None:
-        return _failure(wire, alike=sum(one.kind == wire.kind for one in told))
-    first = next((one for one in order if one.kind in _WAITED), order[0])
+    if (
+        wire := next(
+            (rank_reading for rank_reading in order if rank_reading.kind not in _ABOUT_THE_GANG),
+            None,
+        )
+    ) is not None:
+        return _failure(wire, alike=sum(rank_reading.kind == wire.kind for rank_reading in told))
+    first = next((rank_reading for rank_reading in order if rank_reading.kind in _WAITED), order[0])
     waited = first.kind in _WAITED
-    idle = [one.end for one in stopped if _was_frozen(one)]
-    idle = idle or ([one.end for one in stopped] if waited else [])
+    idle = [rank_reading.end for rank_reading in stopped if _was_frozen(rank_reading)]
+    idle = idle or ([rank_reading.end for rank_reading in stopped] if waited else [])
     quiet = [end for end in ends if end.exit is None or end.exit.clean] or idle
     missing, alike = _missing(ends, told, quiet), max(1, len(quiet))
     if missing is None:
@@ -138,15 +151,20 @@ def _missing(
     """Return the rank that the others name; else the one that was silent to the end; else the one
     that is behind in its work."""
     of = {end.rank: end for end in ends}
-    named = [rank for one in told for rank in awaited(one.end.tail) if rank != one.end.rank]
+    named = [
+        rank
+        for rank_reading in told
+        for rank in awaited(rank_reading.end.tail)
+        if rank != rank_reading.end.rank
+    ]
     for rank in named:
-        if rank in of and rank not in {one.end.rank for one in told}:
+        if rank in of and rank not in {rank_reading.end.rank for rank_reading in told}:
             return of[rank]
     if quiet:
         return min(quiet, key=lambda end: end.rank)
     if len(told) == 1 and len(stopped := stopped_by_launcher(told[0].end.tail)) == 1:
         return of.get(stopped[0], replace(told[0].end, rank=stopped[0]))
-    last = behind({one.end.rank: one.end.tail for one in told})
+    last = behind({rank_reading.end.rank: rank_reading.end.tail for rank_reading in told})
     return of.get(last) if last is not None else None
 
 

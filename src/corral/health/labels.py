@@ -23,7 +23,7 @@ def without_labels(rows: Sequence[str]) -> list[str]:
     bare: list[str] = []
     run: dict[str, list[str]] = {}
     for row in rows:
-        label = next((one for one in labels if _has_label(row, one)), None)
+        label = next((row_label for row_label in labels if _has_label(row, row_label)), None)
         if label is None:
             bare += _apart(run)
             bare.append(row)

@@ -51,24 +51,24 @@ class UserFailureRates:
         self._tries: Counter[UserName] = Counter()
         self._failures: Counter[UserName] = Counter()
         for node in nodes.values():
-            for one in node.record.users:
-                self._tries[one.user] += one.tries
-                self._failures[one.user] += one.failures
+            for user in node.record.users:
+                self._tries[user.user] += user.tries
+                self._failures[user.user] += user.failures
 
     def without(self, record: NodeRecord) -> tuple["UserRate", ...]:
         """For each user of the node, what the other nodes know of them."""
-        tries = self._tries.total() - sum(one.tries for one in record.users)
+        tries = self._tries.total() - sum(user.tries for user in record.users)
         failures = self._failures.total() - record.failures
         usual = (failures + PRIOR_RATE * PRIOR_RATE_TRIES) / (tries + PRIOR_RATE_TRIES)
         return tuple(
             UserRate(
-                own=one,
-                failed=PRIOR_TRIES * usual + self._failures[one.user] - one.failures,
+                own=user,
+                failed=PRIOR_TRIES * usual + self._failures[user.user] - user.failures,
                 went_well=PRIOR_TRIES * (1 - usual)
-                + (self._tries[one.user] - one.tries)
-                - (self._failures[one.user] - one.failures),
+                + (self._tries[user.user] - user.tries)
+                - (self._failures[user.user] - user.failures),
             )
-            for one in record.users
+            for user in record.users
         )
 
 
@@ -87,7 +87,7 @@ class UserRate:
 
 def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | None:
     """None where it may be chance, or one user's doing."""
-    failing = sum(one.failures > 0 for one in record.users)
+    failing = sum(user.failures > 0 for user in record.users)
     if record.failures < FEWEST_FAILURES or failing < FEWEST_USERS:
         return None
     rates = fleet.without(record)
@@ -99,7 +99,7 @@ def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | Non
             return None
     return Suspicion(
         failures=record.failures,
-        tries=sum(one.tries for one in record.users),
+        tries=sum(user.tries for user in record.users),
         users=failing,
         expected=sum(rate.expected for rate in rates),
         chance=chance,
@@ -124,20 +124,20 @@ def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[flo
     chance = 1.0
     for number in range(tries):
         chance *= (beta + number) / (alpha + beta + number)
-    found = []
+    masses = []
     for failures in range(min(below, tries + 1)):
-        found.append(chance)
-        left = tries - failures
-        rest = beta + left - 1
-        chance *= left * (alpha + failures) / ((failures + 1) * rest) if left else 0.0
-    return found
+        masses.append(chance)
+        successes = tries - failures
+        rest = beta + successes - 1
+        chance *= successes * (alpha + failures) / ((failures + 1) * rest) if successes else 0.0
+    return masses
 
 
 def _plus(first: Iterable[float], second: Sequence[float]) -> list[float]:
     """The sum of two counts, as far as the first goes."""
     first = list(first)
-    found = [0.0] * len(first)
+    sums = [0.0] * len(first)
     for place, chance in enumerate(first):
         for more, also in enumerate(second[: len(first) - place]):
-            found[place + more] += chance * also
-    return found
+            sums[place + more] += chance * also
+    return sums

@@ -131,7 +131,7 @@ class Printed:
     @property
     def ends_raising(self) -> bool:
         """Whether the last output was an error that the program raised."""
-        newest = [one.lines[0] for one in self._own[-1:]]
+        newest = [raised.lines[0] for raised in self._own[-1:]]
         return any(line in newest for line in self.last[-FRESH_LINES:])
 
     @property
@@ -141,7 +141,7 @@ class Printed:
 
     @property
     def _own(self) -> tuple[Raised, ...]:
-        return tuple(one for one in self.raised if not one.is_wrapper)
+        return tuple(raised for raised in self.raised if not raised.is_wrapper)
 
     @property
     def ends_by_threads(self) -> bool:
@@ -151,8 +151,8 @@ class Printed:
     @property
     def newest(self) -> str:
         """The errors of the newest chain; where none was raised, the last lines."""
-        chain = [one for one in self.raised if one.chain == self.raised[-1].chain]
-        return "\n".join(line for one in chain for line in one.lines) or "\n".join(
+        chain = [raised for raised in self.raised if raised.chain == self.raised[-1].chain]
+        return "\n".join(line for raised in chain for line in raised.lines) or "\n".join(
             self.last[-FRESH_LINES:]
         )
 
@@ -195,21 +195,21 @@ class Printed:
     def listed_cause(self) -> str:
         """The last of the causes that are listed below an error, as Rust's anyhow prints them; ""
         for none."""
-        found = _CAUSES.search(self.text)
-        rows = found[1].rstrip().split("\n") if found is not None else [""]
+        match = _CAUSES.search(self.text)
+        rows = match[1].rstrip().split("\n") if match is not None else [""]
         return _cut(_ORDINAL.sub("", rows[-1].strip()))
 
     @property
     def unread(self) -> tuple[str, str]:
         """Place and source line of the last error of Python's parser; "" for none."""
-        found = list(_UNREAD.finditer(self.text))
-        return (f"{found[-1][1]}:{found[-1][2]}", _cut(found[-1][3])) if found else ("", "")
+        matches = list(_UNREAD.finditer(self.text))
+        return (f"{matches[-1][1]}:{matches[-1][2]}", _cut(matches[-1][3])) if matches else ("", "")
 
     @property
     def told_by_launcher(self) -> str:
         """Return torchrun's last line about a worker's signal; "" without one."""
-        found = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
-        return _cut(found[-1]) if found else ""
+        signal_lines = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
+        return _cut(signal_lines[-1]) if signal_lines else ""
 
     def line_before(self, line: str) -> str:
         """Return the last line with words before this one; "" for none."""
@@ -232,8 +232,8 @@ class Printed:
 @lru_cache(maxsize=256)
 def _complaint_in(last: tuple[str, ...], levelled: frozenset[str]) -> str:
     shaped = [at for at, line in enumerate(last) if line in levelled or _SHAPED.search(line)]
-    own = [at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])]
-    return next((sentence(last, at) for at in reversed(own or shaped)), "")
+    own_places = [at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])]
+    return next((sentence(last, at) for at in reversed(own_places or shaped)), "")
 
 
 def _is_wrapper(line: str) -> bool:

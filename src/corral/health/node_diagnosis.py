@@ -56,30 +56,34 @@ def judge_ailments(
         now: the head's wall clock, which is what all moments of ailments are of.
         family: of a GPU by its index, "" where that is not known.
     """
-    known = {one.key: one for one in ailments}
+    ailments_by_key = {ailment.key: ailment for ailment in ailments}
     for noticed in new:
-        _take(known, noticed, now, rules)
-    passed = [_passed(one, now, rules, family) for one in known.values()]
-    living = [one for one in passed if one is not None]
-    judged = [_judged(one, living, now, rules, family) for one in living]
-    struck = [one for ailment in judged for one in _struck(ailment, living, now, family)]
-    done = [_dealt_with(one, now) for one in judged]
+        _take(ailments_by_key, noticed, now, rules)
+    passed = [_passed(ailment, now, rules, family) for ailment in ailments_by_key.values()]
+    living = [living_ailment for living_ailment in passed if living_ailment is not None]
+    judged = [_judged(ailment, living, now, rules, family) for ailment in living]
+    struck = [strike for ailment in judged for strike in _struck(ailment, living, now, family)]
+    done = [_dealt_with(ailment, now) for ailment in judged]
     return _fewest(done), tuple(struck)
 
 
 def mended(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
     """All of them, by a person's word. They are kept, so that a fault that comes again climbs."""
-    return tuple(_mend(one, now) for one in ailments)
+    return tuple(_mend(ailment, now) for ailment in ailments)
 
 
 def booted(ailments: Iterable[Ailment], now: float) -> tuple[Ailment, ...]:
     """Return the faults after a boot, without those that a reset or a reboot repairs."""
-    return tuple(_mend(one, now) if one.remedy in BY_BOOT else one for one in ailments)
+    return tuple(
+        _mend(ailment, now) if ailment.remedy in BY_BOOT else ailment for ailment in ailments
+    )
 
 
 def excused(ailments: Iterable[Ailment]) -> tuple[Ailment, ...]:
     """A person lets the node work with what it has, until that comes again."""
-    return tuple(replace(one, excused=one.excused or one.is_live) for one in ailments)
+    return tuple(
+        replace(ailment, excused=ailment.excused or ailment.is_live) for ailment in ailments
+    )
 
 
 # -- one signal ----------------------------------------------------------------------------------
@@ -93,15 +97,25 @@ def _take(
 ) -> None:
     signal = noticed.signal
     if signal.kind == SignalKind.CHECK and signal.code == PASSED:
-        known.update((one.key, _mend(one, now)) for one in known.values() if _shown(one, signal))
+        known.update(
+            (ailment.key, _mend(ailment, now))
+            for ailment in known.values()
+            if _shown(ailment, signal)
+        )
         return
     unit = signal.uuid or signal.gpu
     key = (signal.kind, signal.code, unit, signal.device)
     old = known.get(key)
     known[key] = _confirmed(old, signal, now) or _again(old, noticed, now, rules)
     if signal.confirmed and signal.recovery and named_by_driver(signal.recovery) == Remedy.IGNORE:
-        back = [one for one in known.values() if one.unit == unit and one.remedy in BY_BOOT]
-        known.update((one.key, _mend(one, now)) for one in back)  # the driver says: none is needed
+        back = [
+            ailment
+            for ailment in known.values()
+            if ailment.unit == unit and ailment.remedy in BY_BOOT
+        ]
+        known.update(
+            (ailment.key, _mend(ailment, now)) for ailment in back
+        )  # the driver says: none is needed
 
 
 def _shown(one: Ailment, passed: Signal) -> bool:
@@ -166,8 +180,8 @@ def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
 
 def _with(old: Ailment, signal: Signal, now: float) -> tuple[tuple[JobId, AttemptNumber], ...]:
     """While it settles those of its first signal stay on it."""
-    kept = old.attempts if not _is_settled(old, now) else ()
-    return tuple(dict.fromkeys((*kept, *signal.attempts)))
+    job_ids = old.attempts if not _is_settled(old, now) else ()
+    return tuple(dict.fromkeys((*job_ids, *signal.attempts)))
 
 
 # -- time ----------------------------------------------------------------------------------------
@@ -248,8 +262,8 @@ def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
         return None
     words = [one.recovery] if one.code == XID_RECOVERY and one.confirmed else []
     words += [near.recovery for near in _near(one, others) if near.code == XID_RECOVERY]
-    found = [remedy for remedy in map(named_by_driver, words) if remedy is not None]
-    return max(found, key=lambda remedy: remedy.rank, default=None)
+    remedies = [remedy for remedy in map(named_by_driver, words) if remedy is not None]
+    return max(remedies, key=lambda remedy: remedy.rank, default=None)
 
 
 def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
@@ -309,5 +323,5 @@ def _fewest(ailments: Sequence[Ailment]) -> tuple[Ailment, ...]:
     """At most MOST_AILMENTS: those that bar nothing and were long ago go first."""
     if len(ailments) <= MOST_AILMENTS:
         return tuple(ailments)
-    kept = sorted(ailments, key=lambda one: (one.barring.rank, one.last))[-MOST_AILMENTS:]
-    return tuple(sorted(kept, key=lambda one: one.since))
+    kept_ailments = sorted(ailments, key=lambda one: (one.barring.rank, one.last))[-MOST_AILMENTS:]
+    return tuple(sorted(kept_ailments, key=lambda one: one.since))

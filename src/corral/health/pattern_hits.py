@@ -33,13 +33,13 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
     """Errors that were raised come before what else was printed, the newest first that is no
     consequence. Of that else, only what is wrong with the machine where an error was raised, and
     nothing where that is the program's own mistake: programs warn of much that ends them not."""
-    raised = [one for one in log.raised if not one.is_wrapper]
+    raised = [raised_error for raised_error in log.raised if not raised_error.is_wrapper]
     peers: list[Hit] = []
     for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
         chain = list(errors)
-        hits = [hit for one in chain if (hit := hit_of(one)) is not None]
-        if (own := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
-            return own
+        hits = [hit for raised_error in chain if (hit := hit_of(raised_error)) is not None]
+        if (patterns := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
+            return patterns
         if not hits and not peers and chain[0].is_own:
             return None
         peers += hits
@@ -47,16 +47,16 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
         is_python = raised[-1].step is None  # elsewhere an error may be explained below it
         beside = reversed(_hits(log.last, machine_only=is_python))
         return _best([*(hit for hit in beside if hit[0].kind not in ENDS_BY_SIGNAL), *peers])
-    found = _best(reversed(_hits(log.last)))
-    if found is None and not log.is_stated:
-        found = _best(_hits(log.warnings))
+    best_pattern = _best(reversed(_hits(log.last)))
+    if best_pattern is None and not log.is_stated:
+        best_pattern = _best(_hits(log.warnings))
     retried = _best(_hits(log.chatter)) if with_chatter else None
-    if found is None:
+    if best_pattern is None:
         return None if log.complaint else retried
-    is_consequence = found[0].kind in _INSTALLED  # an installer cannot reach its index
+    is_consequence = best_pattern[0].kind in _INSTALLED  # an installer cannot reach its index
     if is_consequence and retried is not None and retried[0].kind == FailureKind.NETWORK:
         return retried
-    return found
+    return best_pattern
 
 
 def without_losses(log: Printed) -> Printed:
@@ -64,14 +64,14 @@ def without_losses(log: Printed) -> Printed:
     lost each other, where another error is left; that of a pool whose workers could not begin
     without the loss of the pool."""
     if INITIALIZER in log.text:
-        kept = [one for one in log.raised if BROKEN_POOL not in one.lines[0]]
-        return replace(log, raised=tuple(kept)) if kept else log
-    if not any(LAUNCHER in one.lines[0] for one in log.raised):
+        raiseds = [raised for raised in log.raised if BROKEN_POOL not in raised.lines[0]]
+        return replace(log, raised=tuple(raiseds)) if raiseds else log
+    if not any(LAUNCHER in raised.lines[0] for raised in log.raised):
         return log
-    hits = [(one, hit_of(one)) for one in log.raised]
-    kept = [one for one, hit in hits if hit is None or not hit[0].of_peers]
-    has_own = any(not one.is_wrapper for one in kept)
-    return replace(log, raised=tuple(kept)) if has_own else log
+    hits = [(raised, hit_of(raised)) for raised in log.raised]
+    raiseds = [raised for raised, hit in hits if hit is None or not hit[0].of_peers]
+    has_own = any(not raised.is_wrapper for raised in raiseds)
+    return replace(log, raised=tuple(raiseds)) if has_own else log
 
 
 def without_outlived(log: Printed) -> Printed:
@@ -102,8 +102,8 @@ def hit_of(one: Raised) -> Hit | None:
 
 
 def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
-    found = ((pattern_of(line, machine_only=machine_only), at) for at, line in enumerate(lines))
-    return [(pattern, sentence(lines, at)) for pattern, at in found if pattern is not None]
+    patterns = ((pattern_of(line, machine_only=machine_only), at) for at, line in enumerate(lines))
+    return [(pattern, sentence(lines, at)) for pattern, at in patterns if pattern is not None]
 
 
 def _best(hits: Iterable[Hit]) -> Hit | None:

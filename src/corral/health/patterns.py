@@ -29,6 +29,9 @@ PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
 def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
     """Return the first that the line has the words of; of a long line its end is searched where
     its beginning has none."""
-    wanted = [one for one in PATTERNS if not machine_only or one.kind in MACHINE]
+    wanted = [pattern for pattern in PATTERNS if not machine_only or pattern.kind in MACHINE]
     parts = (line[:LINE_CHARACTERS], line[LINE_CHARACTERS:][-LINE_CHARACTERS:])
-    return next((one for part in parts if part for one in wanted if one.words.search(part)), None)
+    return next(
+        (pattern for part in parts if part for pattern in wanted if pattern.words.search(part)),
+        None,
+    )

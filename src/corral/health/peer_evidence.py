@@ -75,19 +75,19 @@ def stopped_by_launcher(text: str) -> list[int]:
     """Return the ranks that torchrun stopped after the first had failed: they still ran."""
     begin = text.rfind(_FAILURES)
     report = text[begin : begin + _ROOT_CHARACTERS] if begin >= 0 else ""
-    return [int(found[1]) for found in _STOPPED.finditer(report.partition(_ROOT)[0])]
+    return [int(match[1]) for match in _STOPPED.finditer(report.partition(_ROOT)[0])]
 
 
 def behind(tails: Mapping[int, str]) -> int | None:
     """Return the rank that had begun the fewest collectives of the group that most ranks report, if
     all gave up waiting; None if none is behind."""
     for words in (_ENQUEUED, _TIMED_OUT):
-        found = {rank: match for rank, tail in tails.items() if (match := words.search(tail))}
-        groups = Counter(match[1] if words is _ENQUEUED else "" for match in found.values())
+        matches = {rank: match for rank, tail in tails.items() if (match := words.search(tail))}
+        groups = Counter(match[1] if words is _ENQUEUED else "" for match in matches.values())
         for group, _ in groups.most_common(1):
             done = {
                 rank: int(match[match.lastindex or 1])
-                for rank, match in found.items()
+                for rank, match in matches.items()
                 if words is _TIMED_OUT or match[1] == group
             }
             if len(set(done.values())) > 1:
@@ -97,11 +97,11 @@ def behind(tails: Mapping[int, str]) -> int | None:
 
 def streams(text: str) -> dict[int, str]:
     """Return the output of each rank in a log that several share, by the prefix of their lines."""
-    found: dict[int, list[str]] = {}
+    stream_lines: dict[int, list[str]] = {}
     for row in text.replace("\r", "\n").split("\n"):
         if (named := _NAMED.match(row)) is not None:
-            found.setdefault(int(named[1]), []).append(row)
-    return {rank: "\n".join(rows) for rank, rows in found.items()}
+            stream_lines.setdefault(int(named[1]), []).append(row)
+    return {rank: "\n".join(rows) for rank, rows in stream_lines.items()}
 
 
 def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:

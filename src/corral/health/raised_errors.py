@@ -110,7 +110,10 @@ class Raised:
 def without_late_threads(raised: Sequence[Raised]) -> tuple[Raised, ...]:
     """Return the errors without those of threads behind the error that ended the program: a thread
     that goes on meanwhile finds its queue or pipe gone."""
-    ended = max((at for at, one in enumerate(raised) if not one.is_of_thread), default=None)
+    ended = max(
+        (at for at, raised_error in enumerate(raised) if not raised_error.is_of_thread),
+        default=None,
+    )
     return tuple(raised if ended is None else raised[: ended + 1])
 
 
@@ -210,7 +213,8 @@ class _Reading:
         if len(self.error) >= ERROR_LINES or is_frame(row) or is_chatter(row):
             return True
         begins = any(
-            one.match(row) for one in (_TRACEBACK, _CHAINED, _IGNORED, _THREAD, _ENDS, _BARE)
+            pattern.match(row)
+            for pattern in (_TRACEBACK, _CHAINED, _IGNORED, _THREAD, _ENDS, _BARE)
         )
         return begins or row.startswith(_CAUSED)
 
@@ -220,7 +224,7 @@ class _Reading:
             step = self.step
             if step is None and _AT.match(row):
                 step = NextStep.NODE
-            one = Raised(
+            raised = Raised(
                 tuple(self.error),
                 self.chain,
                 self._frame,
@@ -233,7 +237,7 @@ class _Reading:
             self.outer_place, self.is_handled = self.place, False
             if self.step is None:
                 self.rows_since_python = 0
-            yield one
+            yield raised
         self.error, self.step, self.frame, self.place, self.library = [], None, "", "", ""
         self.is_ignored = self.is_saving = self.is_of_thread = False
 
@@ -259,9 +263,9 @@ class _Reading:
         return True
 
     def _begin_other(self, row: str) -> None:
-        if (found := opening(row)) is None or self.is_inside:
+        if (next_steps := opening(row)) is None or self.is_inside:
             return
-        (step,) = found
+        (step,) = next_steps
         if step == NextStep.CPP and self.rows_since_python <= NEAR_ROWS:
             return  # the interpreter was on its way out after an error
         self.error, self.step = [_cut(row)], step

@@ -37,8 +37,10 @@ def _on(node: Node) -> str:
 def _reset(ailment: Ailment, node: Node) -> str:
     """Return the reset command of one GPU by the driver's name for it; of all if the fault names
     none."""
-    gpu = next((one for one in node.inventory.gpus if one.index == ailment.gpu), None)
-    is_amd = any(one.uuid.startswith(AMD) for one in node.inventory.gpus)
+    gpu = next(
+        (node_gpu for node_gpu in node.inventory.gpus if node_gpu.index == ailment.gpu), None
+    )
+    is_amd = any(node_gpu.uuid.startswith(AMD) for node_gpu in node.inventory.gpus)
     if is_amd:
         return f"amd-smi reset --gpureset --gpu {'all' if gpu is None else gpu.index}"
     name = ailment.uuid or (gpu.uuid if gpu is not None else "")

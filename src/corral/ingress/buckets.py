@@ -38,10 +38,10 @@ class TokenBuckets:
         A refused request takes nothing.
         """
         now = self._clock()
-        left = self._left(key, now) - cost
-        if left < 0:
-            return -left / self.rate
-        self._put(key, left, now)
+        tokens_left = self._left(key, now) - cost
+        if tokens_left < 0:
+            return -tokens_left / self.rate
+        self._put(key, tokens_left, now)
         return 0.0
 
     def charge(self, key: Hashable, cost: float) -> None:
@@ -58,11 +58,11 @@ class TokenBuckets:
         return self._left(key, self._clock())
 
     def _left(self, key: Hashable, now: float) -> float:
-        found = self._buckets.get(key)
-        if found is None:
+        bucket = self._buckets.get(key)
+        if bucket is None:
             return self.burst
-        left, at = found
-        return min(self.burst, left + (now - at) * self.rate)
+        tokens_left, at = bucket
+        return min(self.burst, tokens_left + (now - at) * self.rate)
 
     def _put(self, key: Hashable, left: float, now: float) -> None:
         self._buckets[key] = (left, now)

@@ -126,8 +126,8 @@ class _Share:
 
 def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:
     """Return the connection of an ASGI scope; None under a server without a table."""
-    found: Connection | None = scope.get("state", {}).get(CONNECTION)
-    return found
+    connection: Connection | None = scope.get("state", {}).get(CONNECTION)
+    return connection
 
 
 class ConnectionTable:
@@ -177,7 +177,7 @@ class ConnectionTable:
     def _evict(self, among: dict[Connection, None], why: ClosedReason) -> bool:
         """Close the oldest that waits for a request. False: none does, so the newest goes."""
         self.refused[why] += 1
-        oldest = next((one for one in among if not one.is_proven), None)
+        oldest = next((connection for connection in among if not connection.is_proven), None)
         if oldest is not None:
             self._cut(oldest)
         return oldest is not None

@@ -224,12 +224,12 @@ def _starved(look: AlertSnapshot, after_seconds: float | None) -> Iterator[Alert
 
 
 def _budgets(look: AlertSnapshot, least_share: float | None) -> Iterator[Alert]:
-    for queue, left in look.budgets.items():
-        if least_share is not None and left <= least_share:
+    for queue, budget_left in look.budgets.items():
+        if least_share is not None and budget_left <= least_share:
             yield Alert(
                 key=f"budget_low:{queue}",
                 kind=AlertKind.BUDGET_LOW,
-                text=f"the budget of queue {queue} is down to {share_text(left)}",
+                text=f"the budget of queue {queue} is down to {share_text(budget_left)}",
                 next=f"corral queue show {queue}",
                 since=look.wall,
             )

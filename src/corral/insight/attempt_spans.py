@@ -34,14 +34,14 @@ class AttemptSpan:
 def gpus_of(seat: Seat, types: tuple[str, ...], otherwise: str = "") -> dict[str, float]:
     """GPUs of the seat by type. `types`: of the node's GPUs by index; a GPU that is not there any
     more counts as `otherwise`."""
-    found: dict[str, float] = {}
+    gpu_seconds: dict[str, float] = {}
     if not seat.gpus:
-        return found
+        return gpu_seconds
     each = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
     for index in seat.gpus:
         kind = types[index] if index < len(types) else otherwise
-        found[kind] = found.get(kind, 0.0) + each
-    return found
+        gpu_seconds[kind] = gpu_seconds.get(kind, 0.0) + each
+    return gpu_seconds
 
 
 def spans(
@@ -59,15 +59,17 @@ def spans(
     begun = ended if begun is None else min(max(begun, attempt.placed_at), ended)
     yield AttemptSpan(amount="starting_gpu_seconds", since=attempt.placed_at, until=begun)
     lost = 0.0 if receipt is None else receipt.seconds_lost or 0.0
-    kept = max(begun, ended - lost)
-    numbers = kept if attempt.nan_at is None else min(kept, max(begun, attempt.nan_at))
-    stalls = sum(one.stall_seconds for one in saves if one.attempt == attempt.number)
-    saving = min(1.0, stalls / (kept - begun)) if kept > begun else 0.0
+    kept_until = max(begun, ended - lost)
+    numbers = kept_until if attempt.nan_at is None else min(kept_until, max(begun, attempt.nan_at))
+    stalls = sum(save.stall_seconds for save in saves if save.attempt == attempt.number)
+    saving = min(1.0, stalls / (kept_until - begun)) if kept_until > begun else 0.0
     yield AttemptSpan(amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving)
-    yield AttemptSpan(amount="failed_gpu_seconds", since=numbers, until=kept, share=1.0 - saving)
-    yield AttemptSpan(amount="saving_gpu_seconds", since=begun, until=kept, share=saving)
+    yield AttemptSpan(
+        amount="failed_gpu_seconds", since=numbers, until=kept_until, share=1.0 - saving
+    )
+    yield AttemptSpan(amount="saving_gpu_seconds", since=begun, until=kept_until, share=saving)
     if receipt is not None:
-        yield AttemptSpan(amount=LOST_TO[receipt.kind], since=kept, until=ended)
+        yield AttemptSpan(amount=LOST_TO[receipt.kind], since=kept_until, until=ended)
 
 
 def of_life(

@@ -61,9 +61,9 @@ def bottleneck_of(
         return _straggling(straggler, node)
     whole = spent.data_seconds + spent.compute_seconds + spent.save_seconds
     if whole > 0 and spent.steps > 0:
-        found = _of_loop(spent, whole)
-        if found is not None:
-            return found
+        bottleneck = _of_loop(spent, whole)
+        if bottleneck is not None:
+            return bottleneck
     return _of_gpus(spent, job)
 
 
@@ -118,10 +118,12 @@ def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:
     if spent.link is not None and spent.link.share >= LINK_SHARE:
         return _bound_by(spent.link)
     if busy < LOW:
-        held = "" if memory is None else f", with {share_text(memory)} of their memory in use"
+        memory_text = (
+            "" if memory is None else f", with {share_text(memory)} of their memory in use"
+        )
         return Bottleneck(
             bound=BottleneckKind.SMALL_BATCH,
-            text=f"its GPUs run a kernel in {share_text(busy)} of the time{held}",
+            text=f"its GPUs run a kernel in {share_text(busy)} of the time{memory_text}",
             advice="a larger batch, torch.compile or CUDA graphs, or fewer GPUs",
         )
     if busy >= BUSY:

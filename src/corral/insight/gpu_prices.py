@@ -47,8 +47,8 @@ def hourly(
     for queue in reversed(path):
         if queue.budget is not None and queue.budget.rates:
             return Price(queue.budget.rate(gpu_type))
-    asked = None if pretend else _of_catalog(gpu_type)
-    return None if asked is None else Price(asked, is_list=True)
+    catalog_price = None if pretend else _of_catalog(gpu_type)
+    return None if catalog_price is None else Price(catalog_price, is_list=True)
 
 
 def _number(text: str) -> float | None:

@@ -30,23 +30,27 @@ class LinkUse:
 def link_use(gpus: Iterable[GpuSample]) -> LinkUse | None:
     """Return the use of NVLinks or PCIe, whichever is closer to its rate; None without a counter or
     a known rate."""
-    there = list(gpus)
+    gpu_samples = list(gpus)
     kinds = [
-        _middle("NVLinks", [_of_nvlinks(gpu) for gpu in there]),
-        _middle("PCIe links", [_of_pcie(gpu) for gpu in there]),
+        _middle("NVLinks", [_of_nvlinks(gpu) for gpu in gpu_samples]),
+        _middle("PCIe links", [_of_pcie(gpu) for gpu in gpu_samples]),
     ]
-    return max((one for one in kinds if one is not None), key=lambda one: one.share, default=None)
+    return max(
+        (kind for kind in kinds if kind is not None), key=lambda one: one.share, default=None
+    )
 
 
 Used = tuple[float, float] | None  # bytes a second, and the most
 
 
 def _middle(name: str, uses: Iterable[Used]) -> LinkUse | None:
-    known = [use for use in uses if use is not None]
-    if not known:
+    known_uses = [use for use in uses if use is not None]
+    if not known_uses:
         return None
-    most = median(most for _, most in known)
-    return LinkUse(name=name, bytes_per_s=median(used for used, _ in known), most_bytes_per_s=most)
+    most = median(most for _, most in known_uses)
+    return LinkUse(
+        name=name, bytes_per_s=median(used for used, _ in known_uses), most_bytes_per_s=most
+    )
 
 
 def _of_nvlinks(gpu: GpuSample) -> Used:

@@ -60,7 +60,7 @@ class Notification:
     @property
     def severity(self) -> Severity:
         return max(
-            (one.severity for one in self.alerts), key=lambda s: s.rank, default=Severity.INFO
+            (alert.severity for alert in self.alerts), key=lambda s: s.rank, default=Severity.INFO
         )
 
     @property
@@ -83,23 +83,25 @@ def due(
     state may change all the same, when an alert has begun to end. `day_seconds`: the receiver's
     local time of day."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
-    there = {alert.key: alert for alert in alerts if taste.wants(alert)}
-    sent = dict(_seen(told.sent, there, now))
+    current_alerts = {alert.key: alert for alert in alerts if taste.wants(alert)}
+    sent = dict(_seen(told.sent, current_alerts, now))
     fresh = [
         alert
-        for key, alert in there.items()
+        for key, alert in current_alerts.items()
         if (key not in sent or _again(sent[key], now, taste))
         and (not is_quiet or alert.severity == Severity.CRITICAL)
     ]
     over = [
-        one.alert
-        for one in sent.values()
-        if one.over_at is not None and now - one.over_at >= CALM_SECONDS and not is_quiet
+        sent_alert.alert
+        for sent_alert in sent.values()
+        if sent_alert.over_at is not None
+        and now - sent_alert.over_at >= CALM_SECONDS
+        and not is_quiet
     ]
     for alert in over:
         del sent[alert.key]
     sent |= {alert.key: SentAlert(alert=alert, at=now) for alert in fresh}
-    sent = {key: one for key, one in sent.items() if not _is_past(one, now)}
+    sent = {key: sent_alert for key, sent_alert in sent.items() if not _is_past(sent_alert, now)}
     after = DeliveredAlerts(sent=sent)
     over = [alert for alert in over if not alert.moment]
     if not fresh and not over:
@@ -111,13 +113,18 @@ def _seen(
     sent: Mapping[str, SentAlert], there: Mapping[str, Alert], now: float
 ) -> Iterable[tuple[str, SentAlert]]:
     """Return what is known, and since when each alert no longer holds."""
-    for key, one in sent.items():
-        if one.alert.moment:
-            yield key, one
+    for key, sent_alert in sent.items():
+        if sent_alert.alert.moment:
+            yield key, sent_alert
         elif key in there:
-            yield key, replace(one, over_at=None)
+            yield key, replace(sent_alert, over_at=None)
         else:
-            yield key, replace(one, over_at=now if one.over_at is None else one.over_at)
+            yield (
+                key,
+                replace(
+                    sent_alert, over_at=now if sent_alert.over_at is None else sent_alert.over_at
+                ),
+            )
 
 
 def _again(one: SentAlert, now: float, taste: Taste) -> bool:
@@ -130,10 +137,12 @@ def _is_past(one: SentAlert, now: float) -> bool:
 
 
 def _lines(alerts: Sequence[Alert], before: str) -> list[str]:
-    found = []
+    alert_lines = []
     for kind in dict.fromkeys(alert.kind for alert in alerts):
         of_kind = [alert for alert in alerts if alert.kind == kind]
-        found += [f"{before}{alert.text} ({alert.next})" for alert in of_kind[:ALIKE]]
+        alert_lines += [f"{before}{alert.text} ({alert.next})" for alert in of_kind[:ALIKE]]
         if len(of_kind) > ALIKE:
-            found.append(f"{before}and {len(of_kind) - ALIKE} more: {kind.value.replace('_', ' ')}")
-    return found
+            alert_lines.append(
+                f"{before}and {len(of_kind) - ALIKE} more: {kind.value.replace('_', ' ')}"
+            )
+    return alert_lines

@@ -26,25 +26,25 @@ def of_allocation(
     for kind, gpus in gpus_of(allocation.seat, types, _asked(job)).items():
         price = hourly(labels, kind, tree.path(job.spec.queue), pretend=pretend)
         for day, seconds in by_day(allocation.began, until):
-            held = gpus * seconds
+            gpu_seconds = gpus * seconds
             amounts = UsageAmounts(
-                allocated_gpu_seconds=held,
-                money=held / HOUR_SECONDS * (price.own if price else 0.0),
-                list_money=held / HOUR_SECONDS * (price.listed if price else 0.0),
-                unpriced_gpu_seconds=held if price is None else 0.0,
+                allocated_gpu_seconds=gpu_seconds,
+                money=gpu_seconds / HOUR_SECONDS * (price.own if price else 0.0),
+                list_money=gpu_seconds / HOUR_SECONDS * (price.listed if price else 0.0),
+                unpriced_gpu_seconds=gpu_seconds if price is None else 0.0,
             )
             yield row(job, allocation.attempt, day, kind, amounts)
 
 
 def gang_gpus(job: Job, attempt: Attempt, nodes: Mapping[NodeId, Node]) -> dict[str, float]:
     """GPUs of all seats by type."""
-    found: dict[str, float] = {}
+    gpu_seconds: dict[str, float] = {}
     for seat in attempt.seats:
         node = nodes.get(seat.node)
         types = node.inventory.types if node is not None else ()
         for kind, gpus in gpus_of(seat, types, _asked(job)).items():
-            found[kind] = found.get(kind, 0.0) + gpus
-    return found
+            gpu_seconds[kind] = gpu_seconds.get(kind, 0.0) + gpus
+    return gpu_seconds
 
 
 def _asked(job: Job) -> str:
@@ -103,7 +103,7 @@ class HourlyMoney:
 
 
 def hourly_money(world: World) -> HourlyMoney:
-    own = listed = unpriced = 0.0
+    own_price = listed = unpriced = 0.0
     for allocation in world.allocations.values():
         job, node = world.jobs.get(allocation.job), world.nodes.get(allocation.seat.node)
         if job is None or node is None:
@@ -114,6 +114,6 @@ def hourly_money(world: World) -> HourlyMoney:
             if price is None:
                 unpriced += gpus
                 continue
-            own += gpus * price.own
+            own_price += gpus * price.own
             listed += gpus * price.listed
-    return HourlyMoney(own, listed, unpriced)
+    return HourlyMoney(own_price, listed, unpriced)

@@ -61,7 +61,7 @@ def _hours(name: str) -> Callable[[UsageAmounts], Value]:
 
 
 def _share(name: str, part: str, whole: str) -> UsageColumn:
-    above, below = (AMOUNTS.index(f"{one}_gpu_seconds") for one in (part, whole))
+    above, below = (AMOUNTS.index(f"{part_name}_gpu_seconds") for part_name in (part, whole))
     return UsageColumn(
         name, "share", lambda one: one[above] / one[below] if one[below] > 0 else None
     )
@@ -91,8 +91,8 @@ def _wasted(one: UsageAmounts) -> float:
 
 
 def _wasted_money(one: UsageAmounts, money: float) -> Value:
-    held = one.allocated_gpu_seconds
-    return money * min(1.0, _wasted(one) / held) if held > 0 else None
+    allocated = one.allocated_gpu_seconds
+    return money * min(1.0, _wasted(one) / allocated) if allocated > 0 else None
 
 
 def not_used_gpu_seconds(one: UsageAmounts) -> float:
@@ -108,10 +108,10 @@ def _not_used_share(one: UsageAmounts) -> Value:
 def _not_used_money(one: UsageAmounts, money: float) -> Value:
     """Return the money of the measured part only: what was not measured counts neither as used nor
     as unused."""
-    held = one.allocated_gpu_seconds
-    if held <= 0 or one.measured_gpu_seconds <= 0:
+    allocated = one.allocated_gpu_seconds
+    if allocated <= 0 or one.measured_gpu_seconds <= 0:
         return None
-    return money * min(1.0, not_used_gpu_seconds(one) / held)
+    return money * min(1.0, not_used_gpu_seconds(one) / allocated)
 
 
 _ALLOCATED: Final = _hours_column("allocated")
@@ -173,12 +173,12 @@ def report(
     sums: dict[str, UsageAmounts] = {}
     days: dict[int, UsageAmounts] = {}
     names: dict[str, str] = {}
-    for one in accounts:
-        key, day, own = name_of(one), one.day, one.amounts
-        sums[key] = sums[key].plus(own) if key in sums else own
-        days[day] = days[day].plus(own) if day in days else own
+    for account in accounts:
+        key, day, own_amounts = name_of(account), account.day, account.amounts
+        sums[key] = sums[key].plus(own_amounts) if key in sums else own_amounts
+        days[day] = days[day].plus(own_amounts) if day in days else own_amounts
         if by == "job":
-            names[key] = one.name
+            names[key] = account.name
     rows, rest = _most_first(_rows(sums, names), limit)
     return UsageReport(
         kind=kind,
@@ -202,8 +202,8 @@ def drained(rows: list[T]) -> Iterator[T]:
 
 def _rows(sums: dict[str, UsageAmounts], names: Mapping[str, str]) -> Iterator[UsageRow]:
     while sums:
-        name, own = sums.popitem()
-        yield UsageRow(name=name, amounts=own, more=names.get(name, ""))
+        name, own_amounts = sums.popitem()
+        yield UsageRow(name=name, amounts=own_amounts, more=names.get(name, ""))
 
 
 def _most_first(rows: Iterator[UsageRow], limit: int) -> tuple[list[UsageRow], int]:
@@ -215,6 +215,6 @@ def _most_first(rows: Iterator[UsageRow], limit: int) -> tuple[list[UsageRow], i
     parts = []
     while part := sorted(islice(rows, AT_ONCE), key=place):
         parts.append(drained(part[::-1]))
-    found = merge(*parts, key=place)
+    usage_rows = merge(*parts, key=place)
     del part
-    return list(islice(found, limit)), sum(1 for _ in found)
+    return list(islice(usage_rows, limit)), sum(1 for _ in usage_rows)

@@ -85,11 +85,11 @@ class Looks:
     @property
     def first(self) -> Look:
         """The oldest that is kept; nobody, where there is none."""
-        found = {}
+        firsts = {}
         for at, rank in enumerate(self._ranks):
             step, *seconds = self._numbers[1 + 4 * at : 5 + 4 * at]
-            found[rank] = Pace(rank, int(step), *seconds)
-        return found
+            firsts[rank] = Pace(rank, int(step), *seconds)
+        return firsts
 
     @property
     def save_seconds(self) -> float:
@@ -110,7 +110,9 @@ def span_of(before: Look, after: Look) -> StepSpan | None:
     if len(busy) < 2:
         return None
     ordered = sorted(busy)
-    return StepSpan(ranks, busy, array("d", (log(own / _others(ordered, own)) for own in busy)))
+    return StepSpan(
+        ranks, busy, array("d", (log(own_busy / _others(ordered, own_busy)) for own_busy in busy))
+    )
 
 
 def _others(ordered: Sequence[float], own: float) -> float:
@@ -131,11 +133,13 @@ def straggler_of(spans: Sequence[StepSpan], first: Look, last: Look) -> Straggle
         return None
     ratios = [dict(zip(span.ranks, span.ratios, strict=True)) for span in spans]
     ranks = set.intersection(*map(set, ratios))
-    found = [rank for rank in sorted(ranks) if _is_slow([span[rank] for span in ratios])]
-    if not found or len(found) > max(1.0, len(ranks) * MOST_SLOW):
+    slow_ranks = [rank for rank in sorted(ranks) if _is_slow([span[rank] for span in ratios])]
+    if not slow_ranks or len(slow_ranks) > max(1.0, len(ranks) * MOST_SLOW):
         return None
-    told = [_told(rank, spans, in_data=_waits_for_data(rank, first, last)) for rank in found]
-    return max(told, key=lambda one: one.slower)
+    stragglers = [
+        _told(rank, spans, in_data=_waits_for_data(rank, first, last)) for rank in slow_ranks
+    ]
+    return max(stragglers, key=lambda one: one.slower)
 
 
 def _is_slow(ratios: Sequence[float]) -> bool:
@@ -148,15 +152,19 @@ def _is_slow(ratios: Sequence[float]) -> bool:
 
 def _told(rank: int, spans: Sequence[StepSpan], *, in_data: bool) -> Straggler:
     each = [(span.busy, span.ranks.index(rank)) for span in spans]
-    own = median(busy[at] for busy, at in each)
-    others = median(one for busy, at in each for other, one in enumerate(busy) if other != at)
-    return Straggler(rank=rank, seconds=own, others_seconds=min(others, own), in_data=in_data)
+    own_busy = median(busy[at] for busy, at in each)
+    others = median(
+        other_busy for busy, at in each for other, other_busy in enumerate(busy) if other != at
+    )
+    return Straggler(
+        rank=rank, seconds=own_busy, others_seconds=min(others, own_busy), in_data=in_data
+    )
 
 
 def _spread(ratios: Sequence[float], middle: float) -> float:
     """The standard deviation about the middle, without the look that is farthest off: one hiccup
     says nothing, and of few looks the median deviation is too often near nothing."""
-    off = sorted((one - middle) ** 2 for one in ratios)[:-1]
+    off = sorted((ratio - middle) ** 2 for ratio in ratios)[:-1]
     return sqrt(sum(off) / max(1, len(off) - 1))
 
 
@@ -170,7 +178,7 @@ def _waits_for_data(rank: int, first: Look, last: Look) -> bool:
         return data, busy
 
     data, busy = shares(rank)
-    others = [shares(one) for one in last if one != rank]
-    more_data = data - median(one for one, _ in others)
-    more = busy - median(one for _, one in others)
+    others = [shares(steps_shares) for steps_shares in last if steps_shares != rank]
+    more_data = data - median(other_data for other_data, _ in others)
+    more = busy - median(other_step for _, other_step in others)
     return more > 0 and more_data > more / 2

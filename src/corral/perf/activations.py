@@ -110,8 +110,8 @@ def scores(step: TrainStep, layout: TrainLayout) -> float:
 def _wide(step: TrainStep) -> float:
     """Bytes of one number inside of an MLP: before the nonlinearity (two where it is gated), the
     product's operand after it, and between gate and nonlinearity where these are not fused."""
-    kept = (2 if step.model.is_gated else 1) + (step.model.is_gated and not step.fused)
-    return kept * element(step) + operand(step)
+    kept_widths = (2 if step.model.is_gated else 1) + (step.model.is_gated and not step.fused)
+    return kept_widths * element(step) + operand(step)
 
 
 def _dense(step: TrainStep, layout: TrainLayout) -> float:

@@ -54,12 +54,12 @@ def adapter_memory(
     )
     base = training_memory(frozen, layout, architecture=architecture)
     share = sum(stage_layers(step.model, layout, base.stage)) / step.model.layers
-    own = adapter_parameters(step.model, rank) * share / layout.tensor
+    own_parameters = adapter_parameters(step.model, rank) * share / layout.tensor
     if layout.shard is Shard.PARAMETERS:
-        own /= shards(layout, of_experts=False)
+        own_parameters /= shards(layout, of_experts=False)
     return replace(
         base,
-        weights=base.weights + ADAPTER.weight * own,
-        gradients=ADAPTER.gradient * own,
-        optimizer=ADAPTER.optimizer * own,
+        weights=base.weights + ADAPTER.weight * own_parameters,
+        gradients=ADAPTER.gradient * own_parameters,
+        optimizer=ADAPTER.optimizer * own_parameters,
     )

@@ -21,9 +21,9 @@ def prompt_attention_seconds(
     """
     heads = -(-model.heads // tensor)
     flops = 2.0 * tokens * seen(model, context) * heads * pair_numbers(model)
-    own = kernels(device.architecture)
-    rate = device.flops[_sixteen(device)] * own.matmul * _FLASH
-    return flops / rate + own.seconds
+    own_kernels = kernels(device.architecture)
+    rate = device.flops[_sixteen(device)] * own_kernels.matmul * _FLASH
+    return flops / rate + own_kernels.seconds
 
 
 def cache_attention_seconds(
@@ -41,12 +41,12 @@ def cache_attention_seconds(
     are kept of it: the cache is read once. `share`: of the memory's rate that the kernel reaches.
     `reread`: how much of a kept head each further query head that shares it reads again. Unit:
     seconds."""
-    own = kernels(device.architecture)
+    own_kernels = kernels(device.architecture)
     numbers: float = kv_numbers(model, tensor=tensor)
     if model.latent is None:
         numbers *= 1 + reread * (model.heads // model.kv_heads - 1)
-    rate = device.memory_bytes_per_s * own.memory * share
-    return sequences * seen(model, context) * numbers * kv_bytes / rate + own.seconds
+    rate = device.memory_bytes_per_s * own_kernels.memory * share
+    return sequences * seen(model, context) * numbers * kv_bytes / rate + own_kernels.seconds
 
 
 def seen(model: Model, context: float) -> float:

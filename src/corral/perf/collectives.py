@@ -100,11 +100,11 @@ def _inside_rate(
 def _across_rate(group: GpuGroup, wires: Wires) -> float:
     """Bytes a second of all of the group's GPUs of one domain towards other domains: of their own
     adapters, or of one that GPUs share, and no more than a fair share of the domain's."""
-    own = max(
+    own_rate = max(
         group.per_domain * wires.fabric.bytes_per_s,
         transport(wires.fabric.name).adapter_bytes_per_s,
     )
-    return min(own, wires.domain_gpus * wires.fabric.bytes_per_s / group.beside)
+    return min(own_rate, wires.domain_gpus * wires.fabric.bytes_per_s / group.beside)
 
 
 def _inside_efficiency(protocol: Protocol, carries: Transport, link: LinkKind, gpus: int) -> float:
@@ -241,8 +241,8 @@ def handed_on_seconds(
         rate = _inside_rate(wires.scale_up, up, group, wires)
         inside_s = inside_bytes / (rate * inside_share)
     if group.domains > 1:
-        own = _across_rate(group, wires) / group.per_domain
-        across_s = across_bytes / (own * across_share)
+        own_seconds = _across_rate(group, wires) / group.per_domain
+        across_s = across_bytes / (own_seconds * across_share)
     launch_s = (out if group.domains > 1 else up).direct.launch_s
     return launch_s + max(inside_s, across_s)
 
@@ -262,12 +262,12 @@ def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) ->
     if peers == 0:
         return 0.0
     rate = _inside_rate(wires.scale_up, carries, group, wires)
-    one = small.launch_s + peers * (small.peer_s + size_bytes / (rate * small.efficiency))
+    peer_seconds = small.launch_s + peers * (small.peer_s + size_bytes / (rate * small.efficiency))
     if peers == 1:
-        return one
+        return peer_seconds
     share_s = size_bytes / group.size / (rate * small.second_efficiency)
     two = small.launch_s + small.second_launch_s + 2 * peers * (small.peer_s + share_s)
-    return min(one, two)
+    return min(peer_seconds, two)
 
 
 def small_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:

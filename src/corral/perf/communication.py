@@ -34,12 +34,12 @@ def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
     """
     if layout.tensor == 1:
         return 0.0
-    own = group(layout.tensor, 1, layout.gpus, wires)
+    gpu_group = group(layout.tensor, 1, layout.gpus, wires)
     size = _micro_bytes(step, layout)
     if layout.sequence_parallel:
         parts = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
-        return 2 * sum(collective_seconds(one, size, own, wires) for one in parts)
-    return 2 * collective_seconds(Collective.ALL_REDUCE, size, own, wires)
+        return 2 * sum(collective_seconds(part, size, gpu_group, wires) for part in parts)
+    return 2 * collective_seconds(Collective.ALL_REDUCE, size, gpu_group, wires)
 
 
 def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
@@ -53,9 +53,9 @@ def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float
     model = step.model
     numbers = 2 * max(model.kv_heads // layout.tensor, 1) * model.head_dim
     tokens = layout.micro_batch * step.sequence / layout.context
-    own = group(layout.context, layout.tensor, layout.gpus, wires)
-    pair = GpuGroup(size=2, per_domain=min(own.per_domain, 2), beside=own.beside)
-    if own.domains > 1:
+    gpu_group = group(layout.context, layout.tensor, layout.gpus, wires)
+    pair = GpuGroup(size=2, per_domain=min(gpu_group.per_domain, 2), beside=gpu_group.beside)
+    if gpu_group.domains > 1:
         pair = GpuGroup(size=2, per_domain=1, beside=min(wires.domain_gpus, layout.gpus))
     size = tokens * numbers * _ACTIVATION_BYTES
     return (layout.context - 1) * collective_seconds(Collective.SEND_RECV, size, pair, wires)
@@ -73,20 +73,22 @@ def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: W
         return 0.0
     split = layout.tensor if layout.sequence_parallel else 1
     sent = _micro_bytes(step, layout) / split
-    own = group(layout.expert, layout.expert_tensor, layout.gpus, wires)
+    gpu_group = group(layout.expert, layout.expert_tensor, layout.gpus, wires)
     if not way.once:
         size = sent * experts.per_token
-        return 2 * (1 - way.hidden) * collective_seconds(Collective.ALL_TO_ALL, size, own, wires)
-    each = copies(experts, own)
-    one = handed_on_seconds(
+        return (
+            2 * (1 - way.hidden) * collective_seconds(Collective.ALL_TO_ALL, size, gpu_group, wires)
+        )
+    each = copies(experts, gpu_group)
+    pass_seconds = handed_on_seconds(
         sent * each.inside,
         sent * each.across,
-        own,
+        gpu_group,
         wires,
         inside_share=way.inside,
         across_share=way.across,
     )
-    return 2 * (1 - way.hidden) * one
+    return 2 * (1 - way.hidden) * pass_seconds
 
 
 def pipeline_seconds(
@@ -129,17 +131,17 @@ def gradients_seconds(
         return Gradients(reduce=0.0, gather=0.0)
     sent = parameters * software.gradient_bytes
     if shard is Shard.NONE:
-        own = group(size, layout.tensor, layout.gpus, wires)
+        gpu_group = group(size, layout.tensor, layout.gpus, wires)
         return Gradients(
-            reduce=collective_seconds(Collective.ALL_REDUCE, sent, own, wires), gather=0.0
+            reduce=collective_seconds(Collective.ALL_REDUCE, sent, gpu_group, wires), gather=0.0
         )
     size //= layout.replicas
-    own = group(size, layout.tensor, layout.gpus, wires)
-    reduce = collective_seconds(Collective.REDUCE_SCATTER, sent, own, wires)
+    gpu_group = group(size, layout.tensor, layout.gpus, wires)
+    reduce = collective_seconds(Collective.REDUCE_SCATTER, sent, gpu_group, wires)
     if layout.replicas > 1:
         others = group(layout.replicas, layout.tensor * size, layout.gpus, wires)
         reduce += collective_seconds(Collective.ALL_REDUCE, sent / size, others, wires)
     gathered = parameters * _WEIGHT_BYTES
     return Gradients(
-        reduce=reduce, gather=collective_seconds(Collective.ALL_GATHER, gathered, own, wires)
+        reduce=reduce, gather=collective_seconds(Collective.ALL_GATHER, gathered, gpu_group, wires)
     )

@@ -56,11 +56,11 @@ class InferenceEngine:
 def engine(name: str) -> InferenceEngine:
     """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. One that nobody
     has measured, and what a line of the table lacks, are taken from its default."""
-    known = table("engines")
-    own = _subject(name)
-    facts = {**known[DEFAULT], **known.get(own, {})}
+    engine_rows = table("engines")
+    own_name = _subject(name)
+    facts = {**engine_rows[DEFAULT], **engine_rows.get(own_name, {})}
     return InferenceEngine(
-        name=own,
+        name=own_name,
         layer_seconds=facts["layer"].number * 1e-6,
         step_seconds=facts["step"].number * 1e-6,
         sequence_seconds=facts["sequence"].number * 1e-6,
@@ -87,25 +87,25 @@ def engine_said(name: str) -> InferenceEngine:
     Raises: NotFound, with the nearest name.
     """
     if plain(name) != DEFAULT and not _is_named(plain(name)):
-        known = [*table("engines"), *(word for word, _ in _names())]
-        raise NotFound("engine of inference", name, known, see="corral plan catalog engines")
+        engine_names = [*table("engines"), *(word for word, _ in _names())]
+        raise NotFound("engine of inference", name, engine_names, see="corral plan catalog engines")
     return engine(name)
 
 
 def _is_named(wanted: str) -> bool:
     """Whether it is made of names and, behind these, a version."""
     words = [plain(word) for word, _ in _names()]
-    left = wanted
-    while begins := [word for word in words if left.startswith(word)]:
-        left = left.removeprefix(max(begins, key=len))
-    return left != wanted and bool(re.match(r"[v.]?\d|$", left))
+    rest = wanted
+    while begins := [word for word in words if rest.startswith(word)]:
+        rest = rest.removeprefix(max(begins, key=len))
+    return rest != wanted and bool(re.match(r"[v.]?\d|$", rest))
 
 
 def _names() -> list[tuple[str, str]]:
     """Return the name of each line of the table, and the line."""
     return [
-        (word, own)
-        for own, facts in table("engines").items()
+        (word, own_name)
+        for own_name, facts in table("engines").items()
         if "names" in facts
         for word in facts["names"].value.split(";")
     ]
@@ -114,7 +114,9 @@ def _names() -> list[tuple[str, str]]:
 def _subject(name: str) -> str:
     """The line whose name begins what was asked for, or else is in it; the longest such."""
     wanted = plain(name)
-    words = [(plain(word), own) for word, own in _names()]
-    begins = [(len(word), own) for word, own in words if wanted.startswith(word)]
-    inside = [(len(word), own) for word, own in words if len(word) >= TELLING and word in wanted]
+    words = [(plain(word), own_name) for word, own_name in _names()]
+    begins = [(len(word), own_name) for word, own_name in words if wanted.startswith(word)]
+    inside = [
+        (len(word), own_name) for word, own_name in words if len(word) >= TELLING and word in wanted
+    ]
     return max(begins or inside, default=(0, DEFAULT))[1]

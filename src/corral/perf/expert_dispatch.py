@@ -28,8 +28,8 @@ class Dispatch:
 @cache
 def dispatch(library: str) -> Dispatch:
     """Return the dispatch of the library; missing values are those of "any"."""
-    known = table("dispatch")
-    facts = {**known["any"], **known.get(library, {})}
+    dispatch_rows = table("dispatch")
+    facts = {**dispatch_rows["any"], **dispatch_rows.get(library, {})}
     return Dispatch(
         once=facts["once"].number > 0,
         across=facts["across"].number,

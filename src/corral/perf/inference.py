@@ -222,11 +222,11 @@ def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
 
 def _mlp_seconds(replica: Replica, tokens: int, ffn: int) -> float:
     model = replica.model
-    own = _cut(ffn, replica.tensor)
-    wide = own * (2 if model.is_gated else 1)
+    own_width = _cut(ffn, replica.tensor)
+    wide = own_width * (2 if model.is_gated else 1)
     seconds = _product(replica, tokens, wide, model.hidden)
-    seconds += _product(replica, tokens, model.hidden, own)
-    passed = ACTIVATION_BYTES * tokens * (wide + own)
+    seconds += _product(replica, tokens, model.hidden, own_width)
+    passed = ACTIVATION_BYTES * tokens * (wide + own_width)
     return seconds + _moved_seconds(replica, passed)
 
 
@@ -290,8 +290,8 @@ def _sends_seconds(replica: Replica, tokens: int) -> float:
     size = ACTIVATION_BYTES * tokens * replica.model.hidden / replica.tensor
     inside = replica.gpus <= replica.wires.domain_gpus
     group = GpuGroup(size=2, per_domain=2 if inside else 1)
-    one = collective_seconds(Collective.SEND_RECV, size, group, replica.wires)
-    return (replica.pipeline - 1) * one
+    send_seconds = collective_seconds(Collective.SEND_RECV, size, group, replica.wires)
+    return (replica.pipeline - 1) * send_seconds
 
 
 def _head_seconds(replica: Replica, drawn: float) -> float:

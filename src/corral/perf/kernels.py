@@ -25,8 +25,8 @@ class Kernels:
 @cache
 def kernels(architecture: str) -> Kernels:
     """Return the kernels of the architecture; missing values come from the default of the table."""
-    known = table("kernels")
-    facts = {**known[DEFAULT], **known.get(architecture, {})}
+    kernel_rows = table("kernels")
+    facts = {**kernel_rows[DEFAULT], **kernel_rows.get(architecture, {})}
     return Kernels(
         matmul=facts["matmul_share"].number,
         narrow_matmul=facts["narrow_matmul_share"].number,

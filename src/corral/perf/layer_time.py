@@ -79,13 +79,15 @@ def layer_passes(
     needs no gradients of its weights.
     Source: arXiv:2205.05198, appendix A, for the products; constants: perf/software.py.
     """
-    own = share(step, layout)
-    products = _products(step.model, layout, own, has_experts=has_experts)
-    forward = sum(_product_seconds(one, step, device) for one in products)
-    backward = sum(_backward_seconds(one, step, device) for one in products)
-    attention_forward, attention_backward = _attention(step, layout, own, device, software)
-    stream = own.tokens * step.model.hidden / own.stream
-    inner = own.tokens * _inner_numbers(step.model, layout, own, has_experts=has_experts)
+    own_share = share(step, layout)
+    products = _products(step.model, layout, own_share, has_experts=has_experts)
+    forward = sum(_product_seconds(product, step, device) for product in products)
+    backward = sum(_backward_seconds(product, step, device) for product in products)
+    attention_forward, attention_backward = _attention(step, layout, own_share, device, software)
+    stream = own_share.tokens * step.model.hidden / own_share.stream
+    inner = own_share.tokens * _inner_numbers(
+        step.model, layout, own_share, has_experts=has_experts
+    )
     bytes_forward = _STREAM_FORWARD * stream + _INNER_FORWARD * inner
     bytes_backward = _STREAM_BACKWARD * stream + _INNER_BACKWARD * inner
     own_kernel = streamed_seconds(0.0, device)
@@ -157,13 +159,15 @@ def _product_seconds(one: Product, step: TrainStep, device: Device) -> float:
 def _held_seconds(one: Product, precision: Precision, device: Device) -> float:
     """At the clock that the architecture holds, or slower where the power does not suffice."""
     rows, columns, inner, groups = one
-    held = sustained(device.architecture)
+    sustained_rates = sustained(device.architecture)
     is_narrow = precision.bytes < 2
-    share = held.narrow_matmul if is_narrow else held.matmul
+    share = sustained_rates.narrow_matmul if is_narrow else sustained_rates.matmul
     seconds = matmul_seconds(rows, columns, inner, device, precision, groups=groups) / share
-    if not held.flops_per_watt:
+    if not sustained_rates.flops_per_watt:
         return seconds
-    powered = held.flops_per_watt * device.tdp_watts * (_NARROW_FLOPS if is_narrow else 1.0)
+    powered = (
+        sustained_rates.flops_per_watt * device.tdp_watts * (_NARROW_FLOPS if is_narrow else 1.0)
+    )
     return max(seconds, 2.0 * rows * columns * inner * groups / powered)
 
 
@@ -183,13 +187,13 @@ def _attention(
     if step.has_flash:
         looked = _looked_at(step)
         flops = 2.0 * groups * own.sequence * looked * pair_numbers(model)
-        held = sustained(device.architecture)
+        sustained_rates = sustained(device.architecture)
         peak = device.flops[Precision.BF16 if Precision.BF16 in device.flops else Precision.FP16]
         rate = peak * software.attention
         if software.attention_flops:
             rate = min(rate, software.attention_flops)
-        forward = flops / (rate * held.flash_forward)
-        backward = _FLASH_BACKWARD_PRODUCTS * flops / (rate * held.flash_backward)
+        forward = flops / (rate * sustained_rates.flash_forward)
+        backward = _FLASH_BACKWARD_PRODUCTS * flops / (rate * sustained_rates.flash_backward)
         return forward, backward
     square = software.square * groups * own.sequence * step.sequence
     scores = (own.sequence, step.sequence, model.head_dim, groups)
@@ -226,14 +230,14 @@ def ends_seconds(
 
     Unit: seconds of one micro batch. Both are split over the tensor-parallel GPUs.
     """
-    own = share(step, layout)
+    own_share = share(step, layout)
     vocab = -(-step.model.vocab // layout.tensor)
     hidden = step.model.hidden
     trained = 2 if step.state.gradient else 1
-    product = _wide((own.tokens, vocab, hidden, 1), step, device)
-    product += trained * _wide((own.tokens, hidden, vocab, 1), step, device)
-    loss = streamed_seconds(float(own.tokens) * vocab * software.logit_bytes, device)
-    looked_up = streamed_seconds(own.tokens * hidden * _EMBEDDING_BYTES, device)
+    product = _wide((own_share.tokens, vocab, hidden, 1), step, device)
+    product += trained * _wide((own_share.tokens, hidden, vocab, 1), step, device)
+    loss = streamed_seconds(float(own_share.tokens) * vocab * software.logit_bytes, device)
+    looked_up = streamed_seconds(own_share.tokens * hidden * _EMBEDDING_BYTES, device)
     return (
         Pass(matmul=product, attention=0.0, elementwise=loss),
         Pass(matmul=0.0, attention=0.0, elementwise=looked_up),

@@ -55,24 +55,24 @@ def matmul_seconds(
     """
     if min(m, n, k, groups) < 1:
         raise ValueError(f"each size of a product is at least 1: {m} x {n} x {k}, {groups} times")
-    own = kernels(device.architecture)
+    own_kernels = kernels(device.architecture)
     used = computed_in(device, precision)
-    share = own.narrow_matmul if used.bytes < 2 else own.matmul
+    share = own_kernels.narrow_matmul if used.bytes < 2 else own_kernels.matmul
     compute = _wave_flops(m, n, groups, device.processors) * k / (device.flops[used] * share)
     weights = n * k * (weight_bytes or precision.bytes)
     moved = groups * (m * k * used.bytes + weights + m * n * _OUTPUT_BYTES)
-    rate = device.memory_bytes_per_s * own.memory
+    rate = device.memory_bytes_per_s * own_kernels.memory
     if most_bytes_per_s_processor:
         rate = min(rate, most_bytes_per_s_processor * device.processors)
     joined: float = (compute**_OVERLAP + (moved / rate) ** _OVERLAP) ** (1 / _OVERLAP)
-    return joined + own.seconds
+    return joined + own_kernels.seconds
 
 
 def streamed_seconds(size_bytes: float, device: Device) -> float:
     """One kernel that reads and writes `size_bytes` in all and computes next to nothing: a norm, an
     activation, an optimizer's update. Unit: seconds."""
-    own = kernels(device.architecture)
-    return size_bytes / (device.memory_bytes_per_s * own.memory) + own.seconds
+    own_kernels = kernels(device.architecture)
+    return size_bytes / (device.memory_bytes_per_s * own_kernels.memory) + own_kernels.seconds
 
 
 def computed_in(device: Device, precision: Precision) -> Precision:

@@ -93,7 +93,9 @@ def training_memory(
     over = overhead(architecture)
     if stage is not None:
         return _on_stage(step, layout, stage, over)
-    return max((_on_stage(step, layout, one, over) for one in _fullest(step, layout)), key=_peak)
+    return max(
+        (_on_stage(step, layout, stage, over) for stage in _fullest(step, layout)), key=_peak
+    )
 
 
 def _fullest(step: TrainStep, layout: TrainLayout) -> set[int]:
@@ -103,7 +105,7 @@ def _fullest(step: TrainStep, layout: TrainLayout) -> set[int]:
     is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
     if last < 2 or (is_even and step.model.experts is None):
         return {0, last}
-    counts = [sum(stage_layers(step.model, layout, one)) for one in range(1, last)]
+    counts = [sum(stage_layers(step.model, layout, stage)) for stage in range(1, last)]
     return {0, 1, 1 + counts.index(max(counts)), last - 1, last}
 
 
@@ -112,9 +114,9 @@ def _peak(memory: TrainMemory) -> float:
 
 
 def _on_stage(step: TrainStep, layout: TrainLayout, stage: int, over: Overhead) -> TrainMemory:
-    held = holding(step, layout, stage)
+    sharded_parameters = holding(step, layout, stage)
     dense_layers, moe_layers = stage_layers(step.model, layout, stage)
-    weights, gradients, optimizer = _states(step, layout, held)
+    weights, gradients, optimizer = _states(step, layout, sharded_parameters)
     logits = _logits(step, layout) if stage == layout.pipeline - 1 else 0.0
     inside = max(
         passing(step, layout, has_experts=False) if dense_layers else 0.0,
@@ -127,7 +129,7 @@ def _on_stage(step: TrainStep, layout: TrainLayout, stage: int, over: Overhead) 
         optimizer=optimizer,
         activations=_activations(step, layout, stage),
         logits=logits,
-        buffers=_buffers(step, layout, held),
+        buffers=_buffers(step, layout, sharded_parameters),
         passing=max(inside - logits, 0.0),  # the loss comes before the first layer backwards
         workspace=_libraries(step, over) + _between_stages(step, layout),
         over=over,
@@ -164,16 +166,16 @@ def in_flight(step: TrainStep, layout: TrainLayout, stage: int) -> float:
 
 def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     dense_layers, moe_layers = stage_layers(step.model, layout, stage)
-    kept = 0.0
+    kept_bytes = 0.0
     if dense_layers:
-        kept += dense_layers * kept_by_layer(step, layout, has_experts=False)
+        kept_bytes += dense_layers * kept_by_layer(step, layout, has_experts=False)
     if moe_layers:
-        kept += moe_layers * kept_by_layer(step, layout, has_experts=True)
+        kept_bytes += moe_layers * kept_by_layer(step, layout, has_experts=True)
     if stage == layout.pipeline - 1 and step.ahead:
-        kept += step.ahead * _ahead(step, layout) / in_flight(step, layout, stage)
+        kept_bytes += step.ahead * _ahead(step, layout) / in_flight(step, layout, stage)
     if stage == 0 and step.dropout:
-        kept += layer_input(step, layout) / element(step)  # mask after the embedding
-    total = kept * in_flight(step, layout, stage)
+        kept_bytes += layer_input(step, layout) / element(step)  # mask after the embedding
+    total = kept_bytes * in_flight(step, layout, stage)
     if (
         stage == layout.pipeline - 1
         and layout.interleave > 1
@@ -181,7 +183,9 @@ def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     ):
         # the output matrix stands for a layer of the last piece, of which one pass is in flight:
         # the layers are in pieces that more passes wait in
-        total += kept / (dense_layers + moe_layers) * max(in_flight(step, layout, stage) - 1, 0)
+        total += (
+            kept_bytes / (dense_layers + moe_layers) * max(in_flight(step, layout, stage) - 1, 0)
+        )
     if stage == layout.pipeline - 1:
         total += 2 * layer_input(step, layout)  # the last norm, in and out
     return total

@@ -24,8 +24,10 @@ def weight_bytes(replica: Replica) -> float:
         experts = float(model.moe_layers * model.experts.count * model.expert_parameters)
     layers = model.parameters - model.embedding_parameters - model.head_parameters - experts
     shared_out = replica.tensor * replica.pipeline
-    own = each * layers / shared_out + max(each, 2.0) * ends / replica.tensor / replica.pipeline
-    return own + each * experts / (shared_out * replica.data)
+    own_bytes = (
+        each * layers / shared_out + max(each, 2.0) * ends / replica.tensor / replica.pipeline
+    )
+    return own_bytes + each * experts / (shared_out * replica.data)
 
 
 def most_sequences(replica: Replica, context: int) -> int:

@@ -125,8 +125,8 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
     most = capacity(replica, load, limits)
     if load.rate >= most:
         return _overrun(replica, load, limits)
-    found = _crossing(running, limit)
-    return _steady(replica, load, limits, found, load.rate / most)
+    crossing = _crossing(running, limit)
+    return _steady(replica, load, limits, crossing, load.rate / most)
 
 
 def _crossing(running: Callable[[float], float], limit: float) -> float:
@@ -141,13 +141,13 @@ def _crossing(running: Callable[[float], float], limit: float) -> float:
             middle = (low + high) / 2
         else:
             middle = low + (high - low) * above / (above - below)
-        left = running(middle) - middle
-        if abs(left) <= NEAR * max(1.0, middle):
+        gap = running(middle) - middle
+        if abs(gap) <= NEAR * max(1.0, middle):
             return middle
-        if left > 0:
-            low, above, below = middle, left, below / 2
+        if gap > 0:
+            low, above, below = middle, gap, below / 2
         else:
-            high, above, below = middle, above / 2, left
+            high, above, below = middle, above / 2, gap
     return middle
 
 
@@ -160,8 +160,8 @@ def served_together(
     low, high = 0.0, capacity(replica, load, limits)
     for _ in range(ROUNDS):
         rate = (low + high) / 2
-        one = _steady(replica, _at(load, rate), limits, others, 0.0)
-        low, high = (rate, high) if rate * one.latency < concurrency else (low, rate)
+        steady = _steady(replica, _at(load, rate), limits, others, 0.0)
+        low, high = (rate, high) if rate * steady.latency < concurrency else (low, rate)
     return _steady(replica, _at(load, low), limits, others, 0.0)
 
 
@@ -305,13 +305,13 @@ def _above(seconds: float, step: float, waiting: float, mean: float) -> float:
     with `mean` over all, exceeds `seconds`."""
     if seconds < 0:
         return 1.0
-    left = max(0.0, 1 - seconds / step) if step > 0 else 0.0
+    time_left = max(0.0, 1 - seconds / step) if step > 0 else 0.0
     if mean <= 0 or waiting <= 0:
-        return left
+        return time_left
     scale = mean / waiting
     early = min(seconds, step)
     if step <= 0:
         return waiting * math.exp(-seconds / scale)
     # The uniform part u is below `seconds`, and the wait is more than what is left of it.
     tail = scale / step * (math.exp(-(seconds - early) / scale) - math.exp(-seconds / scale))
-    return left + waiting * tail
+    return time_left + waiting * tail

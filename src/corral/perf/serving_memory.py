@@ -102,10 +102,10 @@ def _weights(serving: ServingReplica, stage: int) -> float:
     layout = TrainLayout(
         tensor=serving.tensor, pipeline=serving.pipeline, expert_tensor=serving.tensor
     )
-    held = holding(step, layout, stage)
+    sharded_parameters = holding(step, layout, stage)
     each = serving.weight_bytes + SCALE_BYTES.get(serving.weight_bytes, 0.0)
-    layers = held.dense + held.expert - held.ends
-    return each * layers + max(serving.weight_bytes, ACTIVATION_BYTES) * held.ends
+    layers = sharded_parameters.dense + sharded_parameters.expert - sharded_parameters.ends
+    return each * layers + max(serving.weight_bytes, ACTIVATION_BYTES) * sharded_parameters.ends
 
 
 def kv_token_bytes(model: Model, *, kv_bytes: float = 2.0, tensor: int = 1) -> float:
@@ -143,7 +143,7 @@ def _activations(serving: ServingReplica) -> float:
     inside = max(attention, wide * model.ffn / serving.tensor)
     if model.experts is not None:
         experts = model.experts
-        one = 2 * model.hidden + wide * experts.ffn / serving.tensor
-        inside = max(inside, (experts.per_token + experts.shared) * one)
+        activation_bytes = 2 * model.hidden + wide * experts.ffn / serving.tensor
+        inside = max(inside, (experts.per_token + experts.shared) * activation_bytes)
     step = ACTIVATION_BYTES * tokens * (2 * model.hidden + inside)
     return step + SCORE_BYTES * serving.batch * model.vocab / serving.tensor

@@ -71,7 +71,7 @@ def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
     for its largest piece each time."""
     stages, pieces = layout.pipeline, layout.interleave
     first, middle, last = (
-        sum(stage_layers(model, layout, one)) for one in (0, max(stages - 2, 0), stages - 1)
+        sum(stage_layers(model, layout, stage)) for stage in (0, max(stages - 2, 0), stages - 1)
     )
     most = max(first, middle, last)
     if pieces > 1:
@@ -134,8 +134,8 @@ def _moe(model: Model, layout: TrainLayout) -> tuple[float, float]:
     if experts is None:
         return 0.0, 0.0
     shared = experts.shared * model.expert_parameters / layout.tensor
-    own = experts.count / layout.expert * model.expert_parameters / layout.expert_tensor
-    return model.hidden * experts.count + shared, own
+    own_parameters = experts.count / layout.expert * model.expert_parameters / layout.expert_tensor
+    return model.hidden * experts.count + shared, own_parameters
 
 
 def _ends(step: TrainStep, layout: TrainLayout, stage: int) -> float:

@@ -63,34 +63,34 @@ def software(name: str = DEFAULT) -> Software:
 
     Raises: NotFound, with the nearest name.
     """
-    known = table("software")
-    if name not in known:
-        described = [one for one in known if one != "any"]
+    software_rows = table("software")
+    if name not in software_rows:
+        described = [software_name for software_name in software_rows if software_name != "any"]
         raise NotFound("training library", name, described, see="corral plan catalog software")
-    facts = {**known["any"], **known[name]}
-    own = {quantity: fact.number for quantity, fact in facts.items()}
+    facts = {**software_rows["any"], **software_rows[name]}
+    own_numbers = {quantity: fact.number for quantity, fact in facts.items()}
     return Software(
         name=name,
-        elementwise=own["elementwise"],
-        square=own["square"],
-        logit_bytes=own["logit_bytes"],
-        attention=own["attention"],
-        selective=own["selective"],
-        host_forward=own["host_forward"] * 1e-3,
-        host_backward=own["host_backward"] * 1e-3,
-        host_tensor=own["host_tensor"] * 1e-3,
-        host_expert=own["host_expert"] * 1e-3,
-        host_piece=own["host_piece"] * 1e-3,
-        loader=own["loader"] * 1e-3,
-        attention_flops=own["attention_flops"] * 1e12,
-        gradient_bytes=own["gradient_bytes"],
-        tensor_hidden=own["tensor_hidden"],
-        data_hidden=own["data_hidden"],
-        pipeline_hidden=own["pipeline_hidden"],
-        slowdown=own["slowdown"],
-        interleaves=own["interleaves"] > 0,
-        scatters=own["scatters"] > 0,
-        step=own["step"] * 1e-3,
+        elementwise=own_numbers["elementwise"],
+        square=own_numbers["square"],
+        logit_bytes=own_numbers["logit_bytes"],
+        attention=own_numbers["attention"],
+        selective=own_numbers["selective"],
+        host_forward=own_numbers["host_forward"] * 1e-3,
+        host_backward=own_numbers["host_backward"] * 1e-3,
+        host_tensor=own_numbers["host_tensor"] * 1e-3,
+        host_expert=own_numbers["host_expert"] * 1e-3,
+        host_piece=own_numbers["host_piece"] * 1e-3,
+        loader=own_numbers["loader"] * 1e-3,
+        attention_flops=own_numbers["attention_flops"] * 1e12,
+        gradient_bytes=own_numbers["gradient_bytes"],
+        tensor_hidden=own_numbers["tensor_hidden"],
+        data_hidden=own_numbers["data_hidden"],
+        pipeline_hidden=own_numbers["pipeline_hidden"],
+        slowdown=own_numbers["slowdown"],
+        interleaves=own_numbers["interleaves"] > 0,
+        scatters=own_numbers["scatters"] > 0,
+        step=own_numbers["step"] * 1e-3,
     )
 
 
@@ -118,8 +118,8 @@ class Sustained:
 @cache
 def sustained(architecture: str) -> Sustained:
     """Return the sustained speed of the architecture; missing values are those of "any"."""
-    known = table("sustained")
-    facts = {**known["any"], **known.get(architecture, {})}
+    sustained_rows = table("sustained")
+    facts = {**sustained_rows["any"], **sustained_rows.get(architecture, {})}
     return Sustained(
         matmul=facts["matmul"].number,
         flops_per_watt=facts["flops_per_watt"].number * 1e9,

@@ -55,7 +55,7 @@ class StepTime:
 
     @property
     def parts(self) -> dict[str, float]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +187,8 @@ def _merging(step: TrainStep, layout: TrainLayout, device: Device) -> float:
     """Seconds in which what attention found at each turn of the ring is added up, forward."""
     if layout.context == 1:
         return 0.0
-    own = share(step, layout)
-    numbers = float(own.tokens) * own.heads * step.model.head_dim
+    own_share = share(step, layout)
+    numbers = float(own_share.tokens) * own_share.heads * step.model.head_dim
     return layout.context * streamed_seconds(numbers * _MERGE_BYTES, device)
 
 
@@ -210,10 +210,10 @@ def _direction(
 
 def _sent(step: TrainStep, layout: TrainLayout, by: Software, wires: Wires) -> float:
     """Seconds a micro batch that a stage waits for its neighbours."""
-    one = 2 * pipeline_seconds(step, layout, by, wires)
+    sent_seconds = 2 * pipeline_seconds(step, layout, by, wires)
     if layout.interleave == 1:
-        return one
-    return one * layout.interleave * (1 - by.pipeline_hidden)
+        return sent_seconds
+    return sent_seconds * layout.interleave * (1 - by.pipeline_hidden)
 
 
 def _update(
@@ -229,10 +229,10 @@ def _update(
     """Seconds of data-parallel communication that is not hidden, and of the optimizer."""
     layers = step.model.layers / layout.pipeline
     inside, ends = _parameters(step, layout)
-    own = inside * layers + ends
+    own_parameters = inside * layers + ends
     sharers = layout.data * layout.context
     state = step.state
-    trained = own if state.gradient else own * _ADAPTER_SHARE
+    trained = own_parameters if state.gradient else own_parameters * _ADAPTER_SHARE
     updated = trained / (sharers // layout.replicas if layout.shard is not Shard.NONE else 1)
     moved = updated * (state.gradient + 2 * state.optimizer + state.weight)
     optimizer = streamed_seconds(moved, device)

@@ -63,13 +63,13 @@ def check(request: Any) -> None:
 def bounds_of(kind: type) -> dict[str, NumberBound]:
     """Return the bounds by field name."""
     hints = get_type_hints(kind, include_extras=True)
-    found = {name: _bound(hint) for name, hint in hints.items()}
-    return {name: bound for name, bound in found.items() if bound is not None}
+    number_bounds = {name: _bound(hint) for name, hint in hints.items()}
+    return {name: bound for name, bound in number_bounds.items() if bound is not None}
 
 
 def _bound(hint: Any) -> NumberBound | None:
     extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return next((one for one in extras if isinstance(one, NumberBound)), None)
+    return next((extra for extra in extras if isinstance(extra, NumberBound)), None)
 
 
 def option(name: str) -> str:

@@ -11,15 +11,15 @@ from corral.catalog.precisions import Precision
 from corral.catalog.prices import KINDS, prices
 
 _NAMES: Final[Mapping[str, Callable[[], list[str]]]] = {
-    "model": lambda: [one.name for one in models()],
-    "gpu": lambda: [one.name for one in devices()],
-    "precision": lambda: [one.value for one in Precision],
-    "kv_precision": lambda: [one.value for one in Precision],
+    "model": lambda: [model.name for model in models()],
+    "gpu": lambda: [device.name for device in devices()],
+    "precision": lambda: [precision.value for precision in Precision],
+    "kv_precision": lambda: [precision.value for precision in Precision],
     "library": lambda: [name for name in table("software") if name != "any"],
     "fabric": lambda: list(networks()),
     "engine": lambda: [name for name in table("engines") if name != "default"],
     "region": lambda: [name for name, facts in table("carbon").items() if "carbon" in facts],
-    "cloud": lambda: sorted({one.cloud for one in prices().rents}),
+    "cloud": lambda: sorted({rent.cloud for rent in prices().rents}),
     "price": lambda: list(KINDS),
 }
 

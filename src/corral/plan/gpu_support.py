@@ -38,11 +38,11 @@ def half_told(said: str, used: Device) -> tuple[str, ...]:
 def trained_in(said: str, used: Device) -> Precision:
     """Return the precision in which a run multiplies; "" is the usual one. Raises: NotFound,
     Unsuited."""
-    asked = precision_said(said) if said else half(used)
-    if asked in INTEGERS and not (asked is Precision.INT8 and used.vendor == TRAINS_INT8):
-        hint = f"give --precision {half(used)}, or --lora beside weights that stay in {asked}"
-        raise Unsuited(used, f"trains nothing in {asked}", hint=hint)
-    return _had(asked, used, half(used))
+    precision = precision_said(said) if said else half(used)
+    if precision in INTEGERS and not (precision is Precision.INT8 and used.vendor == TRAINS_INT8):
+        hint = f"give --precision {half(used)}, or --lora beside weights that stay in {precision}"
+        raise Unsuited(used, f"trains nothing in {precision}", hint=hint)
+    return _had(precision, used, half(used))
 
 
 def kept_in(said: str, used: Device, published: str = "") -> Precision:
@@ -54,10 +54,14 @@ def kept_in(said: str, used: Device, published: str = "") -> Precision:
     Unsuited.
     """
     if not said and published:
-        own = Precision(published)
-        return own if own in used.flops else AS_NARROW.get(own, half(used))
-    asked = precision_said(said) if said else half(used)
-    return asked if asked in INTEGERS else _had(asked, used, AS_NARROW.get(asked, half(used)))
+        precision = Precision(published)
+        return precision if precision in used.flops else AS_NARROW.get(precision, half(used))
+    half_precision = precision_said(said) if said else half(used)
+    return (
+        half_precision
+        if half_precision in INTEGERS
+        else _had(half_precision, used, AS_NARROW.get(half_precision, half(used)))
+    )
 
 
 def published_told(said: str, model: Model) -> tuple[str, ...]:
@@ -70,11 +74,14 @@ def published_told(said: str, model: Model) -> tuple[str, ...]:
 
 def served_by(said: str, used: Device) -> InferenceEngine:
     """Raises: NotFound, Unsuited."""
-    asked = engine_said(said)
-    if asked.vendors and used.vendor not in asked.vendors:
-        why = f"runs no {asked.name}, which is for {' and '.join(asked.vendors)}"
+    inference_engine = engine_said(said)
+    if inference_engine.vendors and used.vendor not in inference_engine.vendors:
+        why = (
+            f"runs no {inference_engine.name}, which is for "
+            f"{' and '.join(inference_engine.vendors)}"
+        )
         raise Unsuited(used, why, hint="give --engine vllm, or a GPU of theirs")
-    return asked
+    return inference_engine
 
 
 def _had(asked: Precision, used: Device, near: Precision) -> Precision:

@@ -16,8 +16,8 @@ DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
 
 
 def _colours(ink: str, back: str, band: str, grid: str, lines: Sequence[str]) -> str:
-    own = "".join(f"--c{at}:{colour};" for at, colour in enumerate(lines))
-    return f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own}}}"
+    own_colours = "".join(f"--c{at}:{colour};" for at, colour in enumerate(lines))
+    return f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own_colours}}}"
 
 
 STYLE: Final = (
@@ -64,9 +64,9 @@ def _body(report: PlannerReport) -> Iterator[str]:
 
 def _answers(answers: Sequence[ReportFigure]) -> str:
     rows = "".join(
-        f"<tr><th>{escape(one.name)}</th><td>{escape(answer_text(one))}</td>"
-        f'<td class="{_kind(one.note)}">{escape(one.note)}</td></tr>'
-        for one in answers
+        f"<tr><th>{escape(answer.name)}</th><td>{escape(answer_text(answer))}</td>"
+        f'<td class="{_kind(answer.note)}">{escape(answer.note)}</td></tr>'
+        for answer in answers
     )
     return f'<div class="wide"><table>{rows}</table></div>'
 

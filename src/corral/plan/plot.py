@@ -23,12 +23,12 @@ def svg(figure: Figure) -> str:
 
 def picture(figure: Figure) -> str:
     """The drawing as a file of its own, on white."""
-    colours = "".join(f"--c{at}:{one};" for at, one in enumerate(LIGHT))
+    colours = "".join(f"--c{at}:{line_colour};" for at, line_colour in enumerate(LIGHT))
     style = f"svg{{--ink:#212529;--grid:#dee2e6;background:#fff;font-family:sans-serif;{colours}}}"
     names = "".join(
         f'<text x="8" y="{16 + 16 * at}" font-size="12" fill="{colour(at)}">'
-        f"{escape(one.name)}</text>"
-        for at, one in enumerate(figure.series)
+        f"{escape(figure_series.name)}</text>"
+        for at, figure_series in enumerate(figure.series)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_box(figure)}" width="{WIDTH + 90}">'
@@ -44,11 +44,14 @@ def _box(figure: Figure) -> str:
 def _inside(figure: Figure) -> str:
     if figure.kind == "bars":
         return "".join(_bars(figure))
-    ys = [y for one in figure.series for _, y in one.points]
-    ys += [y for one in figure.series for y in (*one.low, *one.high)]
+    ys = [y for sery in figure.series for _, y in sery.points]
+    ys += [y for sery in figure.series for y in (*sery.low, *sery.high)]
     down = axis_of(ys, is_log=figure.y_is_log)
-    across = _across([x for one in figure.series for x, _ in one.points], is_log=figure.x_is_log)
-    lines = (_drawn(at, one, figure, across, down) for at, one in enumerate(figure.series))
+    across = _across([x for sery in figure.series for x, _ in sery.points], is_log=figure.x_is_log)
+    lines = (
+        _drawn(at, figure_series, figure, across, down)
+        for at, figure_series in enumerate(figure.series)
+    )
     axes = f"{''.join(_rows(down))}{''.join(_columns(figure, across))}"
     return f"{axes}{''.join(lines)}{_titles(figure.x, figure.y)}"
 
@@ -112,7 +115,7 @@ def _drawn(at: int, series: FigureSeries, figure: Figure, across: Axis, down: Ax
 
 def _bars(figure: Figure) -> Iterator[str]:
     """Draw one bar for each series, one below the other, with the names to their left."""
-    ends = [[y for _, y in one.points] for one in figure.series]
+    ends = [[y for _, y in sery.points] for sery in figure.series]
     axis = axis_of([y for each in ends for y in each], is_log=False)
     deep = BAR * len(figure.series)
 
@@ -124,13 +127,13 @@ def _bars(figure: Figure) -> Iterator[str]:
         ink = "var(--ink)" if mark == 0 and axis.low < 0 else "var(--grid)"
         yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{deep}" stroke="{ink}"/>'
         yield _word(x, deep + 16, mark_text(mark), "middle")
-    for at, one in enumerate(figure.series):
+    for at, figure_series in enumerate(figure.series):
         low, high = sorted((ends[at][0], ends[at][1] if len(ends[at]) > 1 else 0.0))
         yield (
             f'<rect x="{across(low):.1f}" y="{at * BAR + 4}" '
             f'width="{across(high) - across(low):.1f}" height="{BAR - 8}" fill="{colour(0)}"/>'
         )
-        yield _word(NAMES - 8, at * BAR + BAR / 2 + 4, one.name, "end")
+        yield _word(NAMES - 8, at * BAR + BAR / 2 + 4, figure_series.name, "end")
     yield _word(WIDTH, deep + 34, _title(figure.y), "end")
 
 
@@ -138,8 +141,8 @@ def _legend(figure: Figure) -> str:
     if figure.kind == "bars" or len(figure.series) < 2:
         return ""
     return "<p>" + " &nbsp; ".join(
-        f'<b style="color:{colour(at)}">{escape(one.name)}</b>'
-        for at, one in enumerate(figure.series)
+        f'<b style="color:{colour(at)}">{escape(figure_series.name)}</b>'
+        for at, figure_series in enumerate(figure.series)
     ) + "</p>"  # fmt: skip
 
 

@@ -62,12 +62,12 @@ def predictor(kind: str) -> Predict:
     def predicted(row: Row) -> Predicted:
         _refuse_what_nobody_has(row)
         try:
-            found = predict(Cells(row))
+            prediction = predict(Cells(row))
         except (ValueError, ArithmeticError, LookupError) as wrong:
             raise RowRefused(f"the row says something that cannot be: {wrong}") from wrong
-        if not all(isfinite(value) and value > 0 for value in found.values.values()):
+        if not all(isfinite(value) and value > 0 for value in prediction.values.values()):
             raise RowRefused("what the row says comes to no number")
-        return found
+        return prediction
 
     return predicted
 

@@ -91,17 +91,17 @@ class PlannerReport:
 
     def answer(self, name: str) -> ReportFigure:
         """Raises: KeyError."""
-        for one in self.answers:
-            if one.name == name:
-                return one
+        for answer in self.answers:
+            if answer.name == name:
+                return answer
         raise KeyError(name)
 
 
 def columns(*names: str | tuple[str, str]) -> tuple[TableColumn, ...]:
     """Columns by name, or by (name, unit)."""
     return tuple(
-        TableColumn(name=one) if isinstance(one, str) else TableColumn(name=one[0], unit=one[1])
-        for one in names
+        TableColumn(name=name) if isinstance(name, str) else TableColumn(name=name[0], unit=name[1])
+        for name in names
     )
 
 
@@ -123,9 +123,9 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item_value) for name, item_value in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
-        return [_plain(one) for one in value]
+        return [_plain(item_value) for item_value in value]
     if isinstance(value, float):
         return value if isfinite(value) else None
     return value if isinstance(value, str | int | None) else str(value)

@@ -37,15 +37,15 @@ class OutcomeBand:
 
 def tornado(known: Mapping[str, Assumption], answer: Callable[[Values], float]) -> list[Swing]:
     """Each assumption that is not known for sure, the one that matters most first."""
-    base = {name: one.value for name, one in known.items()}
+    base = {name: assumption.value for name, assumption in known.items()}
     swings = (
         Swing(
             name=name,
-            low=answer(base | {name: one.low}),
-            high=answer(base | {name: one.high}),
+            low=answer(base | {name: assumption.low}),
+            high=answer(base | {name: assumption.high}),
         )
-        for name, one in known.items()
-        if not one.is_known
+        for name, assumption in known.items()
+        if not assumption.is_known
     )
     return sorted((swing for swing in swings if swing.width), key=lambda swing: -swing.width)
 
@@ -58,13 +58,13 @@ def draws(known: Mapping[str, Assumption], count: int = DRAWS, seed: int = 0) ->
     Source: McKay, Beckman and Conover 1979.
     """
     dice = dice_of(seed)
-    free = [one for one in known.values() if not one.is_known]
+    free = [assumption for assumption in known.values() if not assumption.is_known]
     slices = [_shuffled(count, dice) for _ in free]
-    fixed = {name: one.value for name, one in known.items()}
+    fixed = {name: assumption.value for name, assumption in known.items()}
     for at in range(count):
         yield fixed | {
-            one.name: spread(one, (own[at] + roll(dice)) / count)
-            for one, own in zip(free, slices, strict=True)
+            assumption.name: spread(assumption, (own_slice[at] + roll(dice)) / count)
+            for assumption, own_slice in zip(free, slices, strict=True)
         }
 
 

@@ -50,7 +50,7 @@ def axis_of(values: list[float], *, is_log: bool) -> Axis:
 def _step(about: float) -> float:
     """The round number that is next above."""
     power = 10.0 ** floor(log10(about))
-    return next(one * power for one in _STEPS if one * power >= about * (1 - 1e-9))
+    return next(step * power for step in _STEPS if step * power >= about * (1 - 1e-9))
 
 
 def mark_text(value: float) -> str:

@@ -47,5 +47,5 @@ def _concluded(draft: Draft) -> Iterator[Attempt]:
 def _receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
     """Return the cost of the attempt's end."""
     of: tuple[JobId, int] = (attempt.job, attempt.number)
-    own = (one for one in draft.receipts if (one.job, one.attempt) == of)
-    return next((one for one in own if one.kind in LOST_TO), None)
+    receipts = (receipt for receipt in draft.receipts if (receipt.job, receipt.attempt) == of)
+    return next((receipt for receipt in receipts if receipt.kind in LOST_TO), None)

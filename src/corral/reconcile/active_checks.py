@@ -40,17 +40,21 @@ _OVER: Final = (Phase.ENDED, Phase.REFUSED)
 def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
     """Each node that can be checked gets its rounds; LINK goes round the ring of all of them."""
     now = draft.now.wall
-    there = [one for id in dict.fromkeys(asked.nodes) if (one := draft.node(id)) is not None]
+    nodes = [
+        checked_node
+        for id in dict.fromkeys(asked.nodes)
+        if (checked_node := draft.node(id)) is not None
+    ]
     until = now + asked.patience_seconds
     kinds = tuple(kind for kind in asked.kinds if kind != CheckKind.LINK)
-    for node in there if kinds else ():
+    for node in nodes if kinds else ():
         alone = CheckUp(
             id=f"{wish.sequence}", kinds=kinds, by=wish.by, at=now, until=until,
             seconds=asked.seconds, paths=asked.paths,
         )  # fmt: skip
         _want(draft, node.id, alone)
     if CheckKind.LINK in asked.kinds:
-        for place, (first, second) in enumerate(ring([node.id for node in there])):
+        for place, (first, second) in enumerate(ring([node.id for node in nodes])):
             link = CheckUp(
                 id=f"{wish.sequence}.{place}", kinds=(CheckKind.LINK,), by=wish.by, at=now,
                 until=until, seconds=asked.seconds, secret=_secret_of(asked.secret, place),
@@ -96,20 +100,22 @@ def take_results(draft: Draft, node: Node, new: tuple[Signal, ...]) -> tuple[Sig
 
 
 def _told(node: Node, checkup: CheckUp, well: bool) -> str:
-    own = [one for one in node.measures if one.checkup == checkup.id]
-    failed = [one for one in own if one.result == Result.FAILED]
+    check_measures = [measure for measure in node.measures if measure.checkup == checkup.id]
+    failed = [
+        check_measure for check_measure in check_measures if check_measure.result == Result.FAILED
+    ]
     names = ", ".join(checkup.kinds)
     if failed:
-        return f"{len(failed)} of {len(own)} checks failed ({names}): {failed[0].text}"
-    if not own:
+        return f"{len(failed)} of {len(check_measures)} checks failed ({names}): {failed[0].text}"
+    if not check_measures:
         return f"checks ended before they had shown anything ({names})"
-    many = f"{len(own)} checks" if len(own) > 1 else "a check"
+    many = f"{len(check_measures)} checks" if len(check_measures) > 1 else "a check"
     return f"{many} without a failure ({names}){'; it is well' if well else ''}"
 
 
 def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:
     """A node whose links are all slow while those of its neighbours are not is itself ill."""
-    links = [one for one in new if one.device.startswith(f"{CheckKind.LINK}:")]
+    links = [signal for signal in new if signal.device.startswith(f"{CheckKind.LINK}:")]
     if links and (to := slow_end(node, draft.all_nodes().values())):
         text = f"its links to {', '.join(to)} are slow, and theirs to others are not"
         yield replace(links[-1], code=FAILED, device=CheckKind.LINK, text=text)
@@ -144,15 +150,17 @@ def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
 
 
 def _drop_late(draft: Draft, node: Node, now: float) -> None:
-    kept = tuple(one for one in node.checkups if not _is_late(draft, node, one, now))
-    if kept == node.checkups:
+    check_ups = tuple(
+        checkup for checkup in node.checkups if not _is_late(draft, node, checkup, now)
+    )
+    if check_ups == node.checkups:
         return
-    draft.nodes[node.id] = replace(node, checkups=kept)
-    for one in node.checkups:
-        if one not in kept and one.gang is None:
-            busy = f"it or {one.peer} was busy" if one.peer else "it was busy"
-            why = "has not ended" if one.begun_at is not None else f"has not begun: {busy}"
-            text = f"node {node.id}: the check-up asked by {one.by} {why}"
+    draft.nodes[node.id] = replace(node, checkups=check_ups)
+    for checkup in node.checkups:
+        if checkup not in check_ups and checkup.gang is None:
+            busy = f"it or {checkup.peer} was busy" if checkup.peer else "it was busy"
+            why = "has not ended" if checkup.begun_at is not None else f"has not begun: {busy}"
+            text = f"node {node.id}: the check-up asked by {checkup.by} {why}"
             draft.tell("unchecked", text, node=node.id)
 
 
@@ -176,7 +184,7 @@ def _works(draft: Draft, id: NodeId) -> bool:
     node = draft.node(id)
     if node is None or node.liveness != Liveness.ALIVE or _runs(draft, id):
         return True
-    return any(one.seat.node == id for one in draft.held())
+    return any(allocation.seat.node == id for allocation in draft.held())
 
 
 def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
@@ -184,7 +192,7 @@ def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
     nothing."""
     if not node.is_to_be_tested:
         return False
-    newest = max(one.last for one in node.ailments if one.is_live)
+    newest = max(ailment.last for ailment in node.ailments if ailment.is_live)
     at = node.checked_at
     return at is None or newest > at or now - at >= rules.retest_seconds
 
@@ -204,29 +212,36 @@ def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
 
 def _ask_own(draft: Draft, node: Node, now: float) -> None:
     number = node.checked_for + 1
-    own = CheckUp(id=f"own-{number}", kinds=WHOLE, by=BY_HEALTH, at=now, until=now + OWN_SECONDS)
-    draft.nodes[node.id] = replace(node, checkups=(own,), checked_for=number)
+    check_up = CheckUp(
+        id=f"own-{number}", kinds=WHOLE, by=BY_HEALTH, at=now, until=now + OWN_SECONDS
+    )
+    draft.nodes[node.id] = replace(node, checkups=(check_up,), checked_for=number)
 
 
 def _begin(draft: Draft, waiting: Iterable[Node]) -> None:
     """One round at a time on each node, where nothing is held and nothing is seen."""
-    held: dict[NodeId, list[Allocation]] = {}
+    allocations_by_node: dict[NodeId, list[Allocation]] = {}
     for allocation in draft.held():
-        held.setdefault(allocation.seat.node, []).append(allocation)
+        allocations_by_node.setdefault(allocation.seat.node, []).append(allocation)
     idle = {
         node.id
         for node in waiting
         if node.liveness == Liveness.ALIVE
-        and not any(one.begun_at is not None for one in node.checkups)
+        and not any(checkup.begun_at is not None for checkup in node.checkups)
         and not _runs(draft, node.id)
     }
     for node in waiting:
         current = draft.node(node.id) or node
-        if node.id not in idle or any(one.begun_at is not None for one in current.checkups):
+        if node.id not in idle or any(checkup.begun_at is not None for checkup in current.checkups):
             continue
-        keys = {(one.job, one.attempt) for one in held.get(node.id, ())}
-        for one in current.checkups:
-            if keys <= ({one.gang} if one.gang else set()) and _begun(draft, current, one, idle):
+        keys = {
+            (allocation.job, allocation.attempt)
+            for allocation in allocations_by_node.get(node.id, ())
+        }
+        for checkup in current.checkups:
+            if keys <= ({checkup.gang} if checkup.gang else set()) and _begun(
+                draft, current, checkup, idle
+            ):
                 break
 
 
@@ -235,7 +250,7 @@ def _runs(draft: Draft, id: NodeId) -> bool:
     heard, node = draft.facts.nodes.get(id), draft.node(id)
     if heard is None or node is None or node.inventory.taken:
         return True
-    return any(one.phase not in _OVER for one in heard.seen)
+    return any(attempt.phase not in _OVER for attempt in heard.seen)
 
 
 def _begun(draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]) -> bool:
@@ -293,8 +308,8 @@ def _stale(draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules) -> No
         return None
     if node.checked_at is not None and now - node.checked_at < rules.gang_fresh_seconds:
         return None
-    others = (one for one in draft.held() if one.seat.node == id)
-    return None if any(one.job != attempt.job for one in others) else node
+    others = (allocation for allocation in draft.held() if allocation.seat.node == id)
+    return None if any(other.job != attempt.job for other in others) else node
 
 
 def _gate(
@@ -324,13 +339,15 @@ def _open_gates(draft: Draft, rules: HealthRules) -> None:
         failed = [node for node in nodes if _failed(node, key)]
         if failed and rules.mode == "enforce":
             _take_back(draft, job, attempt, failed[0])
-        elif not any(one.gang == key for node in nodes for one in node.checkups):
+        elif not any(checkup.gang == key for node in nodes for checkup in node.checkups):
             draft.put_attempt(replace(attempt, gated=False))
             draft.put(job)  # rebuild the desired state of its nodes
 
 
 def _failed(node: Node, key: AttemptKey) -> bool:
-    return any(one.checkup == f"{key[0]}.{key[1]}" and bars(one) for one in node.measures)
+    return any(
+        measure.checkup == f"{key[0]}.{key[1]}" and bars(measure) for measure in node.measures
+    )
 
 
 def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
@@ -338,7 +355,7 @@ def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
 
     The health of the failed node closes that node.
     """
-    worst = next(one for one in node.measures if bars(one))
+    worst = next(measure for measure in node.measures if bars(measure))
     where = f"{worst.where} of node {node.id}" if worst.gpu is not None else f"node {node.id}"
     kind = FailureKind.GPU_FAULT if worst.gpu is not None else FailureKind.CLUSTER
     blame(

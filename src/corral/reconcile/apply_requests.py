@@ -109,8 +109,8 @@ def ids_of(wish: Wish) -> tuple[JobId, ...]:
     arrays = arrays_of(wish)
     specs = cast(Submit, wish.asked).specs
     return tuple(
-        JobId(own if spec.array_index is None else f"{own}_{spec.array_index}")
-        for own, spec in zip(arrays, specs, strict=True)
+        JobId(own_id if spec.array_index is None else f"{own_id}_{spec.array_index}")
+        for own_id, spec in zip(arrays, specs, strict=True)
     )
 
 
@@ -140,7 +140,7 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
     ids = ids_of(wish)
     jobs: list[Job] = []
     for id, array, spec in zip(ids, arrays_of(wish), asked.specs, strict=True):
-        after = tuple(_resolved(one, ids, asked.specs) for one in spec.after)
+        after = tuple(_resolved(dependency, ids, asked.specs) for dependency in spec.after)
         begins_at = spec.begin.of(wish.at) if spec.begin is not None else 0.0
         later = begins_at > draft.now.wall
         why = waits_for(after) or (f"it begins at {moment_text(begins_at)}" if later else "")
@@ -242,5 +242,5 @@ def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
     labels = tuple(sorted({**dict(node.set_labels), **dict(asked.labels)}.items()))
     if labels != node.set_labels:
         draft.nodes[node.id] = replace(node, set_labels=labels)
-        said = " ".join(label_text(*one) for one in asked.labels)
-        draft.tell("label", f"node {node.id}: {said}, asked by {wish.by}", node=node.id)
+        label_pair = " ".join(label_text(*label) for label in asked.labels)
+        draft.tell("label", f"node {node.id}: {label_pair}, asked by {wish.by}", node=node.id)

@@ -89,13 +89,13 @@ def ended_before(runs: Iterable[Ran]) -> list[Ended]:
     """The same of recorded jobs, the first that ended first."""
     return [
         Ended(
-            job_class=_class(one.queue, one.shape),
-            user=one.user,
-            stem=one.stem,
-            seconds=one.served_seconds,
+            job_class=_class(run.queue, run.shape),
+            user=run.user,
+            stem=run.stem,
+            seconds=run.served_seconds,
         )
-        for one in sorted(runs, key=lambda one: (one.ended_at, one.job))
-        if one.served_seconds > 0
+        for run in sorted(runs, key=lambda one: (one.ended_at, one.job))
+        if run.served_seconds > 0
     ]
 
 

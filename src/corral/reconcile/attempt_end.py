@@ -49,11 +49,11 @@ def conclude(draft: Draft, job: Job) -> None:
     attempt = draft.attempt(job.id)
     if attempt is None or job.state not in (JobState.STOPPING, JobState.RECOVERING):
         return
-    left = {one.state for one in draft.seats_of(attempt)}
-    if job.state == JobState.RECOVERING and left <= {SeatState.UNREACHABLE}:
+    seat_states = {allocation.state for allocation in draft.seats_of(attempt)}
+    if job.state == JobState.RECOVERING and seat_states <= {SeatState.UNREACHABLE}:
         if _is_read(draft, attempt) and not is_settling(draft, job, attempt):
             _recover(draft, job, attempt)
-    elif job.state == JobState.STOPPING and not left and _is_read(draft, attempt):
+    elif job.state == JobState.STOPPING and not seat_states and _is_read(draft, attempt):
         _stopped(draft, job, attempt)
 
 
@@ -137,7 +137,7 @@ def _remember(job: Job, attempt: Attempt) -> Job:
     the node's after all."""
     if attempt.failed_on is None:
         return job
-    others = tuple(one for one in job.failed_on if one != attempt.failed_on)
+    others = tuple(node_id for node_id in job.failed_on if node_id != attempt.failed_on)
     return replace(job, failed_on=(*others, attempt.failed_on)[-MOST_KEPT:])
 
 

@@ -76,7 +76,10 @@ def see_attempt(draft: Draft, job: Job) -> None:
     if attempt is None:
         return
     key = (job.id, attempt.number)
-    parts = [SeatReport(one, seen_at(draft, one.seat.node, key)) for one in draft.seats_of(attempt)]
+    parts = [
+        SeatReport(allocation, seen_at(draft, allocation.seat.node, key))
+        for allocation in draft.seats_of(attempt)
+    ]
     _take_saves(draft, job, attempt, parts)
     attempt = _note_loss(draft, job, attempt, parts)
     if job.spec.image is not None:
@@ -165,9 +168,9 @@ def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
     """Fail an attempt that a living node has reported before, and no longer knows."""
     for part in parts:
         node = part.allocation.seat.node
-        known = draft.node(node)
+        known_node = draft.node(node)
         heard = draft.facts.nodes.get(node)
-        if part.seen is None and heard and known and known.liveness == Liveness.ALIVE:
+        if part.seen is None and heard and known_node and known_node.liveness == Liveness.ALIVE:
             why = f"node {node} no longer knows it"
             culprit = f"node {node}"
             blame(
@@ -264,15 +267,15 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
             other = part.seen.trouble_of
             here = other in ("", OWN_PROGRAM)
             node = part.allocation.seat.node if here else None
-            told, culprit = part.seen.trouble, other or f"node {node}"
-            own = [end for end in ends if end[3] is part and cause == Cause.USER]
-            at, _, exit, _ = min(own, key=lambda end: end[:2], default=(None, 0, None, part))
+            trouble, culprit = part.seen.trouble, other or f"node {node}"
+            own_ends = [end for end in ends if end[3] is part and cause == Cause.USER]
+            at, _, exit, _ = min(own_ends, key=lambda end: end[:2], default=(None, 0, None, part))
             blame(
-                draft, attempt, cause=cause, culprit=culprit, evidence=told, node=node,
-                failure=_of_trouble(told, cause),
+                draft, attempt, cause=cause, culprit=culprit, evidence=trouble, node=node,
+                failure=_of_trouble(trouble, cause),
                 at=at, exit_code=exit.shell_code if exit is not None else None,
             )  # fmt: skip
-            ends = [end for end in ends if end not in own]
+            ends = [end for end in ends if end not in own_ends]
             attempt = draft.attempt(attempt.job) or attempt
     if ends:
         at, rank, exit, part = min(ends, key=lambda end: end[:2])
@@ -302,14 +305,18 @@ def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
     again at each pass, as long as all nodes report the attempt."""
     attempt = draft.attempt(job.id) or attempt
     key = (job.id, attempt.number)
-    seen = {node: one for node in attempt.nodes if (one := seen_at(draft, node, key)) is not None}
+    seen = {
+        node: attempt_seen
+        for node in attempt.nodes
+        if (attempt_seen := seen_at(draft, node, key)) is not None
+    }
     is_whole = len(seen) == len(attempt.nodes)
     if job.why == StopWhy.TIME:
-        known = left_behind(draft, attempt, job.spec, seen) if is_whole else attempt
-        return attempt if known == attempt else draft.put_attempt(known)
-    known = diagnosed(draft, attempt, job.spec, seen) if is_whole else attempt
-    known = explained(draft, known)
-    return attempt if known == attempt else draft.put_attempt(known)
+        known_attempt = left_behind(draft, attempt, job.spec, seen) if is_whole else attempt
+        return attempt if known_attempt == attempt else draft.put_attempt(known_attempt)
+    known_attempt = diagnosed(draft, attempt, job.spec, seen) if is_whole else attempt
+    known_attempt = explained(draft, known_attempt)
+    return attempt if known_attempt == attempt else draft.put_attempt(known_attempt)
 
 
 def blame(
@@ -354,18 +361,20 @@ def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport
     """Commit what this attempt saved. A fenced attempt's saves never come here."""
     if job.state not in ON_NODES:
         return
-    known = {(save.attempt, save.step): save for save in draft.saves_of(job.id)}
+    saves_by_attempt = {(save.attempt, save.step): save for save in draft.saves_of(job.id)}
     gone = {(s.attempt, s.step) for s in draft.saves if s.job == job.id and s.quarantined}
-    for save in (one for part in parts if part.seen for one in part.seen.saves):
+    for save in (stored_save for part in parts if part.seen for stored_save in part.seen.saves):
         key = (save.attempt, save.step)
         if key in gone:
             continue
-        if save.quarantined and key in known:
-            _quarantine(draft, job, known[key], save.quarantined)
+        if save.quarantined and key in saves_by_attempt:
+            _quarantine(draft, job, saves_by_attempt[key], save.quarantined)
             gone.add(key)
-        elif not save.quarantined and key not in known and save.attempt == attempt.number:
+        elif (
+            not save.quarantined and key not in saves_by_attempt and save.attempt == attempt.number
+        ):
             draft.saves.append(save)
-            known[key] = save
+            saves_by_attempt[key] = save
             text = f"{job.spec.name}: checkpoint of step {save.step} committed"
             draft.tell("checkpoint", text, job=job.id, attempt=save.attempt)
 

@@ -14,10 +14,10 @@ from corral.schedule.quota.limits import holding_of
 def count_debts(draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[Placed]) -> None:
     """Write down what queues owe, where that does not go on as it did. `claims`: what they held and
     asked for before these were placed."""
-    for one in placed if claims else ():
-        job = draft.job(one.job)
+    for placed_gang in placed if claims else ():
+        job = draft.job(placed_gang.job)
         if job is not None and not job.spec.preemptible:
-            _grant(draft, claims, job, one)
+            _grant(draft, claims, job, placed_gang)
     half_life_seconds = draft.tree.half_life_seconds
     for debt in counted(draft.debts_now(), claims, draft.now.wall, half_life_seconds):
         draft.debts[debt.queue] = debt

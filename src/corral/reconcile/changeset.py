@@ -109,15 +109,15 @@ class Draft:
 
     def by_id(self, *states: JobState) -> dict[JobId, Job]:
         """The same by id."""
-        found: dict[JobId, Job] = {}
+        jobs_by_job: dict[JobId, Job] = {}
         for state in states:
-            found.update(self.world.in_state(state))
+            jobs_by_job.update(self.world.in_state(state))
         for id, job in self.jobs.items():
             if job.state in states:
-                found[id] = job
+                jobs_by_job[id] = job
             else:
-                found.pop(id, None)
-        return found
+                jobs_by_job.pop(id, None)
+        return jobs_by_job
 
     def with_deadline(self) -> Iterator[Job]:
         """Unfinished jobs that have a `start_by`, without a look at the others."""
@@ -130,8 +130,8 @@ class Draft:
         large."""
         if not self.nodes and not self.removed:
             return self.world.nodes
-        there = {**self.world.nodes, **self.nodes}
-        return {id: node for id, node in there.items() if id not in self.removed}
+        nodes_by_node = {**self.world.nodes, **self.nodes}
+        return {id: node for id, node in nodes_by_node.items() if id not in self.removed}
 
     def use(self, leaf: tuple[QueueName, UserName]) -> QueueUsage | None:
         return self.uses.get(leaf) or self.world.uses.get(leaf)
@@ -146,7 +146,9 @@ class Draft:
     def held(self) -> Iterator[Allocation]:
         """All allocations that are not released."""
         merged = {**self.world.allocations, **self.allocations}
-        return (one for one in merged.values() if one.state != SeatState.RELEASED)
+        return (
+            allocation for allocation in merged.values() if allocation.state != SeatState.RELEASED
+        )
 
     def seats_of(self, attempt: Attempt) -> list[Allocation]:
         """The unreleased allocations of the attempt, in the order of its seats."""
@@ -162,11 +164,11 @@ class Draft:
         recorded = self.world.saves.get(id, ())
         if not recorded and not self.saves:
             return ()
-        kept = {(save.attempt, save.step): save for save in recorded}
+        saves_by_attempt = {(save.attempt, save.step): save for save in recorded}
         for save in self.saves:
             if save.job == id:
-                kept[save.attempt, save.step] = save
-        good = (save for save in kept.values() if not save.quarantined)
+                saves_by_attempt[save.attempt, save.step] = save
+        good = (save for save in saves_by_attempt.values() if not save.quarantined)
         return tuple(sorted(good, key=lambda save: (save.step, save.attempt)))
 
     def mark(self, id: JobId) -> Mark:

@@ -34,28 +34,30 @@ def movables_of(
     """
     receipts = list(_relocations(draft))
     budget = rule.gpu_hours * HOUR_SECONDS
-    left = budget - spent_gpu_seconds(receipts, draft.now.wall)
+    budget_left = budget - spent_gpu_seconds(receipts, draft.now.wall)
     gangs: list[Movable] = []
     if not _is_somebody_on_the_way(draft):
         after = draft.now.wall - rule.pause_seconds
-        spared = {one.job for one in receipts if one.seen_at > after}
-        spared |= {one.job for some in standing_reservations(draft) for one in some.victims}
+        spared = {receipt.job for receipt in receipts if receipt.seen_at > after}
+        spared |= {victim.job for some in standing_reservations(draft) for victim in some.victims}
         jobs = (job for job in draft.in_states(JobState.RUNNING) if job.id not in spared)
         in_order = sorted(jobs, key=lambda job: (job.submitted, job.spec.array_index or 0))
-        found = (_movable(draft, job, over, as_gang) for job in in_order)
-        gangs = [one for one in found if one is not None]
-    return Movables(gangs=gangs, budget_gpu_seconds=budget, left_gpu_seconds=left)
+        movables = (_movable(draft, job, over, as_gang) for job in in_order)
+        gangs = [movable for movable in movables if movable is not None]
+    return Movables(gangs=gangs, budget_gpu_seconds=budget, left_gpu_seconds=budget_left)
 
 
 def _relocations(draft: Draft) -> Iterator[Receipt]:
     yield from draft.world.relocations.values()
-    yield from (one for one in draft.receipts if one.kind == RELOCATION)
+    yield from (receipt for receipt in draft.receipts if receipt.kind == RELOCATION)
 
 
 def _is_somebody_on_the_way(draft: Draft) -> bool:
-    for one in standing_reservations(draft):
-        moves = any(victim.why == PreemptWhy.ROOM for victim in one.victims)
-        if one.moved_for is not None or (moves and one.latest_start is None):
+    for standing_reservation in standing_reservations(draft):
+        moves = any(victim.why == PreemptWhy.ROOM for victim in standing_reservation.victims)
+        if standing_reservation.moved_for is not None or (
+            moves and standing_reservation.latest_start is None
+        ):
             return True
     attempts = (draft.attempt(job.id) for job in draft.in_states(*_LEAVING))
     return any(attempt is not None and attempt.relocated for attempt in attempts)
@@ -88,7 +90,7 @@ def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
         and not spec.place.exclusive
         and not is_protected
         and is_whole
-        and all(one.state == SeatState.HELD for one in seats)
+        and all(seat.state == SeatState.HELD for seat in seats)
         and guard_left_seconds(draft, job, attempt) <= 0
     )
 
@@ -96,5 +98,5 @@ def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
 def _shape_of(job: Job, attempt: Attempt) -> Shape | None:
     """The form in which it runs."""
     millis = sum(seat.gpu_millis for seat in attempt.seats)
-    alike = (one for one in job.spec.shapes if one.nodes == len(attempt.seats))
-    return next((one for one in alike if one.gpu_millis == millis), None)
+    alike = (shape for shape in job.spec.shapes if shape.nodes == len(attempt.seats))
+    return next((shape for shape in alike if shape.gpu_millis == millis), None)

@@ -56,10 +56,10 @@ def _delay_reason(draft: Draft, job: Job) -> Reason | None:
     now = draft.now.wall
     if job.retry_at is None or not job.since <= now < job.retry_at:
         return None
-    left = duration_text(job.retry_at - now)
+    delay_text = duration_text(job.retry_at - now)
     return Reason(
         code=RETRY_DELAY,
-        sentence=f"{job.reason}; it waits {left}, until {moment_text(job.retry_at)}, because "
+        sentence=f"{job.reason}; it waits {delay_text}, until {moment_text(job.retry_at)}, because "
         f"{len(job.fault_times)} faults of the cluster ended it within "
         f"{duration_text(WINDOW_SECONDS)}",
         suggestions=(f"to begin now: corral resume {job.id}",),
@@ -73,10 +73,10 @@ def release(draft: Draft, job: Job) -> None:
         if _delay_reason(draft, job) is None:
             draft.move(job, JobEvent.RELEASED, reason=job.reason, code=REQUEUED)
         return
-    held = job.state == JobState.HELD and job.reason_code in (DEPENDENCY, BEGIN_TIME, "")
+    is_waiting = job.state == JobState.HELD and job.reason_code in (DEPENDENCY, BEGIN_TIME, "")
     suspended_first = job.state == JobState.SUSPENDED and job.attempt == 0
     waits = job.spec.after or job.spec.begin
-    if not waits or not (held or suspended_first):
+    if not waits or not (is_waiting or suspended_first):
         return
     hopeless = never(draft, job.spec)
     if hopeless is not None:
@@ -84,7 +84,7 @@ def release(draft: Draft, job: Job) -> None:
         why = f"{waits_for([hopeless])}, which can no longer happen"
         why += f": it is {state}" if state is not None else ""
         draft.move(job, JobEvent.NEVER, reason=why, code="DependencyNeverSatisfied")
-    elif held and held_by(draft, job) is None:
+    elif is_waiting and held_by(draft, job) is None:
         draft.move(job, JobEvent.RELEASED)
 
 
@@ -119,26 +119,32 @@ def waits_for(afters: Seq[After]) -> str:
     """A sentence that names them, the first few where there are many; "" for none."""
     if not afters:
         return ""
-    said = list(dict.fromkeys(map(str, afters)))
-    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-    return f"it waits for {', '.join(said[:MOST_NAMED])}{more}"
+    names = list(dict.fromkeys(map(str, afters)))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"it waits for {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:
     """Return what the job still waits for; of an array of which one job is to fail, the first that
     has not ended, or the last if none has failed."""
-    waits = [one for one in spec.after if not one.any_of_array and not _met(draft, one)]
+    waits = [
+        dependency
+        for dependency in spec.after
+        if not dependency.any_of_array and not _met(draft, dependency)
+    ]
     arrays: dict[str, list[After]] = {}
-    for one in spec.after:
-        if one.any_of_array:
-            arrays.setdefault(one.of, []).append(one)
-    return waits + [one for parts in arrays.values() for one in _unmet_of(draft, parts)]
+    for after in spec.after:
+        if after.any_of_array:
+            arrays.setdefault(after.of, []).append(after)
+    return waits + [
+        dependency for parts in arrays.values() for dependency in _unmet_of(draft, parts)
+    ]
 
 
 def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
-    states = [draft.state_of(one.job) for one in parts]
-    left = (one for one, state in zip(parts, states, strict=True) if state not in _OVER)
-    waits = next(left, None)
+    states = [draft.state_of(part.job) for part in parts]
+    afters = (after for after, state in zip(parts, states, strict=True) if state not in _OVER)
+    waits = next(afters, None)
     if waits is not None:
         return (waits,)
     return () if JobState.FAILED in states else parts[-1:]

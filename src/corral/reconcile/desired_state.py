@@ -28,7 +28,7 @@ def wanted_of(
     notices: list[TimeWarning] = []
     stop: dict[AttemptKey, Stop] = {}
     committed: list[tuple[AttemptKey, tuple[int, ...]]] = []
-    mine = {(one.job, one.attempt) for one in held}
+    job_ids = {(allocation.job, allocation.attempt) for allocation in held}
     for allocation in held:
         key = (allocation.job, allocation.attempt)
         job, attempt = world.jobs.get(allocation.job), world.attempts.get(allocation.job)
@@ -47,7 +47,7 @@ def wanted_of(
     for seen in heard.seen if heard is not None else ():
         unknown = world.state_of(seen.key[0]) is None
         over = seen.phase in _OVER
-        if seen.key in mine or (unknown and not (over and world.forgot(seen.key[0]))):
+        if seen.key in job_ids or (unknown and not (over and world.forgot(seen.key[0]))):
             continue  # still counted on, or nothing we know: then it is left alone
         if over:
             if not _is_told_of_still(world, seen.key):
@@ -66,7 +66,7 @@ def wanted_of(
         settled=tuple(settled),
         committed=tuple(committed),
         notices=tuple(notices),
-        checkup=_checkup(world, node, mine),
+        checkup=_checkup(world, node, job_ids),
     )
 
 
@@ -82,23 +82,25 @@ def grounds_of(
 ) -> list[object]:
     """All that the word is made of, but for where nodes are: as long as that is the same, so is the
     word. Rows are the same objects, so that a look at a thousand nodes costs next to nothing."""
-    known = world.nodes.get(node)
-    found: list[object] = [known.boot, known.checkups] if known is not None else [None]
-    for one in held:
-        id = one.job
-        found += (one, world.jobs.get(id), world.attempts.get(id), world.saves.get(id))
+    known_node = world.nodes.get(node)
+    grounds: list[object] = (
+        [known_node.boot, known_node.checkups] if known_node is not None else [None]
+    )
+    for allocation in held:
+        id = allocation.job
+        grounds += (allocation, world.jobs.get(id), world.attempts.get(id), world.saves.get(id))
     for seen in heard.seen if heard is not None else ():
         id = seen.key[0]
-        found += (seen.key, seen.phase, world.state_of(id), world.forgot(id))
-    return found
+        grounds += (seen.key, seen.phase, world.state_of(id), world.forgot(id))
+    return grounds
 
 
 def _checkup(world: World, node: NodeId, mine: Set[AttemptKey]) -> CheckUp | None:
     """Return the checks for a node on which nothing runs; none if a job is to run there."""
-    known = world.nodes.get(node)
-    for one in known.checkups if known is not None else ():
-        if one.begun_at is not None and mine <= ({one.gang} if one.gang else set()):
-            return one
+    known_node = world.nodes.get(node)
+    for checkup in known_node.checkups if known_node is not None else ():
+        if checkup.begun_at is not None and mine <= ({checkup.gang} if checkup.gang else set()):
+            return checkup
     return None
 
 
@@ -112,8 +114,8 @@ def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
 
 def _stop(job: Job | None, key: AttemptKey) -> Stop:
     """Return the stop of an attempt, with its grace period, and a save unless it was cancelled."""
-    asked = job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
-    if job is None or not asked:
+    is_asked = job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
+    if job is None or not is_asked:
         return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="failed elsewhere")
     save = job.spec.checkpoint is not None and job.why != StopWhy.CANCEL
     why = str(job.why or StopWhy.CANCEL)
@@ -133,8 +135,10 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
     begin = attempt.resume_step if attempt.resume_step is not None else -1
     saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
     older = [save for save in saves if save.attempt < attempt.number]
-    kept = older[-spec.checkpoint.keep :] if spec.checkpoint else older  # others are pruned by now
-    kept = [*_origin_of(spec), *kept]
+    kept_saves = (
+        older[-spec.checkpoint.keep :] if spec.checkpoint else older
+    )  # others are pruned by now
+    kept_saves = [*_origin_of(spec), *kept_saves]
     return Launch(
         key=(job.id, attempt.number),
         job_name=spec.name,
@@ -155,7 +159,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         owner=job.owner,
         array_index=spec.array_index,
         checkpoint=spec.checkpoint,
-        resume=tuple(reversed(kept)),
+        resume=tuple(reversed(kept_saves)),
         grace_seconds=spec.grace_seconds,
         node_mtbf_seconds=attempt.node_mtbf_seconds,
         self_stop_seconds=spec.self_stop_seconds,

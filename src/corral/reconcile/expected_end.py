@@ -34,8 +34,8 @@ def ending_of(
     ends_by = None
     if limit is not None and attempt.running_at is not None:
         ends_by = attempt.running_at + limit
-    if progress is not None and (left := progress.left_seconds) is not None:
-        return _by_steps(progress, left, ends_by, now)
+    if progress is not None and (left_seconds := progress.left_seconds) is not None:
+        return _by_steps(progress, left_seconds, ends_by, now)
     so_far = job.served_seconds + max(0.0, now - attempt.placed_at)
     longer = [seconds - so_far for seconds in _kin(job, runs) if seconds > so_far]
     if not longer:

@@ -44,7 +44,7 @@ def candidates_of(world: World) -> list[ExternalCandidate]:
     )
     nodes = [node for _, node in sorted(world.nodes.items())]
     excluded: dict[tuple[PlaceRule, NodeId | None], tuple[NodeId, ...]] = {}
-    found = []
+    candidates = []
     for job in in_line(queued):
         rule = (job.spec.place, job.pinned_to)
         if rule not in excluded:
@@ -56,8 +56,8 @@ def candidates_of(world: World) -> list[ExternalCandidate]:
             array=job.array,
             running=running[job.array] if job.array else 0,
         )
-        found.append(candidate)
-    return found
+        candidates.append(candidate)
+    return candidates
 
 
 def chosen_now(
@@ -89,17 +89,17 @@ def _seats(
     """A seat on each of the nodes, taken; None while one of them has no room in the books: its last
     attempt is not seen gone yet."""
     rooms = {id: changed.get(id) or floor.by_id.get(id) for id in nodes}
-    exclusive, found = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
+    exclusive, node_rooms = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
     for room in rooms.values():
         seat = room.seat(job.spec.resources, exclusive=exclusive) if room is not None else None
         if room is None or seat is None:
             return None
-        found.append((room, seat))
-    for room, seat in found:
+        node_rooms.append((room, seat))
+    for room, seat in node_rooms:
         if room.id not in changed:
             changed[room.id] = room.copy()
         changed[room.id].take(seat, kin=job.spec.kin)
-    return tuple(seat for _, seat in found)
+    return tuple(seat for _, seat in node_rooms)
 
 
 def _will_do(node: Node, rule: PlaceRule, pinned_to: NodeId | None) -> bool:

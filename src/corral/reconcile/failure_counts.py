@@ -25,19 +25,19 @@ def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None
 
 def see_blame(draft: Draft, rules: HealthRules) -> None:
     """Suspect the nodes where another job has begun to fail, if they stand out by now."""
-    known = draft.world.nodes
+    nodes_by_node = draft.world.nodes
     failed = [
         node
         for id, node in draft.nodes.items()
-        if id in known and node.record.failures > known[id].record.failures
+        if id in nodes_by_node and node.record.failures > nodes_by_node[id].record.failures
     ]
     if not failed:
         return
     fleet = UserFailureRates(draft.all_nodes())
     for node in failed:
-        found = suspicion_of(node.record, fleet)
-        if found is not None:
-            _suspect(draft, node, found, rules)
+        suspicion = suspicion_of(node.record, fleet)
+        if suspicion is not None:
+            _suspect(draft, node, suspicion, rules)
 
 
 def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> None:
@@ -50,6 +50,6 @@ def _suspect(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) -> 
 
 def forget_blame(before: Node, node: Node) -> Node:
     """Reset the failure record of a node after its blame is cleared."""
-    was = any(one.kind == SignalKind.BLAME and one.is_live for one in before.ailments)
-    still = any(one.kind == SignalKind.BLAME and one.is_live for one in node.ailments)
+    was = any(ailment.kind == SignalKind.BLAME and ailment.is_live for ailment in before.ailments)
+    still = any(ailment.kind == SignalKind.BLAME and ailment.is_live for ailment in node.ailments)
     return replace(node, record=NodeRecord()) if was and not still else node

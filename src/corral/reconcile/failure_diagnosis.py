@@ -53,7 +53,7 @@ def diagnosed(
         return attempt
     if _is_the_images(failure, spec):
         failure = replace(failure, kind=FailureKind.PERMISSION, step=None)
-    exit = next((one.exit for one in ends if one.rank == failure.rank), None)
+    exit = next((end.exit for end in ends if end.rank == failure.rank), None)
     by_full_disk = exit is not None and exit.disk_full and failure.kind in OF_FULL_DISK
     if by_full_disk:
         failure = replace(failure, kind=FailureKind.DISK_FULL, step=None)
@@ -80,7 +80,7 @@ def left_behind(
         return replace(attempt, quote=_prompt(_ends(attempt, spec, seen)))
     if attempt.failure not in (None, FailureKind.CHILD):
         return attempt
-    ends = tuple(replace(one, is_late=True) for one in _ends(attempt, spec, seen))
+    ends = tuple(replace(end, is_late=True) for end in _ends(attempt, spec, seen))
     failure = _failure(draft, attempt, ends)
     if failure is None:
         return attempt
@@ -96,8 +96,8 @@ def left_behind(
 def _prompt(ends: Iterable[RankEnd]) -> str:
     """Return the last line that one of them printed, without the notes of its node."""
     for end in ends:
-        own = [row.partition("[corral]")[0].strip() for row in end.tail.split("\n")]
-        if shown := [row for row in own if row]:
+        own_lines = [row.partition("[corral]")[0].strip() for row in end.tail.split("\n")]
+        if shown := [row for row in own_lines if row]:
             return "".join(letter for letter in shown[-1] if letter.isprintable())[-PROMPT:]
     return ""
 
@@ -111,10 +111,10 @@ def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
     if diagnoses is None or not any(end.tail for end in ends):
         return failure_of(ends)
     key = (attempt.job, attempt.number)
-    known = diagnoses.get(key)
-    if known is None or not known.covers(ends):
+    diagnosis = diagnoses.get(key)
+    if diagnosis is None or not diagnosis.covers(ends):
         draft.unread[key] = ends
-    return known.failure if known is not None else None
+    return diagnosis.failure if diagnosis is not None else None
 
 
 def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
@@ -122,16 +122,16 @@ def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
     so on every node (0064)."""
     if failure.kind != FailureKind.STORAGE or READ_ONLY not in failure.quote:
         return False
-    kept = spec.checkpoint.path if spec.checkpoint is not None else None
-    if kept is not None and kept in failure.quote:
+    checkpoint_path = spec.checkpoint.path if spec.checkpoint is not None else None
+    if checkpoint_path is not None and checkpoint_path in failure.quote:
         return False
     return spec.image is not None or SYSTEM.search(failure.quote) is not None
 
 
 def _ends(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Iterator[RankEnd]:
     for node in attempt.nodes:
-        if (one := seen.get(node)) is not None:
-            exits, tails = dict(one.exits), dict(one.tails)
+        if (attempt_seen := seen.get(node)) is not None:
+            exits, tails = dict(attempt_seen.exits), dict(attempt_seen.tails)
             for rank in ranks_on(spec, attempt, node):
                 tail = tails.get(rank, "")
                 yield RankEnd(rank=rank, node=node, exit=exits.get(rank), tail=tail)

@@ -22,8 +22,8 @@ def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B
     _under_breaker(draft, health)
     fresh = {
         key[2]
-        for key, one in draft.allocations.items()
-        if key not in draft.world.allocations and one.state == SeatState.HELD
+        for key, allocation in draft.allocations.items()
+        if key not in draft.world.allocations and allocation.state == SeatState.HELD
     }
     if not fresh:
         return
@@ -37,20 +37,20 @@ def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B
 
 def _returned_once(draft: Draft) -> None:
     for key, allocation in draft.allocations.items():
-        known = draft.world.allocations.get(key)
+        known_allocation = draft.world.allocations.get(key)
         job = draft.job(key[0])
         newest = job is not None and job.attempt == key[1]
-        if known is None and not newest and allocation.state == SeatState.HELD:
+        if known_allocation is None and not newest and allocation.state == SeatState.HELD:
             raise InvariantBroken(f"I8: {key} is held again after it was returned")
 
 
 def _under_breaker(draft: Draft, rules: HealthRules) -> None:
-    known = draft.world.nodes
+    nodes_by_node = draft.world.nodes
     fresh = [
         node.id
         for node in draft.nodes.values()
         if node.is_barred_by_health
-        and not (node.id in known and known[node.id].is_barred_by_health)
+        and not (node.id in nodes_by_node and nodes_by_node[node.id].is_barred_by_health)
     ]
     nodes = draft.all_nodes()
     lately = barred_lately(nodes.values(), draft.now.wall, rules) if fresh else 0
@@ -67,15 +67,15 @@ def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
     over = [index for index, millis in used.items() if millis > MILLIS_PER_GPU]
     if over or node is None:
         raise InvariantBroken(f"I3: GPU {over} of node {id} would be given twice")
-    alone = any(one.seat.exclusive for one in allocations)
+    alone = any(allocation.seat.exclusive for allocation in allocations)
     if alone and len(allocations) > 1:
-        jobs = sorted({one.job for one in allocations})
+        jobs = sorted({allocation.job for allocation in allocations})
         raise InvariantBroken(f"I3: node {id} is exclusive and would be shared by {jobs}")
     has = node.inventory
     for what, total in (("cpu_millis", has.cpu_millis - has.taken_cpu_millis),
                         ("memory_bytes", has.memory_bytes - has.taken_memory_bytes)):  # fmt: skip
-        asked = sum(getattr(one.seat, what) for one in allocations)
-        fresh = any(one.key not in draft.world.allocations and getattr(one.seat, what)
-                    for one in allocations)  # fmt: skip
-        if fresh and asked > total:
-            raise InvariantBroken(f"I3: {what} of node {id}: {asked} of {total}")
+        amount_total = sum(getattr(allocation.seat, what) for allocation in allocations)
+        fresh = any(allocation.key not in draft.world.allocations and getattr(allocation.seat, what)
+                    for allocation in allocations)  # fmt: skip
+        if fresh and amount_total > total:
+            raise InvariantBroken(f"I3: {what} of node {id}: {amount_total} of {total}")

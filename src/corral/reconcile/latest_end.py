@@ -29,16 +29,18 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
     """Return the jobs that hold seats now and have a limit, or near their end, in the order of
     submission."""
     live.see(draft)
-    types, found = types_of(draft), []
+    types, latest_endings = types_of(draft), []
     for job in sorted((*live.with_limit.values(), *draft.in_states(*LEAVING)), key=order_of):
         attempt = draft.attempt(job.id)
         until = inf if attempt is None else until_of(draft, job, attempt)
         if attempt is None or until == inf:
             continue
         spec = job.spec
-        seats = tuple(one.seat for one in draft.seats_of(attempt) if not one.charged)
+        seats = tuple(
+            allocation.seat for allocation in draft.seats_of(attempt) if not allocation.charged
+        )
         holding = holding_of(spec.queue, job.owner, seats, types, preemptible=spec.preemptible)
-        found.append(
+        latest_endings.append(
             SeatEnd(
                 job=job.id,
                 seats=seats,
@@ -48,7 +50,7 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
                 apart_from=spec.place.apart_from,
             )
         )
-    return found
+    return latest_endings
 
 
 def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:

@@ -32,27 +32,33 @@ def why_late(draft: Draft, before: Reservation) -> str:
             return _outlasts(draft, job)
     for job, _ in late:
         return f"{name_of(draft, job.id)} has a right to its place"
-    mine = {seat.node for seat in before.seats}
-    for one in standing_reservations(draft):
-        if one.job != before.job and mine & {seat.node for seat in one.seats}:
-            return f"{name_of(draft, one.job)} goes before it there"
+    node_ids = {seat.node for seat in before.seats}
+    for standing_reservation in standing_reservations(draft):
+        if standing_reservation.job != before.job and node_ids & {
+            seat.node for seat in standing_reservation.seats
+        }:
+            return f"{name_of(draft, standing_reservation.job)} goes before it there"
     return "what its queue may hold has changed"
 
 
 def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attempt]]:
     """Yield the jobs that hold what was promised, else those on the same nodes, or those that were
     waited for."""
-    mine = {seat.node: seat for seat in before.seats}
-    found: list[tuple[bool, Job, Attempt]] = []
+    seats_by_node = {seat.node: seat for seat in before.seats}
+    blocking_attempts: list[tuple[bool, Job, Attempt]] = []
     for job in draft.in_states(*ON_NODES):
         attempt = draft.attempt(job.id)
         if attempt is None:
             continue
-        there = [one.seat for one in draft.seats_of(attempt) if one.seat.node in mine]
-        if there or job.id in before.after:
-            meets = any(_meet(seat, mine[seat.node]) for seat in there)
-            found.append((not meets, job, attempt))
-    for _, job, attempt in sorted(found, key=lambda one: (one[0], one[1].id)):
+        seats = [
+            allocation.seat
+            for allocation in draft.seats_of(attempt)
+            if allocation.seat.node in seats_by_node
+        ]
+        if seats or job.id in before.after:
+            meets = any(_meet(seat, seats_by_node[seat.node]) for seat in seats)
+            blocking_attempts.append((not meets, job, attempt))
+    for _, job, attempt in sorted(blocking_attempts, key=lambda one: (one[0], one[1].id)):
         yield job, attempt
 
 

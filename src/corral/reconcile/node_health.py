@@ -36,8 +36,8 @@ class _Verdict:
 
     @property
     def urgency(self) -> tuple[int, int, NodeId]:
-        one = self.node.worst
-        remedy = one.remedy.rank if one is not None else 0
+        ailment = self.node.worst
+        remedy = ailment.remedy.rank if ailment is not None else 0
         return (-self.node.bar.rank, -remedy, self.node.id)
 
 
@@ -63,7 +63,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     if not verdicts:
         return set()
     ended: set[JobId] = set()
-    breaker, held, open_ends = (
+    breaker, allocations_by_node, open_ends = (
         _Breaker(draft, rules),
         AllocationsByNode(draft),
         list(settling(draft)),
@@ -75,7 +75,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
             draft.nodes[node.id] = node
             draft.is_urgent |= (node.cordoned, node.suspect) != (before.cordoned, before.suspect)
         if verdict.struck and rules.mode == "enforce" and not node.suspect:
-            ended |= _end_jobs(draft, node, verdict.struck, held.take(node.id))
+            ended |= _end_jobs(draft, node, verdict.struck, allocations_by_node.take(node.id))
         # Also for a suspect: it affects no job.
         if verdict.struck and rules.mode == "enforce":
             ended |= _explain_ends(draft, node, verdict.struck, open_ends)
@@ -107,19 +107,19 @@ def _noticed(draft: Draft, signal: Signal) -> Noticed:
 
 def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
     """Record events of faults that got worse, and of those that passed."""
-    before = {one.key: one for one in node.ailments}
-    for one in ailments:
-        old = before.get(one.key)
+    before = {ailment.key: ailment for ailment in node.ailments}
+    for ailment in ailments:
+        old = before.get(ailment.key)
         if (
-            one.is_live
-            and one.bar != Bar.OPEN
-            and (old is None or old.remedy != one.remedy or old.bar != one.bar)
+            ailment.is_live
+            and ailment.bar != Bar.OPEN
+            and (old is None or old.remedy != ailment.remedy or old.bar != ailment.bar)
         ):
-            line = mending(one, node)
+            line = mending(ailment, node)
             to_mend = f"; to mend it: {line}" if line else ""
-            draft.tell("ailment", f"node {node.id}: {one.says}{to_mend}", node=node.id)
-        if not one.is_live and old is not None and old.is_live and old.bar != Bar.OPEN:
-            text = f"node {node.id}: {one.where or 'the node'} is well again: {one.text}"
+            draft.tell("ailment", f"node {node.id}: {ailment.says}{to_mend}", node=node.id)
+        if not ailment.is_live and old is not None and old.is_live and old.bar != Bar.OPEN:
+            text = f"node {node.id}: {ailment.where or 'the node'} is well again: {ailment.text}"
             draft.tell("mended", text, node=node.id)
 
 
@@ -162,8 +162,8 @@ def _reopened(draft: Draft, node: Node) -> Node:
 
 
 def _why(node: Node) -> str:
-    one = node.worst
-    return one.says if one is not None else "nothing is known to ail it"
+    ailment = node.worst
+    return ailment.says if ailment is not None else "nothing is known to ail it"
 
 
 # -- jobs ----------------------------------------------------------------------------------------
@@ -175,15 +175,15 @@ def _end_jobs(
     """Their attempts fail by the cluster's fault, and begin again elsewhere. Whose ranks had failed
     before, who is charged already, is not among them (`_explain_ends`)."""
     ended: set[JobId] = set()
-    for one in struck:
-        for allocation in (seat for seat in held if _is_on(seat, one)):
+    for strike in struck:
+        for allocation in (seat for seat in held if _is_on(seat, strike)):
             job, attempt = draft.job(allocation.job), draft.attempt(allocation.job)
             if job is None or attempt is None or attempt.number != allocation.attempt:
                 continue
             if attempt.cause == Cause.USER:
                 continue
             if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
-                _end(draft, job, attempt, node, one.ailment)
+                _end(draft, job, attempt, node, strike.ailment)
                 ended.add(job.id)
     draft.is_urgent |= bool(ended)
     return ended
@@ -193,15 +193,15 @@ def _explain_ends(
     draft: Draft, node: Node, struck: Iterable[Struck], ends: Iterable[tuple[Job, Attempt]]
 ) -> set[JobId]:
     """Attempts that ended a moment ago by what they had met here: the cluster pays (0058)."""
-    found: set[JobId] = set()
-    for one in struck:
+    job_ids: set[JobId] = set()
+    for strike in struck:
         for job, attempt in ends:
             now = draft.attempt(job.id) or attempt  # another fault may have explained it by now
-            if explains(one.ailment, node.id, now):
-                _end(draft, job, now, node, one.ailment)
+            if explains(strike.ailment, node.id, now):
+                _end(draft, job, now, node, strike.ailment)
                 _tell_why(draft, job, now, node)
-                found.add(job.id)
-    return found
+                job_ids.add(job.id)
+    return job_ids
 
 
 def _end(draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment) -> None:
@@ -230,8 +230,8 @@ def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
 def _is_on(held: Allocation, struck: Struck) -> bool:
     """Whether it was there when it was noticed: by the node's word of who was on the device; of a
     whole node also by when it was given out."""
-    one = struck.ailment
-    if (held.job, held.attempt) in one.attempts:
+    ailment = struck.ailment
+    if (held.job, held.attempt) in ailment.attempts:
         return True
-    early = held.began <= one.noticed_at + CLOCKS_SECONDS
+    early = held.began <= ailment.noticed_at + CLOCKS_SECONDS
     return struck.whole_node and bool(held.seat.gpus) and early

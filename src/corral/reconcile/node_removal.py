@@ -13,9 +13,9 @@ def take_for_dead(draft: Draft, wish: Wish, node: Node) -> None:
     proof."""
     if node.said_dead:
         return
-    said = replace(node, said_dead=wish.by)
-    draft.nodes[node.id] = said
-    draft.facts = replace(draft.facts, proofs={**draft.facts.proofs, node.id: said.word})
+    dead_node = replace(node, said_dead=wish.by)
+    draft.nodes[node.id] = dead_node
+    draft.facts = replace(draft.facts, proofs={**draft.facts.proofs, node.id: dead_node.word})
 
 
 def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
@@ -23,7 +23,7 @@ def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
 
     A node that still holds jobs is refused, because their seats could not be returned.
     """
-    if any(one.seat.node == node for one in draft.held()):
+    if any(allocation.seat.node == node for allocation in draft.held()):
         draft.tell("not_removed", f"node {node} is not removed: it holds jobs", node=node)
         return
     _let_go(draft, node)

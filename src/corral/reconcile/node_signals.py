@@ -11,13 +11,17 @@ def take_signals(draft: Draft, heard: NodeFacts) -> None:
     node = draft.node(heard.node)
     if node is None:
         return
-    new = [one for one in heard.signals if one.number > node.taken_of(one.told_by)]
+    new = [
+        node_signal
+        for node_signal in heard.signals
+        if node_signal.number > node.taken_of(node_signal.told_by)
+    ]
     if not new:
         return
-    for signal in (one for one in new if not one.checkup):
+    for signal in (node_signal for node_signal in new if not node_signal.checkup):
         text = f"node {node.id}: {signal.text}"
-        own = (key for key in signal.attempts if _was_on(draft, node.id, key))
-        job, attempt = next(own, (None, None))
+        job_ids = (key for key in signal.attempts if _was_on(draft, node.id, key))
+        job, attempt = next(job_ids, (None, None))
         draft.tell(f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt)
     node = draft.nodes[node.id] = node.taking(new)
     draft.noticed[node.id] = take_results(draft, node, tuple(new))

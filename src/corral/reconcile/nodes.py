@@ -23,7 +23,7 @@ MOST_LOST_JOBS = 100  # that are named of a node
 def see_nodes(draft: Draft) -> set[JobId]:
     """Take in inventories, boots and verdicts; the jobs that this touches."""
     touched: set[JobId] = set()
-    held = AllocationsByNode(draft)
+    allocations_by_node = AllocationsByNode(draft)
     unheard = draft.facts.unheard
     for heard in draft.facts.nodes.values():
         if heard.node in unheard:
@@ -33,7 +33,7 @@ def see_nodes(draft: Draft) -> set[JobId]:
                 draft,
                 heard.node,
                 f"node {heard.node} started anew",
-                held,
+                allocations_by_node,
                 FailureKind.NODE_REBOOTED,
             )
         if heard.signals:
@@ -41,7 +41,7 @@ def see_nodes(draft: Draft) -> set[JobId]:
     verdicts = judge(draft.all_nodes(), draft.facts, draft.now.serving)
     draft.frozen = {id for id, verdict in verdicts.items() if verdict.frozen}
     for id, verdict in verdicts.items():
-        touched |= _believe(draft, id, verdict, held)
+        touched |= _believe(draft, id, verdict, allocations_by_node)
     return touched
 
 

@@ -105,8 +105,8 @@ def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId
 
 def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
     placed, reasons = chosen_now(placing, draft.in_states(JobState.QUEUED), memo.floor)
-    for one in placed:
-        _start(draft, one, is_elder=False)
+    for placed_gang in placed:
+        _start(draft, placed_gang, is_elder=False)
     return Reasons().instead(reasons)
 
 

@@ -24,15 +24,15 @@ def promised_of(draft: Draft) -> list[Promise]:
     position."""
     return [
         Promise(
-            job=one.job,
-            shape=one.shape,
-            seats=one.seats if _are_there(draft, one) else (),
-            start=one.latest_start,
-            after=one.after,
-            since=one.since,
+            job=standing_reservation.job,
+            shape=standing_reservation.shape,
+            seats=standing_reservation.seats if _are_there(draft, standing_reservation) else (),
+            start=standing_reservation.latest_start,
+            after=standing_reservation.after,
+            since=standing_reservation.since,
         )
-        for one in standing_reservations(draft)
-        if one.latest_start is not None
+        for standing_reservation in standing_reservations(draft)
+        if standing_reservation.latest_start is not None
     ]
 
 
@@ -44,12 +44,16 @@ def _are_there(draft: Draft, one: Reservation) -> bool:
 
 def take_promises(draft: Draft, decision: Decision) -> None:
     """Record the promised starts, and notify the jobs whose promise has changed."""
-    known = {one.job: one for one in standing_reservations(draft) if one.latest_start is not None}
-    placed = {one.job for one in decision.placed}
+    reservations_by_job = {
+        standing_reservation.job: standing_reservation
+        for standing_reservation in standing_reservations(draft)
+        if standing_reservation.latest_start is not None
+    }
+    placed = {placed_job.job for placed_job in decision.placed}
     # Other jobs stop for these: that is reported instead.
-    reserved = {one.job for one in decision.reserved}
+    reserved = {reserved_job.job for reserved_job in decision.reserved}
     for promise in decision.promised:
-        before = known.pop(promise.job, None)
+        before = reservations_by_job.pop(promise.job, None)
         row = Reservation(
             job=promise.job,
             shape=promise.shape,
@@ -62,11 +66,11 @@ def take_promises(draft: Draft, decision: Decision) -> None:
         if before is None or _is_news(before, row):
             draft.reservations[row.job] = row
             _tell(draft, before, row)
-    for one in known.values():
-        if one.job not in placed:
-            ended = replace(one, ended=why_late(draft, one))
-            draft.reservations[one.job] = ended
-            if one.job not in reserved:
+    for reservation in reservations_by_job.values():
+        if reservation.job not in placed:
+            ended = replace(reservation, ended=why_late(draft, reservation))
+            draft.reservations[reservation.job] = ended
+            if reservation.job not in reserved:
                 _tell_ended(draft, ended)
 
 
@@ -98,13 +102,13 @@ def _tell_ended(draft: Draft, ended: Reservation) -> None:
 def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with a promise say so with the names of those they wait for."""
     over = {
-        one.job: Reason(
+        standing_reservation.job: Reason(
             code="Promised",
-            sentence=_text(draft, one),
-            suggestions=tuple(f"see: corral why {job}" for job in one.after[:1]),
+            sentence=_text(draft, standing_reservation),
+            suggestions=tuple(f"see: corral why {job}" for job in standing_reservation.after[:1]),
         )
-        for one in standing_reservations(draft)
-        if one.latest_start is not None and one.job in reasons
+        for standing_reservation in standing_reservations(draft)
+        if standing_reservation.latest_start is not None and standing_reservation.job in reasons
     }
     return reasons.instead(over) if over else reasons
 
@@ -113,11 +117,11 @@ def _text(draft: Draft, one: Reservation) -> str:
     assert one.latest_start is not None
     millis = one.shape.gpu_millis
     verb = "are" if millis > MILLIS_PER_GPU or (not millis and one.shape.nodes > 1) else "is"
-    kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
+    reservation_text = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
     names = _names(draft, one.after)
     limit = "reaches its limit" if len(one.after) == 1 else "reach their limits"
     when = f", when {names} {limit}" if names else ""
-    return f"it starts at {moment_text(one.latest_start)} at the latest{when}; {kept}"
+    return f"it starts at {moment_text(one.latest_start)} at the latest{when}; {reservation_text}"
 
 
 def _names(draft: Draft, jobs: Sequence[JobId]) -> str:

@@ -32,8 +32,8 @@ def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
     half_life, guard = asked.half_life_seconds, asked.guard_seconds
     tree = whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)
     if asked.removed:
-        left = tuple(queue for queue in tree.queues if queue.name not in asked.removed)
-        tree = replace(tree, queues=left)
+        queues = tuple(queue for queue in tree.queues if queue.name not in asked.removed)
+        tree = replace(tree, queues=queues)
     if asked.whole:
         tree = replace(
             tree,

@@ -127,10 +127,10 @@ def reconcile(
 
 def _moved(draft: Draft, health: HealthRules, touched: Iterable[JobId] | None) -> set[JobId]:
     """The jobs that wishes, nodes, health and facts may have moved; None: all that are on nodes."""
-    found = see_nodes(draft) | set(draft.jobs)
-    found |= see_health(draft, health, whole=touched is None)
-    found |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
-    return found | {job.id for job, _ in settling(draft)}
+    job_ids = see_nodes(draft) | set(draft.jobs)
+    job_ids |= see_health(draft, health, whole=touched is None)
+    job_ids |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
+    return job_ids | {job.id for job, _ in settling(draft)}
 
 
 def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> None:
@@ -180,8 +180,8 @@ def _timers(draft: Draft, job: Job) -> None:
     ran = ran_seconds(draft, attempt)
     if attempt.warned_at is None and ran >= warned_after:
         draft.put_attempt(replace(attempt, warned_at=draft.now.wall))
-        left = duration_text(max(0.0, limit - ran))
-        text = f"{job.spec.name} has {left} left of its max_duration"
+        left_text = duration_text(max(0.0, limit - ran))
+        text = f"{job.spec.name} has {left_text} left of its max_duration"
         draft.tell("warned", text, job=job.id, attempt=attempt.number)
     if ran >= limit:
         draft.put_attempt(with_input_wait(draft, draft.attempt(job.id) or attempt))

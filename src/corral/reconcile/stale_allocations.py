@@ -10,7 +10,9 @@ from corral.reconcile.changeset import Draft
 
 def see_stale(draft: Draft) -> None:
     """Let go of fenced seats by evidence. A node that answers again is stopping them."""
-    for allocation in [one for one in draft.held() if _is_stale(draft, one)]:
+    for allocation in [
+        held_allocation for held_allocation in draft.held() if _is_stale(draft, held_allocation)
+    ]:
         seen = seen_at(draft, allocation.seat.node, (allocation.job, allocation.attempt))
         node = draft.node(allocation.seat.node)
         if seen is not None and seen.phase in (Phase.ENDED, Phase.REFUSED):

@@ -84,24 +84,32 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> StartFor
     drawn = _until(most, plays.draw(present, lives, RUNS, FIRST_PART))
     record = record_of(question.told)
     starts = _interval(drawn)
-    told = told_interval(starts, record)
-    told = Interval(low=min(told.low, most), high=min(told.high, most))
-    known = {
+    interval = told_interval(starts, record)
+    interval = Interval(low=min(interval.low, most), high=min(interval.high, most))
+    job_ids = {
         id
-        for id, one in lives.items()
-        if one.left_seconds is not None or plays.kin.knows(one.kind, one.ran_seconds)
+        for id, run_time_knowledge in lives.items()
+        if run_time_knowledge.left_seconds is not None
+        or plays.kin.knows(run_time_knowledge.kind, run_time_knowledge.ran_seconds)
     }
     return StartForecast(
         starts_by=job.starts_by if job.started_at is None else None,
-        starts=_span(told),
-        ends=_ends(drawn, told),
+        starts=_span(interval),
+        ends=_ends(drawn, interval),
         runs=len(drawn),
-        known=len(known) / len(lives),
-        limited=_limited(job.id, [(id, one) for id, one in lives.items() if id not in known]),
+        known=len(job_ids) / len(lives),
+        limited=_limited(
+            job.id,
+            [
+                (id, run_time_knowledge)
+                for id, run_time_knowledge in lives.items()
+                if id not in job_ids
+            ],
+        ),
         told=len(record.kept),
         held=None if record.held is None else 100 * record.held,
-        row=_row(job, question.wall, starts, told),
-        instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), told, record),
+        row=_row(job, question.wall, starts, interval),
+        instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), interval, record),
     )
 
 
@@ -141,14 +149,14 @@ def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
 
 def _waits(drawn: Iterable[Drawn]) -> list[float]:
     """Ranked; one that was cut counts as the horizon."""
-    return sorted(HORIZON_SECONDS if one.is_cut else one.wait_seconds for one in drawn)
+    return sorted(HORIZON_SECONDS if run.is_cut else run.wait_seconds for run in drawn)
 
 
 def _interval(drawn: Sequence[Drawn]) -> Interval:
     """The middle four fifths of the starts. Those that were cut are at least as late as they were
     followed, which is all that the lower end may lean on; the upper is the horizon as soon as it
     would lean on one of them."""
-    least = drawn_interval(sorted(one.wait_seconds for one in drawn)).low
+    least = drawn_interval(sorted(run.wait_seconds for run in drawn)).low
     waits = _waits(drawn)
     is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
     return Interval(low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high)
@@ -156,7 +164,7 @@ def _interval(drawn: Sequence[Drawn]) -> Interval:
 
 def _promised_seconds(present: Present, job: JobId) -> float:
     """Return the seconds from now to the latest promised start; infinite without one ahead."""
-    starts = (one.start for one in present.promised if one.job == job)
+    starts = (promise.start for promise in present.promised if promise.job == job)
     return next((start - present.now for start in starts if start > present.now), inf)
 
 
@@ -164,18 +172,25 @@ def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
     """Return the draws, with no start behind the promised one: the limits behind it hold for all,
     and no draw knows better."""
     return [
-        replace(one, wait_seconds=most_seconds, is_cut=False)
-        if most_seconds < inf and (one.is_cut or one.wait_seconds > most_seconds)
-        else one
-        for one in drawn
+        replace(run, wait_seconds=most_seconds, is_cut=False)
+        if most_seconds < inf and (run.is_cut or run.wait_seconds > most_seconds)
+        else run
+        for run in drawn
     ]
 
 
 def _limited(job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]) -> float:
     """The part of these that have a limit. The job's own says nothing of its start: it counts only
     where it is the one that nothing is known of."""
-    asked = [life for id, life in unknown if id != job] or [life for _, life in unknown]
-    return sum(life.limit_seconds is not None for life in asked) / len(asked) if asked else 1.0
+    run_time_knowledges = [life for id, life in unknown if id != job] or [
+        life for _, life in unknown
+    ]
+    return (
+        sum(life.limit_seconds is not None for life in run_time_knowledges)
+        / len(run_time_knowledges)
+        if run_time_knowledges
+        else 1.0
+    )
 
 
 # -- the answer ------------------------------------------------------------------------------------
@@ -184,14 +199,19 @@ def _limited(job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]) -> f
 def record_of(told: Iterable[StartForecastTold]) -> Record:
     """Return the outcomes of predictions, in order; jobs that still wait are left out."""
     record = Record()
-    for one in told:
-        if one.waited_seconds is not None:
-            kept = CalibrationRecord(
-                drawn=Interval(low=one.drawn_low_seconds, high=one.drawn_high_seconds),
-                told=Interval(low=one.low_seconds, high=one.high_seconds),
-                actual=one.waited_seconds,
+    for start_forecast_told in told:
+        if start_forecast_told.waited_seconds is not None:
+            calibration_record = CalibrationRecord(
+                drawn=Interval(
+                    low=start_forecast_told.drawn_low_seconds,
+                    high=start_forecast_told.drawn_high_seconds,
+                ),
+                told=Interval(
+                    low=start_forecast_told.low_seconds, high=start_forecast_told.high_seconds
+                ),
+                actual=start_forecast_told.waited_seconds,
             )
-            record = record.after(kept)
+            record = record.after(calibration_record)
     return record
 
 
@@ -205,11 +225,11 @@ def _span(told: Interval) -> TimeSpan:
 def _ends(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
     """The start, as far as it was moved by the record, and the job's own run time behind it."""
     starts = _interval(drawn)
-    own = _interval(
-        [replace(one, wait_seconds=one.wait_seconds + one.run_seconds) for one in drawn]
+    interval = _interval(
+        [replace(run, wait_seconds=run.wait_seconds + run.run_seconds) for run in drawn]
     )
-    low = max(told.low, own.low + told.low - starts.low)
-    high = max(low, told.high, own.high + told.high - starts.high)
+    low = max(told.low, interval.low + told.low - starts.low)
+    high = max(low, told.high, interval.high + told.high - starts.high)
     return _span(Interval(low=low, high=high))
 
 
@@ -238,7 +258,7 @@ def _sooner(
     The start must be sooner than the middle of the drawn starts. Neither end of the
     interval may be later than in the forecast without the change.
     """
-    found: list[tuple[float, ChangeSuggestion]] = []
+    suggestions: list[tuple[float, ChangeSuggestion]] = []
     changes = plays.question.instead
     for number, (change, spec) in enumerate(changes, start=1):
         part = FIRST_PART + (1 - FIRST_PART) * number / len(changes)
@@ -256,21 +276,24 @@ def _sooner(
         other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
         waits = _waits(other_drawn)
         then = told_interval(_interval(other_drawn), record)
-        if all(one.wait_seconds < NOW_SECONDS and not one.is_cut for one in other_drawn):
+        if all(drawn.wait_seconds < NOW_SECONDS and not drawn.is_cut for drawn in other_drawn):
             then = Interval(low=0.0, high=0.0)  # the next pass places it, whatever comes
         is_sooner = then.low <= told.low and then.high <= told.high and then != told
         if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
             stops = _stops_text(present, other_drawn)
             instead = ChangeSuggestion(change=change, starts=_span(then), stops=stops)
-            found.append((quantile(waits, 0.5), instead))
-    return tuple(one for _, one in sorted(found, key=lambda one: one[0])[:MOST_INSTEAD])
+            suggestions.append((quantile(waits, 0.5), instead))
+    return tuple(
+        change_suggestion
+        for _, change_suggestion in sorted(suggestions, key=lambda one: one[0])[:MOST_INSTEAD]
+    )
 
 
 def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
     """For example: 2 preemptible jobs of queue a, 1 job of queue b. "" where fewer than OFTEN of
     the runs stop anybody who is there now."""
     gangs = {holder.gang.job: holder.gang for holder in present.holders}
-    stopping = [found for one in drawn if (found := [id for id in one.stopped if id in gangs])]
+    stopping = [job_ids for run in drawn if (job_ids := [id for id in run.stopped if id in gangs])]
     if len(stopping) < OFTEN * len(drawn):
         return ""
     middle = sorted(stopping, key=len)[len(stopping) // 2]
@@ -286,8 +309,8 @@ def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
 
 def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
     """The cluster as the scheduler sees it now, and what is known of how long its jobs run."""
-    held = list(held_now(draft))
-    over = judge_budgets(draft, held)
+    charged_allocations = list(held_now(draft))
+    over = judge_budgets(draft, charged_allocations)
     waiting = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
     on_nodes = [
         (job, attempt)
@@ -310,7 +333,7 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
         now=draft.now.wall,
         nodes=tuple(nodes.values()),
         tree=draft.tree,
-        past=past_of(draft, held),
+        past=past_of(draft, charged_allocations),
         holders=[
             _holder(draft, job, attempt, waiting_of(draft, job, over, of_nodes))
             for job, attempt in on_nodes
@@ -330,7 +353,9 @@ def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
     """Until the last step of its training loop, as its nodes report; None without one."""
     key = (job.id, attempt.number)
     seen = [seen_at(draft, node, key) for node in attempt.nodes]
-    beats = [one.progress for one in seen if one is not None and one.progress is not None]
+    beats = [
+        attempt.progress for attempt in seen if attempt is not None and attempt.progress is not None
+    ]
     newest = max(beats, key=lambda beat: beat.step, default=None)
     return newest.left_seconds if newest is not None and job.state == JobState.RUNNING else None
 
@@ -349,13 +374,13 @@ def _life(job: Job, ran_seconds: float, left_seconds: float | None = None) -> Ru
 
 
 def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHolder:
-    held = draft.seats_of(attempt)
+    allocations = draft.seats_of(attempt)
     stopping = job.state in (JobState.STOPPING, JobState.RECOVERING)
     return SeatHolder(
         gang=gang,
-        seats=tuple(one.seat for one in held),
+        seats=tuple(allocation.seat for allocation in allocations),
         placed_at=attempt.placed_at,
-        port=_port(held),
+        port=_port(allocations),
         can_save=job.spec.checkpoint is not None,
         restart_seconds=restart_seconds(attempt),
         frees_at=_frees_at(draft, job) if stopping else None,
@@ -365,7 +390,7 @@ def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> SeatHold
 
 
 def _port(held: Sequence[Allocation]) -> int:
-    return next((one.port for one in held if one.port is not None), 0)
+    return next((allocation.port for allocation in held if allocation.port is not None), 0)
 
 
 def _frees_at(draft: Draft, job: Job) -> float:

@@ -45,9 +45,9 @@ def held_now(draft: Draft) -> Iterator[ChargedAllocation]:
     """
     types = types_of(draft)
     for allocation in draft.held():
-        held = held_by(draft, allocation, types)
-        if held is not None:
-            yield held
+        charged_allocation = held_by(draft, allocation, types)
+        if charged_allocation is not None:
+            yield charged_allocation
 
 
 def held_by(
@@ -145,11 +145,11 @@ def _decayed(use: QueueUsage, at: float, half_life_seconds: float) -> QueueUsage
 
 def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
     """Return what was spent and given back in the present period; nothing yet in a new one."""
-    known = draft.spent.get(name) or draft.world.spent.get(name)
+    budget_spent = draft.spent.get(name) or draft.world.spent.get(name)
     since = budget.period_start(draft.now.wall)
     return (
-        known
-        if known is not None and known.since == since
+        budget_spent
+        if budget_spent is not None and budget_spent.since == since
         else BudgetSpent(queue=name, since=since)
     )
 
@@ -176,18 +176,20 @@ def spent_now(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[QueueName
     """Return what each queue with a budget has spent in this period, including current
     allocations."""
     tree = draft.tree
-    found = {
+    spent_by_queue = {
         queue.name: spent_of(draft, queue.name, queue.budget)
         for queue in tree.queues
         if queue.budget is not None
     }
-    for one in held if found else ():
-        for queue in tree.path(one.holding.queue):
+    for charged_allocation in held if spent_by_queue else ():
+        for queue in tree.path(charged_allocation.holding.queue):
             if queue.budget is not None:
-                spent = found[queue.name]
-                began, now = one.allocation.began, draft.now.wall
-                found[queue.name] = _more(spent, queue.budget, one.holding, began, now)
-    return found
+                spent = spent_by_queue[queue.name]
+                began, now = charged_allocation.allocation.began, draft.now.wall
+                spent_by_queue[queue.name] = _more(
+                    spent, queue.budget, charged_allocation.holding, began, now
+                )
+    return spent_by_queue
 
 
 def is_spent(budget: Budget, spent: BudgetSpent, at: float) -> bool:
@@ -209,8 +211,8 @@ def judge_budgets(draft: Draft, held: Iterable[ChargedAllocation]) -> frozenset[
         is_over = is_spent(queue.budget, spent, draft.now.wall)
         if is_over:
             over.add(name)
-        known = draft.spent.get(name) or draft.world.spent.get(name)
-        was_over = known is not None and known.demoted
+        budget_spent = draft.spent.get(name) or draft.world.spent.get(name)
+        was_over = budget_spent is not None and budget_spent.demoted
         if is_over != was_over:
             row = spent_of(draft, name, queue.budget)
             draft.spent[name] = replace(row, demoted=is_over)
@@ -255,7 +257,7 @@ def standing_of(
         capacity=NodeTypes(nodes).capacity,
         kinds=sorted({kind for node in nodes for kind in node.inventory.gpu_types}),
         past=past_of(draft, held),
-        holding=[one.holding for one in held],
+        holding=[charged_allocation.holding for charged_allocation in held],
         stripped=stripped_of(draft, over),
         others=queues_named(draft),
         owing=owing_now(draft),
@@ -281,10 +283,10 @@ def past_of(draft: Draft, held: Iterable[ChargedAllocation]) -> dict[Leaf, Resou
         use = _decayed(use, now, half_life_seconds)
         amounts = ResourceAmounts(use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds)
         past[leaf] = past[leaf].plus(amounts, 1.0 / constant)
-    for one in held:
-        seconds = accrued_seconds(now - one.allocation.began, half_life_seconds)
-        leaf = (one.holding.queue, one.holding.user)
-        past[leaf] = past[leaf].plus(one.holding.amounts, seconds / constant)
+    for charged_allocation in held:
+        seconds = accrued_seconds(now - charged_allocation.allocation.began, half_life_seconds)
+        leaf = (charged_allocation.holding.queue, charged_allocation.holding.user)
+        past[leaf] = past[leaf].plus(charged_allocation.holding.amounts, seconds / constant)
     return past
 
 

@@ -62,7 +62,7 @@ class ReplayOutcome:
         """Seconds from submission to end that were not the job's own run time."""
         work = self.workload
         rows = zip(self.ended, work.submits, work.durations, strict=True)
-        return [max(0.0, end - begun - own) for end, begun, own in rows]
+        return [max(0.0, end - begun - own_seconds) for end, begun, own_seconds in rows]
 
 
 def compiles_first() -> bool:

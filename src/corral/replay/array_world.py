@@ -95,8 +95,8 @@ def is_full(log: ReplayLog) -> bool:
 def ends_at(world: ReplayWorld, state: PassState, job: int) -> float:
     """Return when a running job will end, if it is not stopped."""
     jobs = state.jobs
-    left = world.duration[job] - jobs.attained[job]
-    return float(jobs.started[job] + jobs.overhead[job] + left)
+    seconds_left = world.duration[job] - jobs.attained[job]
+    return float(jobs.started[job] + jobs.overhead[job] + seconds_left)
 
 
 @compiled
@@ -186,11 +186,11 @@ def fail_node(policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: R
         job = pool.seat_job[pool.held[node * pool.wide]]
         done = served(jobs, job, now)
         saved = done // world.save * world.save if world.save > 0 else 0.0
-        kept = max(saved, jobs.attained[job]) if world.save > 0 else 0.0
+        kept_seconds = max(saved, jobs.attained[job]) if world.save > 0 else 0.0
         unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)
-        world.number[LOST] += (done - kept - unspent) * jobs.gpus[job]
+        world.number[LOST] += (done - kept_seconds - unspent) * jobs.gpus[job]
         world.count[CUT] += 1
-        put_back(policy, state, job, kept, now)
+        put_back(policy, state, job, kept_seconds, now)
         note(world, state, log, FAILED, job)
     plan_failure(world, state)
 

@@ -22,7 +22,7 @@ class Spending:
         self.over: frozenset[QueueName] = frozenset()
         self._tree, self._now = tree or QueueTree(), now
         self._budgets = {q.name: q.budget for q in self._tree.queues if q.budget is not None}
-        self._since = {name: one.period_start(now) for name, one in self._budgets.items()}
+        self._since = {name: budget.period_start(now) for name, budget in self._budgets.items()}
         self._spent = dict.fromkeys(self._budgets, 0.0)
         self._rate = dict.fromkeys(self._budgets, 0.0)
 
@@ -61,15 +61,15 @@ class Spending:
         anew = inf if period is None else self._since[name] + period
         if name in self.over:
             return anew
-        left = _most(budget) - self._spent[name]
-        spent_at = self._now + left / rate * HOUR_SECONDS if rate > 0 else inf
+        left_amount = _most(budget) - self._spent[name]
+        spent_at = self._now + left_amount / rate * HOUR_SECONDS if rate > 0 else inf
         return min(spent_at, anew if rate > 0 else inf, budget.until or inf)
 
     def priority(self, queue: QueueName, own: int) -> int:
         """Return the present priority of a job of the queue whose own priority is `own`."""
-        for one in self._tree.path(queue) if self.over else ():
-            if one.name in self.over and one.budget is not None:
-                to = one.budget.demote_to
+        for ancestor in self._tree.path(queue) if self.over else ():
+            if ancestor.name in self.over and ancestor.budget is not None:
+                to = ancestor.budget.demote_to
                 own = own if to is None else min(own, to)
         return own
 

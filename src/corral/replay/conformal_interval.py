@@ -83,7 +83,10 @@ class Record:
         """The part of the kept ones that held what came; None: there are none."""
         if not self.kept:
             return None
-        return sum(one.told.holds(one.actual) for one in self.kept) / len(self.kept)
+        return sum(
+            calibration_record.told.holds(calibration_record.actual)
+            for calibration_record in self.kept
+        ) / len(self.kept)
 
     def after(self, outcome: CalibrationRecord) -> "Record":
         missed = not outcome.told.holds(outcome.actual)
@@ -107,11 +110,17 @@ def told_interval(drawn: Interval, record: Record) -> Interval:
     if not record.kept:
         return drawn
     if len(record.kept) < FEW:
-        below = [WORST.log(one.drawn.low) - WORST.log(one.actual) for one in record.kept]
-        above = [WORST.log(one.actual) - WORST.log(one.drawn.high) for one in record.kept]
+        below = [
+            WORST.log(calibration_record.drawn.low) - WORST.log(calibration_record.actual)
+            for calibration_record in record.kept
+        ]
+        above = [
+            WORST.log(calibration_record.actual) - WORST.log(calibration_record.drawn.high)
+            for calibration_record in record.kept
+        ]
         return WORST.moved(drawn, max(0.0, *below), max(0.0, *above))
-    found = (one for scale in SCALES for one in _corrected(drawn, record, scale))
-    return min(found, key=lambda one: one[0])[1]
+    intervals = (scaled for scale in SCALES for scaled in _corrected(drawn, record, scale))
+    return min(intervals, key=lambda one: one[0])[1]
 
 
 def _corrected(
@@ -119,13 +128,20 @@ def _corrected(
 ) -> Iterator[tuple[float, Interval]]:
     """Yield the interval by this scale, with more or less of the misses below: its usual width on
     the record, and the result for the present draw."""
-    kept = [(one, scale.unit(one.drawn)) for one in record.kept]
-    below = sorted((scale.log(k.drawn.low) - scale.log(k.actual)) / unit for k, unit in kept)
-    above = sorted((scale.log(k.actual) - scale.log(k.drawn.high)) / unit for k, unit in kept)
+    calibration_records = [
+        (calibration_record, scale.unit(calibration_record.drawn))
+        for calibration_record in record.kept
+    ]
+    below = sorted(
+        (scale.log(k.drawn.low) - scale.log(k.actual)) / unit for k, unit in calibration_records
+    )
+    above = sorted(
+        (scale.log(k.actual) - scale.log(k.drawn.high)) / unit for k, unit in calibration_records
+    )
     for part in LOW_SIDES:
         low = _rank(below, record.level * part)
         high = _rank(above, record.level * (1 - part))
-        widths = sorted(_width(scale.moved(k.drawn, low, high)) for k, _ in kept)
+        widths = sorted(_width(scale.moved(k.drawn, low, high)) for k, _ in calibration_records)
         yield quantile(widths, 0.5), scale.moved(drawn, low, high)
 
 

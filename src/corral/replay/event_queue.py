@@ -71,10 +71,10 @@ class Agenda:
 
     def has_lost_patience(self, now: float) -> bool:
         """Whether somebody who still waits has by now waited for long enough."""
-        found = False
+        has_left = False
         while self._patience and self._patience[0][0] <= now:
-            found |= self._still_waits(heappop(self._patience))
-        return found
+            has_left |= self._still_waits(heappop(self._patience))
+        return has_left
 
     def _is_due(self, end: End) -> bool:
         """Whether it still runs in the start that this end was planned for."""

@@ -91,14 +91,14 @@ def waits(
     dice = dice_of(seed)
     log = log_of(gpus=0, is_kept=False)
     here = int(present.jobs.count[AT_RUNNING] + present.jobs.count[AT_WAITING])
-    found = []
+    wait_list = []
     for _ in range(runs):
         stretch = _stretch(past, now, horizon_seconds, roll(dice))
         state, world = clone(present), _world(here, here + stretch.rows, now)
         _draw(world, state, past, stretch, dice)
         until = now + horizon_seconds
-        found.append(advance_until_started(policy, world, state, log, job, until) - now)
-    return sorted(found)
+        wait_list.append(advance_until_started(policy, world, state, log, job, until) - now)
+    return sorted(wait_list)
 
 
 def _stretch(past: Arrivals, now: float, seconds: float, where: float) -> Stretch:
@@ -167,13 +167,13 @@ def present_of(policy: ColumnPolicy, state: PassState) -> tuple[PassState, list[
     for row, old in enumerate(rows):
         _copy_job(state, made, old, row)
     elder = int(state.ageing.elder[0])
-    kept = made._replace(
+    present = made._replace(
         jobs=made.jobs._replace(rank=jobs.rank.copy()),
         history=_clone_part(state.history),
         ageing=_clone_part(state.ageing),
     )
-    kept.ageing.elder[0] = rows.index(elder) if elder in rows else NONE
-    return kept, rows
+    present.ageing.elder[0] = rows.index(elder) if elder in rows else NONE
+    return present, rows
 
 
 def _copy_job(state: PassState, made: PassState, old: int, row: int) -> None:

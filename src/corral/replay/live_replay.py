@@ -86,18 +86,18 @@ class Play:
         self._fill(present, seconds)
 
     def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
-        known = [*present.waiting, *(holder.gang for holder in present.holders)]
-        for gang in sorted(known, key=lambda gang: gang.order):
+        waitings = [*present.waiting, *(holder.gang for holder in present.holders)]
+        for gang in sorted(waitings, key=lambda gang: gang.order):
             self._shares.arrive(gang.shapes[0])
         for gang in sorted(present.waiting, key=lambda gang: gang.since):
             self._enter(gang, seconds[gang.job])
         for holder in present.holders:
             self._seat(holder, seconds[holder.gang.job])
         self._rooms.open()
-        for one in present.reserved:
-            self._keep(one)
-            for job in victims_left(self._kept[one.job], self._running):
-                job.told_by = one.job if one.pending and job.stopping else None
+        for reserved in present.reserved:
+            self._keep(reserved)
+            for job in victims_left(self._kept[reserved.job], self._running):
+                job.told_by = reserved.job if reserved.pending and job.stopping else None
 
     def present(self) -> Present:
         """Return the present state, from which another replay may continue with the knowledge of a
@@ -109,7 +109,10 @@ class Play:
             past=self._standing.past,
             holders=[job.as_holder() for job in self._running.values()],
             waiting=[gang for gangs in self._waiting for gang in gangs],
-            reserved=[as_it_stands(one, self._running) for one in self._kept.values()],
+            reserved=[
+                as_it_stands(simulated_reservation, self._running)
+                for simulated_reservation in self._kept.values()
+            ],
             promised=self._promised,
             closed=self._rooms.closed,
             suspicion=self._rooms.suspicion,
@@ -141,7 +144,15 @@ class Play:
         """The next end, submission or failure; or the moment at which somebody is told to give way,
         or has waited for so long that nodes may be kept for it."""
         soonest = min(self._agenda.due_at, max(self.now, self._learning.due_at))
-        soonest = min([soonest, *(self._due_at(one) for one in self._kept.values())])
+        soonest = min(
+            [
+                soonest,
+                *(
+                    self._due_at(simulated_reservation)
+                    for simulated_reservation in self._kept.values()
+                ),
+            ]
+        )
         if soonest == inf:
             return inf
         owed = changes_at(self._debts.values(), self._standing.tree, self.now)
@@ -163,7 +174,10 @@ class Play:
             self._shares.arrive(gang.shapes[0])
             self._enter(replace(gang, since=at), seconds, can_save=can_save)
         self._is_new |= self._agenda.has_lost_patience(now)
-        self._is_new |= any(self._due_at(one) <= now for one in self._kept.values())
+        self._is_new |= any(
+            self._due_at(simulated_reservation) <= now
+            for simulated_reservation in self._kept.values()
+        )
         self._is_new |= self._learning.due_at <= now
         most = self.passes + MOST_AT_ONCE
         while self._is_new:  # as in the head: who can start without them is placed first
@@ -271,10 +285,12 @@ class Play:
         del self._running[job.gang.job]
         self._free(job)
         before, worked = job.needs_seconds - job.left_seconds, job.worked_seconds(self.now)
-        kept = self._terms.failures.kept_seconds(before + worked, before) if job.can_save else 0.0
-        job.left_seconds = job.needs_seconds - kept
+        kept_seconds = (
+            self._terms.failures.kept_seconds(before + worked, before) if job.can_save else 0.0
+        )
+        job.left_seconds = job.needs_seconds - kept_seconds
         self._tell(JobClass.FAILED, job)
-        self._again(job, kept - before)
+        self._again(job, kept_seconds - before)
 
     def _again(self, job: SimulatedJob, served_seconds: float) -> None:
         job.gone_at, job.comes_back, job.told_by = None, False, None
@@ -299,8 +315,8 @@ class Play:
     def _demote(self) -> None:
         """Budgets are spent, or count anew: what queues own, and priorities, have changed."""
         self._is_new, self._stripped = True, self._spending.stripped
-        held = [self._holding(job.gang, job.seats) for job in self._running.values()]
-        self._standing = standing_of(self.present(), self._coming, self._fleet, held)
+        quota_holdings = [self._holding(job.gang, job.seats) for job in self._running.values()]
+        self._standing = standing_of(self.present(), self._coming, self._fleet, quota_holdings)
         for gang in [gang for gangs in self._waiting for gang in gangs]:
             job = self._jobs[gang.job]
             job.gang = self._spending.ranked(job.gang, job.own_priority)
@@ -321,7 +337,10 @@ class Play:
 
     def _pass(self) -> None:
         self.passes += 1
-        before = [as_it_stands(one, self._running) for one in self._kept.values()]
+        before = [
+            as_it_stands(simulated_reservation, self._running)
+            for simulated_reservation in self._kept.values()
+        ]
         decision = decide(
             self._rooms.free.values(),
             self._waiting,
@@ -342,8 +361,8 @@ class Play:
             self._start(placed, is_elder=placed.job in decision.elders)
         for dropped in decision.dropped:
             del self._kept[dropped]
-        for one in decision.reserved:
-            self._keep(one)
+        for reserved in decision.reserved:
+            self._keep(reserved)
         self._take_back([*before, *decision.reserved])
         # shares have changed, and what is kept or promised: a head's next look might decide more
         self._is_new |= bool(decision.placed or decision.dropped or decision.reserved)
@@ -352,9 +371,12 @@ class Play:
 
     def _take_back(self, reserved: Sequence[Reserved]) -> None:
         """A pass counts what it keeps as taken; here it is not, as the next pass keeps it anew."""
-        self._rooms.refill({seat.node for one in reserved for seat in one.seats})
-        for one in self._kept.values():
-            gang, seats = self._jobs[one.reserved.job].gang, one.reserved.seats
+        self._rooms.refill({seat.node for reserved in reserved for seat in reserved.seats})
+        for simulated_reservation in self._kept.values():
+            gang, seats = (
+                self._jobs[simulated_reservation.reserved.job].gang,
+                simulated_reservation.reserved.seats,
+            )
             self._standing.give(self._holding(gang, seats))
 
     def _candidates(self) -> list[RunningGang]:
@@ -381,10 +403,14 @@ class Play:
 
     def _tell_due(self) -> None:
         """All victims of a gang are told together, and come free after their grace."""
-        for kept in [one for one in self._kept.values() if self._due_at(one) <= self.now]:
-            for job in victims_left(kept, self._running):
+        for simulated_reservation in [
+            due_reservation
+            for due_reservation in self._kept.values()
+            if self._due_at(due_reservation) <= self.now
+        ]:
+            for job in victims_left(simulated_reservation, self._running):
                 if not job.stopping:
-                    self._stop(job, kept.reserved.job)
+                    self._stop(job, simulated_reservation.reserved.job)
 
     def _stop(self, job: SimulatedJob, by: JobId) -> None:
         gone_at = self.now + self._terms.grace_seconds

@@ -88,24 +88,24 @@ def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, Metrics
     for row, label in enumerate(labels):
         rows[label].append(row)
     made = {}
-    for label, own in rows.items():
-        ranked = sorted(waits[row] for row in own)
+    for label, own_rows in rows.items():
+        ranked = sorted(waits[row] for row in own_rows)
         made[label] = MetricsSubset(
-            jobs=len(own),
-            gpu_hours=sum(work.durations[row] * work.gpus[row] for row in own) / 3_600,
-            jct_mean_s=sum(jct[row] for row in own) / len(own),
-            wait_mean_s=sum(ranked) / len(own),
+            jobs=len(own_rows),
+            gpu_hours=sum(work.durations[row] * work.gpus[row] for row in own_rows) / 3_600,
+            jct_mean_s=sum(jct[row] for row in own_rows) / len(own_rows),
+            wait_mean_s=sum(ranked) / len(own_rows),
             wait_p50_s=quantile(ranked, 0.5),
             wait_p99_s=quantile(ranked, 0.99),
             wait_max_s=ranked[-1],
-            slowdown_mean=sum(slowdown[row] for row in own) / len(own),
+            slowdown_mean=sum(slowdown[row] for row in own_rows) / len(own_rows),
         )
     return made
 
 
 def size_labels(gpus: Sequence[int]) -> list[str]:
     """The class of each job by how many GPUs it asks for."""
-    return [next(label for most, label in SIZES if asked <= most) for asked in gpus]
+    return [next(label for most, label in SIZES if size <= most) for size in gpus]
 
 
 def _jct(outcome: ReplayOutcome) -> list[float]:
@@ -114,8 +114,8 @@ def _jct(outcome: ReplayOutcome) -> list[float]:
 
 def _slowdown(outcome: ReplayOutcome) -> list[float]:
     return [
-        max(1.0, took / max(SHORTEST_SECONDS, own))
-        for took, own in zip(_jct(outcome), outcome.workload.durations, strict=True)
+        max(1.0, took / max(SHORTEST_SECONDS, own_seconds))
+        for took, own_seconds in zip(_jct(outcome), outcome.workload.durations, strict=True)
     ]
 
 

@@ -102,8 +102,8 @@ def held_by_no_queue(
 
     @cache
     def is_refused(queue: QueueName, gpus: int) -> bool:
-        asked = ((TYPE, gpus * MILLIS_PER_GPU),)
-        return empty.refusal(queue, UserName(""), asked) is not None
+        asked_millis = ((TYPE, gpus * MILLIS_PER_GPU),)
+        return empty.refusal(queue, UserName(""), asked_millis) is not None
 
     rows = enumerate(zip(work.queues, work.gpus, strict=True))
     return [row for row, (queue, gpus) in rows if is_refused(names[queue], gpus)]
@@ -218,6 +218,6 @@ class _Books:
             held_gpu_seconds=self.held,
             lost_gpu_seconds=self.lost,
             failures=self.failures,
-            used=[held / whole if whole else 0.0 for held in self.windows],
+            used=[window / whole if whole else 0.0 for window in self.windows],
             fragmentation=self.split / self.idle if self.idle else 0.0,
         )

@@ -86,6 +86,9 @@ def _guess(ran_seconds: float, limit_seconds: float | None, chance: float) -> fl
         since = max(ran_seconds, SHORTEST_SECONDS)
         longest = max(LONGEST_SECONDS, 2 * since)
         return max(ran_seconds, min(since / max(1.0 - chance, 1e-9), longest))
-    left = max(0.0, limit_seconds - ran_seconds)
+    left_seconds = max(0.0, limit_seconds - ran_seconds)
     part = min(1.0, chance / (1.0 - TO_THE_LIMIT))
-    return float(ran_seconds + min(left, LEAST_SECONDS * max(1.0, left / LEAST_SECONDS) ** part))
+    return float(
+        ran_seconds
+        + min(left_seconds, LEAST_SECONDS * max(1.0, left_seconds / LEAST_SECONDS) ** part)
+    )

@@ -112,20 +112,20 @@ def victims_left(
     kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]
 ) -> list[SimulatedJob]:
     """The victims that still hold their seats."""
-    found = ((running.get(id), start) for id, start in kept.victims)
-    return [job for job, start in found if job is not None and job.starts == start]
+    simulated_jobs = ((running.get(id), start) for id, start in kept.victims)
+    return [job for job, start in simulated_jobs if job is not None and job.starts == start]
 
 
 def as_it_stands(kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]) -> Reserved:
     """Return the reservation in its present state."""
-    left = victims_left(kept, running)
+    simulated_jobs = victims_left(kept, running)
     nodes = {seat.node for seat in kept.reserved.seats}
     return replace(
         kept.reserved,
-        victims=tuple(job.gang.job for job in left),
+        victims=tuple(job.gang.job for job in simulated_jobs),
         pending=any(
             job.told_by == kept.reserved.job and any(seat.node in nodes for seat in job.seats)
-            for job in left
+            for job in simulated_jobs
         ),
     )
 
@@ -136,7 +136,7 @@ def standing_of(
     fleet: NodeTypes,
     holding: Sequence[QuotaHolding] = (),
 ) -> Standing:
-    gangs = [*present.waiting, *(one.gang for one in present.holders)]
+    gangs = [*present.waiting, *(holder.gang for holder in present.holders)]
     return Standing(
         present.tree,
         capacity=fleet.capacity,
@@ -144,7 +144,7 @@ def standing_of(
         past=present.past,
         holding=holding,
         stripped=present.stripped,
-        others={gang.queue for gang in gangs} | {one.gang.queue for one in coming},
+        others={gang.queue for gang in gangs} | {arrival.gang.queue for arrival in coming},
         owing=owing(present.debts, present.tree, present.now),
     )
 
@@ -168,8 +168,8 @@ def candidates_of(
     `queues`: of all jobs."""
     tree, gives_back = standing.tree, standing.gives_back
     named = tree.queues if len(queues) > 1 else ()
-    beyond = {q.name for q in named if any(gives_back(one.name) for one in tree.path(q.name))}
-    found = [
+    beyond = {q.name for q in named if any(gives_back(queue.name) for queue in tree.path(q.name))}
+    simulated_jobs = [
         job
         for job in running
         if job.stopping or job.can_save or may_give_way(tree, job.gang, beyond)
@@ -177,16 +177,19 @@ def candidates_of(
     guard = tree.guard_seconds
     return [
         _known(job, now, now >= job.placed_at + guard, save_seconds)
-        for job in sorted(found, key=lambda job: job.gang.order)
+        for job in sorted(simulated_jobs, key=lambda job: job.gang.order)
     ]
 
 
 def _known(job: SimulatedJob, now: float, guard_over: bool, save_seconds: float) -> RunningGang:
     """The same object as before as long as it would be equal."""
-    known = None if save_seconds or not job.can_save else job.known
-    if known is None or (known.guard_over, known.stopping) != (guard_over, job.stopping):
-        known = job.known = job.as_running(now, guard_over, save_seconds=save_seconds)
-    return known
+    running_gang = None if save_seconds or not job.can_save else job.known
+    if running_gang is None or (running_gang.guard_over, running_gang.stopping) != (
+        guard_over,
+        job.stopping,
+    ):
+        running_gang = job.known = job.as_running(now, guard_over, save_seconds=save_seconds)
+    return running_gang
 
 
 def lent_to(running: Iterable[SimulatedJob], now: float) -> float:
@@ -220,10 +223,10 @@ def endings_of(
 def as_told(promised: Iterable[Promise], known: Iterable[Promise]) -> tuple[Promise, ...]:
     """Return promises as a head would store them: a start that moves by a moment stays as before.
     They are in the order of telling, so that two passes with the same promises are noticed."""
-    before = {one.job: one for one in known}
+    before = {promise.job: promise for promise in known}
     return tuple(
         sorted(
-            (_told(one, before.get(one.job)) for one in promised),
+            (_told(promise, before.get(promise.job)) for promise in promised),
             key=lambda one: (one.since, one.job),
         )
     )

@@ -75,27 +75,29 @@ def outlook(
     """
     luck = _Luck(job)
     submits = [ran.submitted_at for ran in past]
-    found: list[Drawn] = []
-    while len(found) < runs and (not found or keep_on(len(found))):
+    drawns: list[Drawn] = []
+    while len(drawns) < runs and (not drawns or keep_on(len(drawns))):
         whole = _run_times(lives, kin, luck)
-        left = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
+        left_seconds = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
         coming = _coming(present, past, submits, kin, luck, since)
         happened: list[Happened] = []
-        play = Play(present, left, coming, hear=happened.append)
-        at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(found), keep_on)
-        if at is None and found and not keep_on(len(found)):
+        play = Play(present, left_seconds, coming, hear=happened.append)
+        at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(drawns), keep_on)
+        if at is None and drawns and not keep_on(len(drawns)):
             break  # that it was cut tells of the time it took, not of the job
         wait = max(0.0, (play.now if at is None else at) - present.now)
-        stopped = [one.job for one in happened if one.kind == What.PREEMPTED and one.by == job]
-        found.append(
+        stopped = [
+            event.job for event in happened if event.kind == What.PREEMPTED and event.by == job
+        ]
+        drawns.append(
             Drawn(
                 wait_seconds=wait,
-                run_seconds=left[job],
+                run_seconds=left_seconds[job],
                 is_cut=at is None,
                 stopped=tuple(stopped),
             )
         )
-    return found
+    return drawns
 
 
 class _Luck:
@@ -179,7 +181,7 @@ def _coming(
         )
         for row, ran in enumerate(past[first:last])
     )
-    return [one for one in coming if one.at >= present.now]
+    return [arrival for arrival in coming if arrival.at >= present.now]
 
 
 def _seconds(ran: Ran, kin: RuntimeHistory, chance: float) -> float:

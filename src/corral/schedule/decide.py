@@ -183,11 +183,11 @@ def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
 
 
 def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> None:
-    for one in reserved:
-        gang = waiting.get(one.job)
+    for new_reservation in reserved:
+        gang = waiting.get(new_reservation.job)
         if gang is not None:
-            _keep(state, gang, one)
-            state.victims.doom(one.victims)
+            _keep(state, gang, new_reservation)
+            state.victims.doom(new_reservation.victims)
 
 
 def _try(state: _Pass, gang: Waiting) -> Reason | None:
@@ -250,8 +250,8 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 
 def _coming(state: _Pass, gang: Waiting) -> int:
     """Return how many others of its array have a promised start, or seats kept: these will run."""
-    kept = (one for job, one in state.kept_for.items() if job != gang.job)
-    return state.promising.of_array(gang) + sum(one.array == gang.array for one in kept)
+    waitings = (waiting for job, waiting in state.kept_for.items() if job != gang.job)
+    return state.promising.of_array(gang) + sum(waiting.array == gang.array for waiting in waitings)
 
 
 def _place(
@@ -287,14 +287,14 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
         """All that is reserved is taken in them, whoever holds it still, and what is promised of a
         queue's own; those are copies."""
         firm = list(state.promising.firm())
-        there = {seat.node for one in state.reserved.values() for seat in one.seats}
-        there |= {seat.node for _, promise in firm for seat in promise.seats}
+        node_ids = {seat.node for reserved in state.reserved.values() for seat in reserved.seats}
+        node_ids |= {seat.node for _, promise in firm for seat in promise.seats}
         true = [state.rooms[room.id] for room in state.open.rooms]
-        copies = {room.id: room.copy() if room.id in there else room for room in true}
+        copies = {room.id: room.copy() if room.id in node_ids else room for room in true}
         for job, parts in state.kept.items():
-            for node, kept in parts:
+            for node, kept_capacity in parts:
                 if node in copies:
-                    copies[node].let_go(kept)
+                    copies[node].let_go(kept_capacity)
             for seat in state.reserved[job].seats:
                 if seat.node in copies:
                     gang = state.kept_for[job]
@@ -312,16 +312,16 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
     ground = Ground((state.standing.version, *state.open.version), rooms)
     way = state.victims.choose(gang, shapes or gang.shapes, ground)
     if way is None:
-        stopped = {one.job for one in state.preempted}
+        stopped = {preempted.job for preempted in state.preempted}
         way = state.relocating.choose(gang, shapes, unpromised, stopped)
     if way is None:
         return None
     state.preempted += way.preempted
     state.newly_reserved.append(way.reserved)
     _keep(state, gang, way.reserved)
-    for one in way.preempted:
-        if isinstance(one, Relocated):
-            state.open.take(one.gang, one.to)
+    for preempted in way.preempted:
+        if isinstance(preempted, Relocated):
+            state.open.take(preempted.gang, preempted.to)
     return way.reserved
 
 
@@ -332,8 +332,8 @@ def _keep(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
     for seat in reserved.seats:
         if seat.node in state.rooms:
             with state.open.change(seat.node) as room:
-                kept = room.keep(seat, kin=gang.kin, apart_from=gang.place.apart_from)
-            parts.append((seat.node, kept))
+                kept_capacity = room.keep(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+            parts.append((seat.node, kept_capacity))
     state.promising.keep(seat.node for seat in reserved.seats)
     state.kept[gang.job] = parts
     state.kept_for[gang.job] = gang
@@ -341,9 +341,9 @@ def _keep(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
 
 
 def _let_go(state: _Pass, job: JobId) -> None:
-    for node, kept in state.kept.pop(job):
+    for node, kept_capacity in state.kept.pop(job):
         with state.open.change(node) as room:
-            room.let_go(kept)
+            room.let_go(kept_capacity)
     seats = state.reserved.pop(job).seats
     state.standing.give(state.holding(state.kept_for.pop(job), seats))
     state.limits.given_back()
@@ -390,10 +390,10 @@ def _reserve(state: _Pass, gang: Waiting) -> None:
     if state.promising.reserve(gang):
         state.reserved_for = gang.job
         return
-    awaited = {seat.node for one in state.reserved.values() for seat in one.seats}
+    awaited = {seat.node for reserved in state.reserved.values() for seat in reserved.seats}
     awaited |= state.promising.nodes()
     rooms = [room for id, room in state.rooms.items() if id not in awaited]
-    kept = nearest_to_free(rooms, gang, deciding(gang, state.fleet), state.fleet)
-    if kept:
+    node_ids = nearest_to_free(rooms, gang, deciding(gang, state.fleet), state.fleet)
+    if node_ids:
         state.reserved_for = gang.job
-        state.open.shut(kept)
+        state.open.shut(node_ids)

@@ -113,6 +113,8 @@ class Reasons(Mapping[JobId, Reason]):
 
     def _all(self) -> dict[JobId, Reason]:
         if self._found is None:
-            self._found = {gang.job: held.reason for held in self._held for gang in held.gangs}
+            self._found = {
+                gang.job: unplaced.reason for unplaced in self._held for gang in unplaced.gangs
+            }
             self._found.update(self._over)
         return self._found

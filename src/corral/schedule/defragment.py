@@ -74,12 +74,14 @@ class _Move:
 
     @property
     def cost_gpu_seconds(self) -> float:
-        return sum(one.cost_gpu_seconds for one, _ in self.moved)
+        return sum(movable.cost_gpu_seconds for movable, _ in self.moved)
 
     @property
     def least_gpu_seconds(self) -> float:
         """Return the cost if all have just saved."""
-        return self.cost_gpu_seconds - sum(one.running.lost_gpu_seconds for one, _ in self.moved)
+        return self.cost_gpu_seconds - sum(
+            movable.running.lost_gpu_seconds for movable, _ in self.moved
+        )
 
 
 class Relocating:
@@ -134,13 +136,13 @@ class Relocating:
         return self._told
 
     def _bought(self, gang: Waiting, shape: Shape, move: _Move) -> Admission | None:
-        told, cost = self._all(), move.cost_gpu_seconds
-        names = ", ".join(_name_of(one.running) for one, _ in move.moved)
-        if cost > told.left_gpu_seconds:
-            left, budget = told.left_gpu_seconds, told.budget_gpu_seconds
+        movables, cost = self._all(), move.cost_gpu_seconds
+        names = ", ".join(_name_of(movable.running) for movable, _ in move.moved)
+        if cost > movables.left_gpu_seconds:
+            left_gpu_seconds, budget = movables.left_gpu_seconds, movables.budget_gpu_seconds
             self._notes[gang.job] = (
                 f"to move {names} would make room, but costs more than is left of what "
-                f"relocations may cost: {max(0.0, left) / _HOUR_SECONDS:.3g} of "
+                f"relocations may cost: {max(0.0, left_gpu_seconds) / _HOUR_SECONDS:.3g} of "
                 f"{budget / _HOUR_SECONDS:g} GPU-hours in 24 hours"
             )
             return None
@@ -152,20 +154,20 @@ class Relocating:
             )
             return None
         self._is_done = True
-        victims = tuple(one.running.job for one, _ in move.moved)
+        victims = tuple(movable.running.job for movable, _ in move.moved)
         return Admission(
             reserved=Reserved(job=gang.job, shape=shape, seats=move.seats, victims=victims),
             preempted=tuple(
                 Relocated(
-                    job=one.running.job,
+                    job=movable.running.job,
                     by=gang.job,
                     why=PreemptWhy.ROOM,
-                    lost_gpu_seconds=one.running.lost_gpu_seconds,
+                    lost_gpu_seconds=movable.running.lost_gpu_seconds,
                     to=to,
-                    shape=one.shape,
-                    gang=one.gang,
+                    shape=movable.shape,
+                    gang=movable.gang,
                 )
-                for one, to in move.moved
+                for movable, to in move.moved
             ),
         )
 
@@ -187,31 +189,31 @@ class Relocating:
         able = self._able(gang, rooms, stopped)
         if not able:
             return None
-        found: list[_Move] = []
+        moves: list[_Move] = []
         for place, group in enumerate(groups(rooms, gang, shape)):
             if place >= MOST_DOMAINS:
                 break
             move = self._in(group, gang, shape, dict(able), rooms)
             if move is not None:
-                found.append(move)
-        return min(found, key=lambda one: one.cost_gpu_seconds, default=None)
+                moves.append(move)
+        return min(moves, key=lambda one: one.cost_gpu_seconds, default=None)
 
     def _able(
         self, gang: Waiting, rooms: Sequence[NodeRoom], stopped: Set[JobId]
     ) -> dict[JobId, Movable]:
         """Return the gangs that fit elsewhere now and have no higher priority."""
         fits: dict[tuple[object, ...], bool] = {}
-        found = {}
+        able_moves = {}
         ordered = sorted(rooms, key=lambda room: room.fullness)
-        for one in self._all().gangs:
-            if one.running.priority > gang.priority or one.running.job in stopped:
+        for movable in self._all().gangs:
+            if movable.running.priority > gang.priority or movable.running.job in stopped:
                 continue
-            key = (one.shape, one.gang.likeness, one.gang.kin)
+            key = (movable.shape, movable.gang.likeness, movable.gang.kin)
             if key not in fits:
-                fits[key] = bool(find_seats(ordered, one.gang, one.shape))
+                fits[key] = bool(find_seats(ordered, movable.gang, movable.shape))
             if fits[key]:
-                found[one.running.job] = one
-        return found
+                able_moves[movable.running.job] = movable
+        return able_moves
 
     def _in(
         self,
@@ -223,13 +225,13 @@ class Relocating:
     ) -> _Move | None:
         """The cheapest way within these nodes: who has no place to go stays, and it tries anew."""
         for _ in range(MOST_TRIES):
-            found = self._search(gang, shape, able, group)
-            if found is None or not 0 < len(found.victims) <= MOST_MOVED:
+            seats = self._search(gang, shape, able, group)
+            if seats is None or not 0 < len(seats.victims) <= MOST_MOVED:
                 return None
-            moved = [able[one.running.job] for one, _ in found.victims]
-            settled, lost = _settled(gang, found.seats, moved, rooms)
+            moved = [able[victim_candidate.running.job] for victim_candidate, _ in seats.victims]
+            settled, lost = _settled(gang, seats.seats, moved, rooms)
             if lost is None:
-                return _Move(found.seats, settled)
+                return _Move(seats.seats, settled)
             del able[lost]
         return None
 
@@ -266,20 +268,20 @@ def _settled(
     """Return where moved gangs go once the gang has its seats, the largest first; or the one that
     finds no place."""
     pretended = _Pretended(rooms)
-    for one in moved:
-        for seat in one.running.seats:
-            pretended.give(seat, one.running)
+    for movable in moved:
+        for seat in movable.running.seats:
+            pretended.give(seat, movable.running)
     for seat in seats:
         pretended.take(seat, gang)
-    found = []
-    for one in sorted(moved, key=lambda one: (-one.running.gpu_millis, one.running.job)):
-        to = find_seats(pretended.ordered(), one.gang, one.shape)
-        if not to or set(to) == set(one.running.seats):
-            return (), one.running.job
+    settled_moves = []
+    for movable in sorted(moved, key=lambda one: (-one.running.gpu_millis, one.running.job)):
+        to = find_seats(pretended.ordered(), movable.gang, movable.shape)
+        if not to or set(to) == set(movable.running.seats):
+            return (), movable.running.job
         for seat in to:
-            pretended.take(seat, one.gang)
-        found.append((one, to))
-    return tuple(found), None
+            pretended.take(seat, movable.gang)
+        settled_moves.append((movable, to))
+    return tuple(settled_moves), None
 
 
 class _Pretended:

@@ -96,12 +96,14 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
         )
     if fleet.could_hold(shape, rule) < shape.nodes:
         level, domain = rule.topology.within, DOMAINS[rule.topology.within]
-        known = f"the largest {domain} has {fleet.could_hold(shape, rule)} that could hold its part"
+        known_text = (
+            f"the largest {domain} has {fleet.could_hold(shape, rule)} that could hold its part"
+        )
         if not fleet.values_of(level):
-            known = f"no node says in which {domain} it is"
+            known_text = f"no node says in which {domain} it is"
         return Reason(
             code="BadTopology",
-            sentence=f"it asks for {_nodes(shape.nodes)} in one {domain}; {known}",
+            sentence=f"it asks for {_nodes(shape.nodes)} in one {domain}; {known_text}",
             suggestions=(
                 f"write: topology: {{mode: prefer}}, or label the nodes: corral node label "
                 f"NODE {level}=a",
@@ -113,10 +115,17 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
 def _no_account(rule: PlaceRule, shape: Shape, fleet: NodeTypes, admitted: int) -> Reason | None:
     """Return the reason if too few nodes have an account for the job's owner; None if enough have
     one."""
-    refused = next((one for one in rule.constraints if isinstance(one, AccountConstraint)), None)
+    refused = next(
+        (
+            constraint
+            for constraint in rule.constraints
+            if isinstance(constraint, AccountConstraint)
+        ),
+        None,
+    )
     if refused is None:
         return None
-    others = tuple(one for one in rule.constraints if one is not refused)
+    others = tuple(constraint for constraint in rule.constraints if constraint is not refused)
     able = fleet.could_hold(shape, PlaceRule(constraints=others))
     if able < shape.nodes:
         return None
@@ -149,22 +158,22 @@ def _not_now(
     idle: Sequence[Idle],
 ) -> Reason:
     """The first of its wishes that leaves too few nodes is what it waits for."""
-    rule, asked, wanted = gang.place, shape.resources, shape.nodes
-    least = 0 if asked.is_share else asked.gpus
+    rule, resources, wanted = gang.place, shape.resources, shape.nodes
+    least = 0 if resources.is_share else resources.gpus
     open_to_it = (room for room in rooms if room.whole >= least and rule.admits(room.labels))
-    room_now = [room for room in open_to_it if room.seat(asked) is not None]
+    room_now = [room for room in open_to_it if room.seat(resources) is not None]
     empty = [room for room in room_now if not room.seats] if rule.exclusive else room_now
     apart = [room for room in empty if not is_apart(room, gang)]
-    kept = _kept_apart(gang, empty) if len(apart) < len(empty) else ("", "")
-    for left, code, what, suggestion in (
+    kept_reason = _kept_apart(gang, empty) if len(apart) < len(empty) else ("", "")
+    for node_rooms, code, what, suggestion in (
         (empty, "Exclusive", "empty, as exclusive asks", "leave exclusive out"),
-        (apart, "ApartFrom", *kept),
+        (apart, "ApartFrom", *kept_reason),
     ):
-        if len(left) < wanted <= len(room_now):
+        if len(node_rooms) < wanted <= len(room_now):
             return Reason(
                 code=code,
                 sentence=f"{_asks(gang)}; of the {_nodes(len(room_now))} with room for its "
-                f"part {len(left)} {'is' if len(left) == 1 else 'are'} {what}",
+                f"part {len(node_rooms)} {'is' if len(node_rooms) == 1 else 'are'} {what}",
                 suggestions=(suggestion,),
             )
     if len(apart) >= wanted and rule.topology.mode == Mode.REQUIRE:
@@ -247,7 +256,10 @@ def _form(shapes: Sequence[Shape]) -> str:
 def _takes_more(gang: Waiting, shape: Shape) -> bool:
     """Whether it is elastic: it would rather have more nodes than these."""
     resources = shape.resources
-    return any(one.resources == resources and one.nodes > shape.nodes for one in gang.shapes)
+    return any(
+        typed_shape.resources == resources and typed_shape.nodes > shape.nodes
+        for typed_shape in gang.shapes
+    )
 
 
 def _part(gang: Waiting, shape: Shape) -> str:
@@ -258,14 +270,19 @@ def _part(gang: Waiting, shape: Shape) -> str:
 
 def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
     """Return which idle GPUs belong to others, and why this gang may not have them meanwhile."""
-    said = []
-    for one in idle[:MOST_NAMED]:
-        gpus = f"{gpus_text(one.gpu_millis)} GPU{'s' * (one.gpu_millis > MILLIS_PER_GPU)}"
-        said.append(f"{gpus} for {one.job}, which starts by {moment_text(one.start)} at the latest")
-    kept = f"idle GPUs are kept: {', '.join(said)}"
+    reservations_text = []
+    for idle_node in idle[:MOST_NAMED]:
+        gpus = (
+            f"{gpus_text(idle_node.gpu_millis)} GPU{'s' * (idle_node.gpu_millis > MILLIS_PER_GPU)}"
+        )
+        reservations_text.append(
+            f"{gpus} for {idle_node.job}, which starts by "
+            f"{moment_text(idle_node.start)} at the latest"
+        )
+    kept_text = f"idle GPUs are kept: {', '.join(reservations_text)}"
     if gang.holds_seconds is None:
-        return f"{kept}; nobody knows when this one would be gone"
-    return f"{kept}; this one might not be gone by then"
+        return f"{kept_text}; nobody knows when this one would be gone"
+    return f"{kept_text}; this one might not be gone by then"
 
 
 def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
@@ -289,21 +306,23 @@ def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
 
 def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
     """Return the values of the requested labels on the existing nodes."""
-    said = []
-    for one in rule.constraints:
-        if isinstance(one, AccountConstraint):
-            said.append(one.why)
+    label_texts = []
+    for constraint in rule.constraints:
+        if isinstance(constraint, AccountConstraint):
+            label_texts.append(constraint.why)
             continue
-        values = fleet.values_of(one.label)
+        values = fleet.values_of(constraint.label)
         if values:
-            said.append(f"{one.label} is {', '.join(values[:5])} on the nodes that have it")
-        else:
-            said.append(
-                f"no node has the label {one.label}; there are: "
-                f"{', '.join(fleet.label_names[:8])}; to give it one: corral node label NODE "
-                f"{one.label}={one.values[0]}"
+            label_texts.append(
+                f"{constraint.label} is {', '.join(values[:5])} on the nodes that have it"
             )
-    return tuple(said)
+        else:
+            label_texts.append(
+                f"no node has the label {constraint.label}; there are: "
+                f"{', '.join(fleet.label_names[:8])}; to give it one: corral node label NODE "
+                f"{constraint.label}={constraint.values[0]}"
+            )
+    return tuple(label_texts)
 
 
 def _listed(rule: PlaceRule) -> str:

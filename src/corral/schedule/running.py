@@ -42,10 +42,14 @@ class RunningGang:
         """The same gang some time later, when nothing but time has gone by."""
         if (guard_over, lost_gpu_seconds) == (self.guard_over, self.lost_gpu_seconds):
             return self
-        found = object.__new__(RunningGang)  # not replace(): thousands are looked at in each pass
-        vars(found).update(vars(self), guard_over=guard_over, lost_gpu_seconds=lost_gpu_seconds)
-        vars(found).pop("price_gpu_seconds", None)
-        return found
+        running_gang = object.__new__(
+            RunningGang
+        )  # not replace(): thousands are looked at in each pass
+        vars(running_gang).update(
+            vars(self), guard_over=guard_over, lost_gpu_seconds=lost_gpu_seconds
+        )
+        vars(running_gang).pop("price_gpu_seconds", None)
+        return running_gang
 
     @cached_property
     def gpu_millis(self) -> int:

@@ -16,20 +16,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this world only")
     parser.add_argument("--verbose", action="store_true", help="tell each event")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at a breach")
-    asked = parser.parse_args()
-    if asked.seed is not None:
-        seeds = range(asked.seed, asked.seed + 1)
+    namespace = parser.parse_args()
+    if namespace.seed is not None:
+        seeds = range(namespace.seed, namespace.seed + 1)
     else:
-        seeds = range(asked.first, asked.first + asked.seeds)
+        seeds = range(namespace.first, namespace.first + namespace.seeds)
     began = time.monotonic()
     tally = WorldSums()
     for seed in seeds:
-        outcome = simulate(seed, verbose=asked.verbose)
+        outcome = simulate(seed, verbose=namespace.verbose)
         tally.add(outcome)
-        if outcome.rule and asked.keep_going:
+        if outcome.rule and namespace.keep_going:
             print(breach_text(outcome), file=sys.stderr, flush=True)
         elif outcome.rule:
-            _tell(outcome, in_full=not asked.verbose)
+            _tell(outcome, in_full=not namespace.verbose)
             break
     print(tally.text(time.monotonic() - began))
     return 1 if tally.broken else 0

@@ -109,9 +109,9 @@ class SimulatedAgent:
 
     def seen(self) -> tuple[Seen, ...]:
         journals = self._machine.disk.journals
-        there = [one.seen(self.boot, self._machine.wall()) for one in journals.values()]
+        seens = [journal.seen(self.boot, self._machine.wall()) for journal in journals.values()]
         early = [Seen(key=key, phase=Phase.STARTING) for key in self.preparing]
-        return (*there, *early)
+        return (*seens, *early)
 
     # -- obedience -------------------------------------------------------------------------------
 

@@ -129,8 +129,8 @@ class Auditor:
             self.books.stage.tell(f"{job.id} is {job.state}: {job.reason}")
         self._cancel_wins(job)
         if job.state == JobState.CANCELLED:
-            asked = job.id in self._asked_to_cancel
-            if not asked and job.reason_code != "DependencyNeverSatisfied":
+            is_cancelled = job.id in self._asked_to_cancel
+            if not is_cancelled and job.reason_code != "DependencyNeverSatisfied":
                 self.books.breach("I7", f"{job.id} is CANCELLED, and nobody asked for it")
         if job.state == JobState.DONE:
             self._truly_done(job)

@@ -49,15 +49,15 @@ class Evidence:
         self.exits[key][rank] = end
         if own and not end.clean:
             self.own[key][rank] = end
-        there = self.alive[key[0]].get((key[1], node))
-        if there is not None:
-            there.ranks.discard(rank)
-            if not there.ranks:
+        alive = self.alive[key[0]].get((key[1], node))
+        if alive is not None:
+            alive.ranks.discard(rank)
+            if not alive.ranks:
                 del self.alive[key[0]][key[1], node]
 
     def on_node(self, node: NodeId) -> Iterator[Alive]:
         for parts in self.alive.values():
-            yield from (one for (_, where), one in parts.items() if where == node)
+            yield from (alive for (_, where), alive in parts.items() if where == node)
 
     def lives(self, key: AttemptKey, node: NodeId) -> bool:
         return (key[1], node) in self.alive[key[0]]

@@ -252,8 +252,8 @@ class SimulatedHead:
             session.tell(newest)
 
     def _push(self, wanted: DesiredState) -> None:
-        known = self._newest.get(wanted.node)
-        if known is not None and known.version > wanted.version:
+        desired_state = self._newest.get(wanted.node)
+        if desired_state is not None and desired_state.version > wanted.version:
             return
         self._newest[wanted.node] = wanted
         session = self.sessions.get(wanted.node)

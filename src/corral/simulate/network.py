@@ -63,6 +63,6 @@ class SimulatedNetwork:
         """The lines are whole again; what was kept arrives now, after newer words perhaps."""
         for line in (self.up[node], self.down[node]):
             line.cut, line.lost, line.doubled, line.late_seconds = False, 0.0, 0.0, 0.0
-            kept, line.kept = line.kept, []
-            for deliver in kept:
+            kept_messages, line.kept = line.kept, []
+            for deliver in kept_messages:
                 self._loop.later(self._chance.uniform(0.001, 3.0), deliver)

@@ -55,12 +55,16 @@ class Ills:
         machine, evidence = node.machine, self._stage.evidence
         if not machine.has_power:
             return
-        on_it = [one for one in evidence.on_node(node.id) if gpu is None or gpu in one.seat.gpus]
+        on_it = [
+            attempt_alive
+            for attempt_alive in evidence.on_node(node.id)
+            if gpu is None or gpu in attempt_alive.seat.gpus
+        ]
         text = f"{kind} {code} on GPU {gpu}" if gpu is not None else str(kind)
         self._stage.tell(f"{node.id} notices {text}")
-        for one in on_it:
+        for alive in on_it:
             if kind == SignalKind.XID and code in ENDING:
-                evidence.ailing[one.key] = f"{node.id} told of {text}"
+                evidence.ailing[alive.key] = f"{node.id} told of {text}"
         machine.disk.signals.append(
             Signal(
                 number=len(machine.disk.signals) + 1,
@@ -69,7 +73,7 @@ class Ills:
                 text=text,
                 code=code,
                 gpu=gpu,
-                attempts=tuple(one.key for one in on_it),
+                attempts=tuple(attempt_alive.key for attempt_alive in on_it),
             )
         )
         machine.changed()

@@ -175,8 +175,8 @@ class SimulatedGang:
             where = ((save.job, save.attempt), save.step)
             if where not in self._stage.evidence.broken:
                 return save.step
-            told = _quarantined(save)
-            lead.journal.saves[save.attempt, save.step] = told
+            quarantined_save = _quarantined(save)
+            lead.journal.saves[save.attempt, save.step] = quarantined_save
             lead.machine.changed()
         return 0
 

@@ -88,10 +88,13 @@ class Books:
         """A head has taken in a beat."""
         self._heard_at[head.number, node].append(self.now())
         self._known_at.setdefault(boot, self.now())
-        for one in seen:
-            where = (head.number, one.key, node)
-            if one.progress and one.progress.step != self._stepped_at.get(where, (-1, 0.0))[0]:
-                self._stepped_at[where] = (one.progress.step, self.now())
+        for attempt in seen:
+            where = (head.number, attempt.key, node)
+            if (
+                attempt.progress
+                and attempt.progress.step != self._stepped_at.get(where, (-1, 0.0))[0]
+            ):
+                self._stepped_at[where] = (attempt.progress.step, self.now())
 
     # -- what was heard --------------------------------------------------------------------------
 
@@ -123,8 +126,10 @@ class Books:
         """Whether the head that writes now hears new steps of the attempt from its other nodes."""
         since = self._decided_at - min(silent - 3.0, 4.0)
         others = (seat.node for seat in self.attempts[key].seats if seat.node != node)
-        known = (self._stepped_at.get((self.heads.here().number, key, one)) for one in others)
-        return any(since < at <= self._decided_at for _, at in filter(None, known))
+        known_steps = (
+            self._stepped_at.get((self.heads.here().number, key, other)) for other in others
+        )
+        return any(since < at <= self._decided_at for _, at in filter(None, known_steps))
 
     def newly_booted(self, node: NodeId, since: float) -> bool:
         """Whether the node's present boot became known to a head only after that moment."""

@@ -158,10 +158,10 @@ class Scene:
     def _is_hopeless(self, job: Job) -> bool:
         """Nobody waits for a begin that is an hour away, since the clock was set back; nor for
         nodes that are not there, which was not known when the job was submitted."""
-        head, held = self.heads.leading(), job.state in (JobState.HELD, JobState.SUSPENDED)
+        head, is_held = self.heads.leading(), job.state in (JobState.HELD, JobState.SUSPENDED)
         if head is None:
             return False
-        if held and job.begins_at is not None:
+        if is_held and job.begins_at is not None:
             return job.begins_at > head.control.now().wall + STUCK_SECONDS / 2
         reason = head.control.reasons.get(job.id)
         return reason is not None and reason.code in ("BadTopology", "BadConstraints")
@@ -173,11 +173,11 @@ class Scene:
             return f"{waiting[0].id} is still {waiting[0].state}: {waiting[0].reason}"
         if self.people.waiting:
             return f"{self.people.waiting} calls have no answer"
-        held = [key for key, state in self.books.seats.items() if state != "RELEASED"]
-        if held:
-            return f"{held[0]} is still held"
+        job_ids = [key for key, state in self.books.seats.items() if state != "RELEASED"]
+        if job_ids:
+            return f"{job_ids[0]} is still held"
         for id, machine in self._machines.items():
-            alive = [one.key for one in self.stage.evidence.on_node(id)]
+            alive = [attempt_alive.key for attempt_alive in self.stage.evidence.on_node(id)]
             if alive or machine.disk.journals:
                 return f"{id} still has {alive or list(machine.disk.journals)}"
         return self.auditor.unfinished()

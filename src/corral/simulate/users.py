@@ -75,10 +75,10 @@ class SimulatedUsers:
             if self._promises:
                 self._queues = draw_lines(self._lines, self._queues)
             guard_seconds = self._shares.choice([0.0, 2.0, 8.0, 15.0])
-            asked = SetQueues(queues=self._queues, whole=True, guard_seconds=guard_seconds)
+            set_queues = SetQueues(queues=self._queues, whole=True, guard_seconds=guard_seconds)
             if not self._promises and min(self._stage.gpus, len(self._nodes)) > 1:
                 self._rule = draw_relocation(self._moves)
-            self.ask(replace(asked, relocation=self._rule))
+            self.ask(replace(set_queues, relocation=self._rule))
         for _ in range(0 if self._rule is None else MORE_JOBS):
             self._stage.loop.later(self._moves.uniform(0.0, until), self._submit_some)
         for _ in range(jobs):
@@ -110,9 +110,9 @@ class SimulatedUsers:
             specs = tuple(_indexed(spec, index, limit) for index in range(count))
         else:
             specs = (spec,)
-        for one in specs:
-            life = draw_life(self.chance, saves=one.checkpoint is not None)
-            self._stage.lives[one.name] = life if self._rule is None else longer(life)
+        for job_spec in specs:
+            life = draw_life(self.chance, saves=job_spec.checkpoint is not None)
+            self._stage.lives[job_spec.name] = life if self._rule is None else longer(life)
         self.submit(specs, name)
 
     def _draw_spec(self, name: str) -> JobSpec:
@@ -120,8 +120,8 @@ class SimulatedUsers:
         gpus = chance.randint(0, stage.gpus)
         millis = 500 if stage.shares and chance.random() < 0.15 else gpus * 1000
         saves = chance.random() < 0.5
-        known = [job for jobs in self.told.values() for job in jobs]
-        waits = bool(known) and chance.random() < 0.2
+        job_ids = [job for jobs in self.told.values() for job in jobs]
+        waits = bool(job_ids) and chance.random() < 0.2
         return JobSpec(
             name=name,
             run="python train.py",
@@ -135,7 +135,7 @@ class SimulatedUsers:
             disconnect=chance.choice([None, None, Disconnect.WAIT, Disconnect.REPLACE]),
             self_stop_seconds=chance.choice([None, None, 8.0, 12.0]),
             grace_seconds=chance.choice([0.5, 2.0, 5.0]),
-            after=(After(job=chance.choice(known), on=chance.choice(list(On))),) if waits else (),
+            after=(After(job=chance.choice(job_ids), on=chance.choice(list(On))),) if waits else (),
             **self._draw_share(),
         )
 
@@ -147,10 +147,10 @@ class SimulatedUsers:
         return {"queue": queue.name, "preemptible": self._shares.random() < 0.15}
 
     def _interfere(self) -> None:
-        known = [job for jobs in self.told.values() for job in jobs]
-        if not known:
+        job_ids = [job for jobs in self.told.values() for job in jobs]
+        if not job_ids:
             return
-        job = self.chance.choice(known)
+        job = self.chance.choice(job_ids)
         what = self.chance.choice(["cancel", "cancel", "suspend", "resume"])
         wishes: dict[str, Asked] = {
             "cancel": Cancel(job=job),
@@ -230,18 +230,22 @@ class SimulatedUsers:
 def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
     """Two to four queues that own all of the GPUs between them, or a part."""
     names = ["default", "a", "b", "c"][: chance.randint(2, 4)]
-    left, queues = gpus, []
+    gpus_left, queues = gpus, []
     limits = [None, None, None, gpus * 1000, 2000]
     for name in names:
-        own = chance.randint(0, left) if name != names[-1] or chance.random() < 0.3 else left
-        left -= own
+        own_gpus = (
+            chance.randint(0, gpus_left)
+            if name != names[-1] or chance.random() < 0.3
+            else gpus_left
+        )
+        gpus_left -= own_gpus
         queues.append(
             Queue(
                 name=QueueName(name),
-                nominal=((ANY_TYPE, own * 1000),) if own else (),
+                nominal=((ANY_TYPE, own_gpus * 1000),) if own_gpus else (),
                 borrow_limit_millis=None if name == "default" else chance.choice(limits),
                 preempt=chance.choice(list(Preempt)),
-                policy=_policy(chance.choice([Policy.DEFAULT, Policy.FIFO_SKIP]), own),
+                policy=_policy(chance.choice([Policy.DEFAULT, Policy.FIFO_SKIP]), own_gpus),
             )
         )
     return tuple(queues)

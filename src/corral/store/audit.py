@@ -35,8 +35,8 @@ class Tail(NamedTuple):
 
 def add_entry(connection: Connection, entry: AuditEntry) -> None:
     """Append an entry. The transaction must be one that writes: it appends alone."""
-    found = connection.execute(NEWEST).one_or_none()
-    tail = Tail(0, None) if found is None else Tail(*found)
+    newest_row = connection.execute(NEWEST).one_or_none()
+    tail = Tail(0, None) if newest_row is None else Tail(*newest_row)
     put(connection, ADD_ENTRY, [entry_row(connection, entry, tail)])
 
 
@@ -85,10 +85,10 @@ def entries(
         query = query.where(audit.c.number > after).order_by(audit.c.number)
     else:
         query = query.order_by(audit.c.number.desc())
-    found = connection.execute(query.limit(max(0, limit))).all()
+    entry_rows = connection.execute(query.limit(max(0, limit))).all()
     return [
         replace(ENTRY.read(record, crc), number=number, link=link or "")
-        for number, record, crc, link in found
+        for number, record, crc, link in entry_rows
     ]
 
 

@@ -31,8 +31,10 @@ OLDEST: Final = "0009"  # schemas from here on differ by added tables and column
 def lines_of(connection: Connection) -> Iterator[bytes]:
     """Every row, those first that others refer to; but for the heads that live just now. To be
     read in one transaction."""
-    for table in (one for one in metadata.sorted_tables if one is not heads):
-        keys = [one for one in table.columns if one.name not in ("record", "crc")]
+    for table in (
+        sorted_table for sorted_table in metadata.sorted_tables if sorted_table is not heads
+    ):
+        keys = [column for column in table.columns if column.name not in ("record", "crc")]
         for row in connection.execute(select(table).order_by(*keys)).mappings():
             named = {str(name): value for name, value in row.items()}
             yield msgspec.json.encode((str(table.name), named)) + b"\n"
@@ -41,8 +43,8 @@ def lines_of(connection: Connection) -> Iterator[bytes]:
 def needed(connection: Connection) -> list[str]:
     """Digests of the snapshots that unfinished jobs run in."""
     digest = text_at(jobs.c.record, "spec.workdir")
-    found = connection.execute(select(digest).where(jobs.c.final == 0).distinct()).scalars()
-    return sorted(one for one in found if one is not None)
+    scalar_result = connection.execute(select(digest).where(jobs.c.final == 0).distinct()).scalars()
+    return sorted(digest for digest in scalar_result if digest is not None)
 
 
 def jobs_in(connection: Connection) -> tuple[int, int]:
@@ -89,8 +91,8 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
 def _share_as_before(connection: Connection) -> None:
     """Mark what schema 0011 marks: until then the secrets of admins served everybody, and those of
     removed users belonged to a name only."""
-    found = connection.execute(select(users.c.name, text_at(users.c.record, "role"))).all()
-    roles = {str(name): role for name, role in found}
+    rows = connection.execute(select(users.c.name, text_at(users.c.record, "role"))).all()
+    roles = {str(name): role for name, role in rows}
     admins = [name for name, role in roles.items() if role == Role.ADMIN]
     connection.execute(update(secrets).where(secrets.c.by.in_(admins)).values(everybody=1))
     connection.execute(update(secrets).where(secrets.c.by.not_in(roles)).values(by=REMOVED_USER))
@@ -122,9 +124,11 @@ def _may_lack(column: Column[Any]) -> bool:
 
 def _move_far_ahead(connection: Connection) -> None:
     """Checked, and moved beyond whatever has happened since."""
-    found = read_head(connection)
-    newest = Sequence(((found.newest_wish + WISHES) // WISHES + 1) * WISHES)
-    commits.put_head(connection, found._replace(term=found.term + TERMS, newest_wish=newest))
+    cluster_ids = read_head(connection)
+    newest = Sequence(((cluster_ids.newest_wish + WISHES) // WISHES + 1) * WISHES)
+    commits.put_head(
+        connection, cluster_ids._replace(term=cluster_ids.term + TERMS, newest_wish=newest)
+    )
 
 
 def _go_on_counting(connection: Connection) -> None:
@@ -132,5 +136,5 @@ def _go_on_counting(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         for table in (audit, receipts):
             newest = select(func.coalesce(func.max(table.c.number), 0) + 1).scalar_subquery()
-            own = func.pg_get_serial_sequence(table.name, "number")
-            connection.execute(select(func.setval(own, newest, False)))
+            function = func.pg_get_serial_sequence(table.name, "number")
+            connection.execute(select(func.setval(function, newest, False)))

@@ -329,9 +329,9 @@ def _reservation(row: Reservation) -> dict[str, Any]:
 
 
 def tell(connection: Connection, rows: Seq[StartForecastTold], void: Seq[JobId]) -> None:
-    known = _states(connection, {row.job for row in rows})
+    job_states_by_job = _states(connection, {row.job for row in rows})
     batch = StatementBatch(connection)
-    batch.put(_PUT_TOLD, [_told(row) for row in rows if row.job in known])
+    batch.put(_PUT_TOLD, [_told(row) for row in rows if row.job in job_states_by_job])
     if void:
         batch.run(_DROP_TOLD, {"ids": row_codec.text_of(void)})
     batch.send()

@@ -223,9 +223,9 @@ def _let_go(connection: Connection) -> None:
 def _settle(members: list[BatchedWork]) -> None:
     """Wake every caller in its own loop, one wake-up a loop."""
     for loop in {member.loop for member in members}:
-        mine = [member for member in members if member.loop is loop]
+        batched_works = [member for member in members if member.loop is loop]
         with contextlib.suppress(RuntimeError):  # its loop is closed: no caller waits
-            loop.call_soon_threadsafe(_settle_here, mine)
+            loop.call_soon_threadsafe(_settle_here, batched_works)
 
 
 def _settle_here(members: list[BatchedWork]) -> None:

@@ -64,12 +64,12 @@ class EventSizes:
 
     def _over(self, whole: int) -> int:
         """Return the last number before the newest blocks that fit; they are known from the end."""
-        left = self._keep_bytes
+        bytes_left = self._keep_bytes
         for block in range(whole - 1, -1, -1):
             if block not in self._blocks:
                 return 0
-            left -= self._blocks[block]
-            if left < 0:
+            bytes_left -= self._blocks[block]
+            if bytes_left < 0:
                 self._blocks = {at: size for at, size in self._blocks.items() if at > block}
                 return (block + 1) * BLOCK - 1
         return 0

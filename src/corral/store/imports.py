@@ -24,7 +24,7 @@ _AGE: Final = (imported.c.ended_at, imported.c.id)
 def keep(connection: Connection, rows: Seq[Imported], entry: AuditEntry) -> int:
     before = _count(connection)
     for first in range(0, len(rows), BATCH):
-        put(connection, _ADD, [_row(one) for one in rows[first : first + BATCH]])
+        put(connection, _ADD, [_row(row) for row in rows[first : first + BATCH]])
     add_entry(connection, entry)
     return _count(connection) - before
 
@@ -37,10 +37,10 @@ def newest(connection: Connection, limit: int, before: str | None) -> list[Impor
     query = select(imported.c.record, imported.c.crc)
     if before is not None:
         place = select(*_AGE).where(imported.c.id == before)
-        found = connection.execute(place).one_or_none()
-        if found is None:
+        newest_row = connection.execute(place).one_or_none()
+        if newest_row is None:
             return []
-        query = query.where(tuple_(*_AGE) < tuple_(*found))
+        query = query.where(tuple_(*_AGE) < tuple_(*newest_row))
     in_order = query.order_by(*(column.desc() for column in _AGE)).limit(max(0, limit))
     return [row_codec.IMPORTED.read(*row) for row in connection.execute(in_order).all()]
 

@@ -21,8 +21,8 @@ _LEADER: Final = select(_TERM, table.c.term, table.c.name, table.c.url, table.c.
 
 
 def leader(connection: Connection) -> Leader:
-    term, told, name, url, beats = connection.execute(_LEADER).one()
-    if told < term:  # the leader has not announced itself yet
+    term, told_at, name, url, beats = connection.execute(_LEADER).one()
+    if told_at < term:  # the leader has not announced itself yet
         return Leader(term=term)
     return Leader(term=term, name=name, url=url, beats=beats, vacant=not name)
 
@@ -68,15 +68,17 @@ def all_heads(connection: Connection) -> Seq[HeadSeen]:
 
 def agree(connection: Connection, what: str, said: str) -> str:
     put(connection, _AGREE, [dict(what=what, said=said)])
-    found: str = connection.execute(select(agreed.c.said).where(agreed.c.what == what)).scalar_one()
-    return found
+    agreed_text: str = connection.execute(
+        select(agreed.c.said).where(agreed.c.what == what)
+    ).scalar_one()
+    return agreed_text
 
 
 def agreed_on(connection: Connection, what: str) -> str | None:
-    found: str | None = connection.execute(
+    agreed_text: str | None = connection.execute(
         select(agreed.c.said).where(agreed.c.what == what)
     ).scalar_one_or_none()
-    return found
+    return agreed_text
 
 
 def change_agreed(

@@ -45,8 +45,8 @@ def _add(
     new = {row_codec.text_of(key): row for key, row in summed(rows).items()}
     if not new:
         return
-    found = connection.execute(_KNOWN[table], {"keys": row_codec.text_of(sorted(new))}).all()
-    for record, crc in found:
+    known_rows = connection.execute(_KNOWN[table], {"keys": row_codec.text_of(sorted(new))}).all()
+    for record, crc in known_rows:
         before = row_codec.ACCOUNT.read(record, crc)
         text = row_codec.text_of(before.key)
         new[text] = before.plus(new[text])

@@ -113,8 +113,12 @@ class MemoryStore(MemoryUses):
         world.queues = self._queues
         world.uses, world.spent = dict(self._uses), dict(self._spent)
         world.debts = dict(self._debts)
-        world.reservations = {id: one for id, one in self._reservations.items() if not one.ended}
-        every = (one for of_job in self._receipts.values() for one in of_job.values())
+        world.reservations = {
+            id: reservation
+            for id, reservation in self._reservations.items()
+            if not reservation.ended
+        }
+        every = (receipt for of_job in self._receipts.values() for receipt in of_job.values())
         world.relocations = of_last_day(every)
         return world
 
@@ -196,7 +200,9 @@ class MemoryStore(MemoryUses):
             raise TermLost(f"term {self._term} leads now, not term {term}")
         named = jobs_named_in(changes)
         states = {id: self._jobs[id].state for id in named if id in self._jobs}
-        holding = {one.job for one in self._allocations.values()} & set(changes.forgotten)
+        holding = {allocation.job for allocation in self._allocations.values()} & set(
+            changes.forgotten
+        )
         check(changes, states, granted=self._granted, newest=self._newest_wish, holding=holding)
         self._write(changes)
         self._forget(set(changes.forgotten))
@@ -225,7 +231,9 @@ class MemoryStore(MemoryUses):
         self._uses.update(((use.queue, use.user), use) for use in changes.uses)
         self._spent.update((spent.queue, spent) for spent in changes.spent)
         self._debts.update((debt.queue, debt) for debt in changes.debts)
-        self._reservations.update((one.job, one) for one in changes.reservations)
+        self._reservations.update(
+            (reservation.job, reservation) for reservation in changes.reservations
+        )
         for row in changes.accounts:
             _add(self._days, row.of_day)
             if row.job in self._jobs:
@@ -246,7 +254,7 @@ class MemoryStore(MemoryUses):
                 book.pop(job, None)
         if jobs:
             events = self._events.items()
-            self._events = {number: one for number, one in events if one.job not in jobs}
+            self._events = {number: event for number, event in events if event.job not in jobs}
 
     def _grant(self, granted: Sequence) -> None:
         for sequence in range(self._granted + 1, granted + 1):
@@ -310,7 +318,9 @@ class MemoryStore(MemoryUses):
     ) -> list[UsageRecord]:
         of_jobs = self._accounts.values() if job is None else [self._accounts.get(job, {})]
         rows = (row for rows in of_jobs for row in rows.values())
-        return sorted((one for one in rows if first <= one.day <= last), key=_key)
+        return sorted(
+            (usage_record for usage_record in rows if first <= usage_record.day <= last), key=_key
+        )
 
     async def days(self, *, first: int, last: int) -> list[UsageRecord]:
         rows = (row for row in self._days.values() if first <= row.day <= last)
@@ -335,18 +345,22 @@ class MemoryStore(MemoryUses):
         oldest = next(iter(self._events), self._newest_event + 1)
         numbers = range(max(after + 1, oldest), self._newest_event + 1)
         order = reversed(numbers) if newest else numbers
-        found = (self._events[number] for number in order if number in self._events)
-        asked = (one for one in found if job in (None, one.job) and node in (None, one.node))
-        taken = list(islice(asked, max(0, limit)))
+        events = (self._events[number] for number in order if number in self._events)
+        matching_events = (
+            event for event in events if job in (None, event.job) and node in (None, event.node)
+        )
+        taken = list(islice(matching_events, max(0, limit)))
         return taken[::-1] if newest else taken
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
         over = sorted((job for job in self._jobs.values() if job.is_final), key=age, reverse=True)
-        found = [
+        rans = [
             ran_of(job, self._attempts.get(job.id, {}).values()) for job in over[: max(0, limit)]
         ]
-        own = [one for one in found if one is not None]
-        return own + [one.ran for one in await self.imported(limit=limit - len(own))]
+        ended_runs = [ran for ran in rans if ran is not None]
+        return ended_runs + [
+            imported.ran for imported in await self.imported(limit=limit - len(ended_runs))
+        ]
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
         new: dict[str, Imported] = {}

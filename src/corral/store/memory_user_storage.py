@@ -21,12 +21,14 @@ class MemoryUses(MemoryPeople):
         self._uploads: dict[str, tuple[int, UserName]] = {}
 
     async def holdings(self, owner: UserName) -> UserHoldings:
-        own = (job for job in self._jobs.values() if job.owner == owner)
-        contents = {(job.submitted, content_of(job.spec)) for job in own if is_large(job.spec)}
-        sealed = [kept.sealed for kept in self._secrets.values() if kept.by == owner]
+        jobs = (job for job in self._jobs.values() if job.owner == owner)
+        contents = {(job.submitted, content_of(job.spec)) for job in jobs if is_large(job.spec)}
+        sealed = [secret.sealed for secret in self._secrets.values() if secret.by == owner]
         sizes = [size for size, by in self._uploads.values() if by == owner]
         return UserHoldings(
-            spec_bytes=sum(len(CONTENT.write(one)[0].encode()) for _, one in contents),
+            spec_bytes=sum(
+                len(CONTENT.write(spec_content)[0].encode()) for _, spec_content in contents
+            ),
             upload_bytes=sum(sizes),
             secrets=len(sealed),
             secret_bytes=sum(map(len, sealed)),

@@ -89,15 +89,17 @@ class MemoryPeople:
         check_governed(self._users.values(), self._users[name], None)
         ended = ended_with_user(self._users[name], None, self._tokens.values(), at)
         self._keep_tokens(ended)
-        own = [kept for kept in self._secrets.values() if kept.by == name]
-        for kept in own:
-            if kept.for_everybody:
-                self._secrets[kept.name] = replace(kept, by=entry.by)
+        kept_secrets = [secret for secret in self._secrets.values() if secret.by == name]
+        for kept_secret in kept_secrets:
+            if kept_secret.for_everybody:
+                self._secrets[kept_secret.name] = replace(kept_secret, by=entry.by)
             else:
-                del self._secrets[kept.name]
-        shared = sum(kept.for_everybody for kept in own)
+                del self._secrets[kept_secret.name]
+        shared = sum(secret.for_everybody for secret in kept_secrets)
         removed = Removed(
-            secrets_removed=len(own) - shared, secrets_kept=shared, tokens_revoked=len(ended)
+            secrets_removed=len(kept_secrets) - shared,
+            secrets_kept=shared,
+            tokens_revoked=len(ended),
         )
         del self._users[name]
         self._add_entry(replace(entry, detail=removed.text))
@@ -134,24 +136,24 @@ class MemoryPeople:
     async def spend_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        left = spent(self._tokens.get(id), at)
-        if left is None:
+        token = spent(self._tokens.get(id), at)
+        if token is None:
             return None
         check_name_free(self._tokens.values(), made)
-        self._tokens[id] = left
+        self._tokens[id] = token
         await self.add_token(made, entry=entry)
-        return left
+        return token
 
     async def renew_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        found = renewed(self._tokens.values(), id, made, at)
-        if found is None:
+        tokens = renewed(self._tokens.values(), id, made, at)
+        if tokens is None:
             return None
-        before, forgotten = found
+        before, forgotten = tokens
         self._tokens[id] = before
-        for one in forgotten:
-            del self._tokens[one]
+        for token_id in forgotten:
+            del self._tokens[token_id]
         await self.add_token(made, entry=entry)
         return before
 
@@ -172,7 +174,7 @@ class MemoryPeople:
         return (await self.identities((sha256,)))[0]
 
     async def identities(self, digests: Seq[str]) -> Seq[Identity | None]:
-        return [self._identity(one) for one in digests]
+        return [self._identity(digest) for digest in digests]
 
     def _identity(self, sha256: str) -> Identity | None:
         for token in self._tokens.values():
@@ -202,10 +204,13 @@ class MemoryPeople:
         return self._secrets[name].sealed if name in self._secrets else None
 
     async def secrets(self) -> Seq[tuple[str, UserName, float]]:
-        return [(name, kept.by, kept.at) for name, kept in sorted(self._secrets.items())]
+        return [
+            (name, kept_secret.by, kept_secret.at)
+            for name, kept_secret in sorted(self._secrets.items())
+        ]
 
     async def secrets_for_everybody(self) -> Set[str]:
-        return {name for name, kept in self._secrets.items() if kept.for_everybody}
+        return {name for name, kept_secret in self._secrets.items() if kept_secret.for_everybody}
 
     async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
         if await self.secret(name) != was:
@@ -231,15 +236,15 @@ class MemoryPeople:
         after: int | None = None,
         limit: int,
     ) -> Seq[AuditEntry]:
-        found = [
-            one
-            for one in (reversed(self._audit) if after is None else self._audit)
-            if by in (None, one.by)
-            and one.at >= since
-            and (before is None or one.number < before)
-            and one.number > (after or 0)
+        audit_entries = [
+            audit_entry
+            for audit_entry in (reversed(self._audit) if after is None else self._audit)
+            if by in (None, audit_entry.by)
+            and audit_entry.at >= since
+            and (before is None or audit_entry.number < before)
+            and audit_entry.number > (after or 0)
         ]
-        return found[: max(0, limit)]
+        return audit_entries[: max(0, limit)]
 
     def _add_entry(self, entry: AuditEntry) -> None:
         number = len(self._audit) + 1

@@ -100,22 +100,22 @@ _HEAD_AND_TAIL: Final = _HEAD.add_columns(_tail.c.number, _tail.c.link).select_f
 
 def read_head(connection: Connection) -> StoreHead:
     *columns, crc = connection.execute(_HEAD).one()
-    found = StoreHead(*columns)
-    row_codec.check("head", row_codec.text_of(found), crc)
-    return found
+    cluster_ids = StoreHead(*columns)
+    row_codec.check("head", row_codec.text_of(cluster_ids), crc)
+    return cluster_ids
 
 
 def read_head_and_tail(connection: Connection) -> tuple[StoreHead, Tail]:
     """The head's row, and the newest entry of the audit log, by one question."""
     *columns, crc, number, link = connection.execute(_HEAD_AND_TAIL).one()
-    found = StoreHead(*columns)
-    row_codec.check("head", row_codec.text_of(found), crc)
-    return found, Tail(number or 0, link)
+    cluster_ids = StoreHead(*columns)
+    row_codec.check("head", row_codec.text_of(cluster_ids), crc)
+    return cluster_ids, Tail(number or 0, link)
 
 
 def _rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> list[Row]:
-    found = connection.execute(query).all()  # no cursor stays open by a damaged row
-    return [of.read(record, crc) for record, crc in found]
+    rows = connection.execute(query).all()  # no cursor stays open by a damaged row
+    return [of.read(record, crc) for record, crc in rows]
 
 
 def _whole(connection: Connection, query: Select[Any]) -> list[Job]:
@@ -126,20 +126,24 @@ def _whole(connection: Connection, query: Select[Any]) -> list[Job]:
 def world(connection: Connection) -> World:
     """All that is not over."""
     now = read_head(connection)
-    found = World(cluster=now.cluster, term=now.term, granted=now.granted)
+    world_now = World(cluster=now.cluster, term=now.term, granted=now.granted)
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
-    found.jobs = {job.id: job for job in _whole(connection, unfinished)}
+    world_now.jobs = {job.id: job for job in _whole(connection, unfinished)}
     for id, state, since in connection.execute(_OVER).all():
-        found.ended[JobId(id)], found.ended_at[JobId(id)] = state_of(state), _moment(since)
+        world_now.ended[JobId(id)], world_now.ended_at[JobId(id)] = state_of(state), _moment(since)
     tries = _rows(connection, _newest_attempts(), row_codec.ATTEMPT)
-    found.attempts = {attempt.job: attempt for attempt in tries}
-    found.saves = _resumable(connection)
-    held = select(allocations.c.record, allocations.c.crc).where(allocations.c.state != "RELEASED")
-    found.allocations = {one.key: one for one in _rows(connection, held, row_codec.ALLOCATION)}
-    known = select(nodes.c.record, nodes.c.crc)
-    found.nodes = {node.id: node for node in _rows(connection, known, row_codec.NODE)}
-    _read_shares(connection, found)
-    return found
+    world_now.attempts = {attempt.job: attempt for attempt in tries}
+    world_now.saves = _resumable(connection)
+    held_rows = select(allocations.c.record, allocations.c.crc).where(
+        allocations.c.state != "RELEASED"
+    )
+    world_now.allocations = {
+        row.key: row for row in _rows(connection, held_rows, row_codec.ALLOCATION)
+    }
+    node_query = select(nodes.c.record, nodes.c.crc)
+    world_now.nodes = {node.id: node for node in _rows(connection, node_query, row_codec.NODE)}
+    _read_shares(connection, world_now)
+    return world_now
 
 
 def _read_shares(connection: Connection, found: World) -> None:
@@ -149,12 +153,12 @@ def _read_shares(connection: Connection, found: World) -> None:
     uses = _rows(connection, select(usage.c.record, usage.c.crc), row_codec.USE)
     found.uses = {(use.queue, use.user): use for use in uses}
     spent = _rows(connection, select(spending.c.record, spending.c.crc), row_codec.SPENT)
-    found.spent = {one.queue: one for one in spent}
+    found.spent = {budget_spent.queue: budget_spent for budget_spent in spent}
     owed = _rows(connection, select(debts.c.record, debts.c.crc), row_codec.DEBT)
-    found.debts = {one.queue: one for one in owed}
+    found.debts = {debt.queue: debt for debt in owed}
     standing = select(reservations.c.record, reservations.c.crc).where(reservations.c.open == 1)
-    kept = _rows(connection, standing, row_codec.RESERVATION)
-    found.reservations = {one.job: one for one in kept}
+    standing_rows = _rows(connection, standing, row_codec.RESERVATION)
+    found.reservations = {reservation.job: reservation for reservation in standing_rows}
     moved = select(receipts.c.record, receipts.c.crc).where(receipts.c.kind == RELOCATION)
     in_order = moved.order_by(receipts.c.number)
     found.relocations = of_last_day(_rows(connection, in_order, row_codec.RECEIPT))
@@ -192,16 +196,16 @@ def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
         .where(jobs.c.final == 0)
         .order_by(*_OLDEST_FIRST, saves.c.step, saves.c.attempt)
     )
-    found: dict[JobId, list[Save]] = {}
+    saves_by_job: dict[JobId, list[Save]] = {}
     for save in _rows(connection, query, row_codec.SAVE):
         if not save.quarantined:
-            found.setdefault(save.job, []).append(save)
-    return {job: tuple(of_job) for job, of_job in found.items()}
+            saves_by_job.setdefault(save.job, []).append(save)
+    return {job: tuple(of_job) for job, of_job in saves_by_job.items()}
 
 
 def wishes_after(connection: Connection, after: int) -> list[Wish]:
-    found = connection.execute(_WISHES_AFTER, {"after": after}).all()
-    return [_wish(connection, *row) for row in found]
+    request_rows = connection.execute(_WISHES_AFTER, {"after": after}).all()
+    return [_wish(connection, *row) for row in request_rows]
 
 
 def wish_of_key(connection: Connection, by: UserName, key: str) -> Wish | None:
@@ -213,10 +217,10 @@ def _wish(
     connection: Connection, sequence: int, by: str, at: float, kind: str, record: str, crc: int
 ) -> Wish:
     row_codec.check("wish", row_codec.text_of((sequence, by, at, kind, record)), crc)
-    asked = row_codec.read_asked(kind, record)
-    if isinstance(asked, Submission):
-        asked = spec_rows.submit_of(connection, sequence, asked)
-    return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked)
+    asked_request = row_codec.read_asked(kind, record)
+    if isinstance(asked_request, Submission):
+        asked_request = spec_rows.submit_of(connection, sequence, asked_request)
+    return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked_request)
 
 
 def newest_jobs(
@@ -243,20 +247,20 @@ def _of_these(query: Select[Any], which: Which) -> Select[Any]:
         text, other = which.text.lower(), jobs.alias()
         named = func.lower(other.c.name).contains(text, autoescape=True)
         below = other.c.id.startswith(f"{text}_", autoescape=True)
-        found = select(other.c.id).where(or_(named, other.c.id == text, below))
-        query = query.where(jobs.c.id.in_(found))
+        matching_ids = select(other.c.id).where(or_(named, other.c.id == text, below))
+        query = query.where(jobs.c.id.in_(matching_ids))
     return query
 
 
 def job_of_id(connection: Connection, id: JobId) -> Job | None:
-    found = _whole(connection, _JOBS.where(jobs.c.id == id))
-    return found[0] if found else None
+    job_list = _whole(connection, _JOBS.where(jobs.c.id == id))
+    return job_list[0] if job_list else None
 
 
 def job_of_name(connection: Connection, name: str, by: UserName | None) -> Job | None:
     query = _of(_JOBS.where(jobs.c.name == name), by).order_by(*_NEWEST_FIRST)
-    found = _whole(connection, query.limit(1))
-    return found[0] if found else None
+    job_list = _whole(connection, query.limit(1))
+    return job_list[0] if job_list else None
 
 
 def _of(query: Select[Any], by: UserName | None) -> Select[Any]:
@@ -267,17 +271,17 @@ def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[
     """Return the jobs of an array. By id, which holds the position of its submission; by name, the
     newest of that name, of any user or of this one."""
     if match := _ID.fullmatch(of):
-        found = _jobs_submitted(connection, int(match.group(1)))
-        if mine := [job for job in found if job.array == of]:
-            return mine
+        submitted_jobs = _jobs_submitted(connection, int(match.group(1)))
+        if array_jobs := [job for job in submitted_jobs if job.array == of]:
+            return array_jobs
     begins = and_(jobs.c.name >= f"{of}_", jobs.c.name <= f"{of}_:")  # ":" is behind all digits
     names = select(jobs.c.submitted, jobs.c.name).where(begins)
     for sequence, name in connection.execute(_of(names, by).order_by(*_NEWEST_FIRST)).all():
         if name[len(of) + 1 :].isdecimal():
-            found = _jobs_submitted(connection, sequence)
-            array = next((job.array for job in found if job.spec.name == name), None)
+            submitted_jobs = _jobs_submitted(connection, sequence)
+            array = next((job.array for job in submitted_jobs if job.spec.name == name), None)
             if array is not None:
-                return [job for job in found if job.array == array and is_part(job, of)]
+                return [job for job in submitted_jobs if job.array == array and is_part(job, of)]
     return []
 
 
@@ -293,8 +297,8 @@ def newest_names(connection: Connection) -> list[str]:
 
 def workdirs(connection: Connection) -> set[str]:
     digest = text_at(jobs.c.record, "spec.workdir")
-    found = connection.execute(select(digest).distinct()).scalars()
-    return {one for one in found if one is not None}
+    scalar_result = connection.execute(select(digest).distinct()).scalars()
+    return {workdir_digest for workdir_digest in scalar_result if workdir_digest is not None}
 
 
 def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
@@ -305,14 +309,14 @@ def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
 def runs(connection: Connection, limit: int) -> list[Ran]:
     over = jobs.c.final == 1
     newest = _JOBS.where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
-    found = {job.id: job for job in _rows(connection, newest, row_codec.JOB)}
+    jobs_by_job = {job.id: job for job in _rows(connection, newest, row_codec.JOB)}
     ids = select(jobs.c.id).where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
-    theirs = select(attempts.c.record, attempts.c.crc).where(attempts.c.job.in_(ids))
+    attempt_query = select(attempts.c.record, attempts.c.crc).where(attempts.c.job.in_(ids))
     tries: dict[JobId, list[Attempt]] = {}
-    for attempt in _rows(connection, theirs, row_codec.ATTEMPT):
+    for attempt in _rows(connection, attempt_query, row_codec.ATTEMPT):
         tries.setdefault(attempt.job, []).append(attempt)
-    each = [ran_of(job, tries.get(job.id, ())) for job in found.values()]
-    return [one for one in each if one is not None]
+    each = [ran_of(job, tries.get(job.id, ())) for job in jobs_by_job.values()]
+    return [ran for ran in each if ran is not None]
 
 
 def newest_told(connection: Connection, limit: int) -> list[StartForecastTold]:
@@ -345,5 +349,5 @@ def events_after(
         query = query.where(text_at(events.c.record, "node") == node)
     number = events.c.number
     query = query.order_by(number.desc() if newest else number).limit(max(0, limit))
-    found = _rows(connection, query, row_codec.EVENT)
-    return found[::-1] if newest else found
+    event_list = _rows(connection, query, row_codec.EVENT)
+    return event_list[::-1] if newest else event_list

@@ -46,8 +46,8 @@ def drop_secret(connection: Connection, name: str, entry: AuditEntry | None) -> 
 
 
 def secret_of(connection: Connection, name: str) -> bytes | None:
-    found = connection.execute(select(secrets.c.sealed).where(secrets.c.name == name))
-    return cast(bytes | None, found.scalar_one_or_none())
+    cursor_result = connection.execute(select(secrets.c.sealed).where(secrets.c.name == name))
+    return cast(bytes | None, cursor_result.scalar_one_or_none())
 
 
 def secret_names(connection: Connection) -> Seq[tuple[str, UserName, float]]:

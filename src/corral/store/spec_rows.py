@@ -85,10 +85,12 @@ def _with_content(job: Job, contents: Contents) -> Job:
 def submit_of(connection: Connection, sequence: int, submission: Submission) -> Submit:
     """Return the submission as it was asked."""
     contents = _contents(connection, {sequence}) if submission.has_contents else {}
-    return unfolded(submission, {number: one for (_, number), one in contents.items()})
+    return unfolded(
+        submission, {number: spec_content for (_, number), spec_content in contents.items()}
+    )
 
 
 def _contents(connection: Connection, submitted: Iterable[int]) -> Contents:
-    asked = {"submitted": row_codec.text_of(sorted(submitted))}
-    rows = connection.execute(_OF_SUBMISSIONS, asked).all()
+    parameters = {"submitted": row_codec.text_of(sorted(submitted))}
+    rows = connection.execute(_OF_SUBMISSIONS, parameters).all()
     return {(row[0], row[1]): row_codec.CONTENT.read(row[2], row[3]) for row in rows}

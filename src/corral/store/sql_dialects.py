@@ -81,8 +81,12 @@ def _text(what: Put, dialect: str, columns: frozenset[str]) -> str:
     if what.only_new:
         statement = statement.on_conflict_do_nothing()
     elif what.key:
-        kept = {*what.key, *what.fixed, *(one.name for one in what.table.primary_key)}
-        changing = {name: statement.excluded[name] for name in sorted(columns - kept)}
+        kept_columns = {
+            *what.key,
+            *what.fixed,
+            *(key_column.name for key_column in what.table.primary_key),
+        }
+        changing = {name: statement.excluded[name] for name in sorted(columns - kept_columns)}
         statement = statement.on_conflict_do_update(index_elements=what.key, set_=changing)
     return str(statement.compile(dialect=spoken, column_keys=names))
 
@@ -99,8 +103,8 @@ def _postgresql(table: Table, names: list[str]) -> tuple[Dialect, Any]:
 
     shape: list[Column[Any]] = [column(name, table.c[name].type) for name in names]  # type: ignore[misc]
     rows = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
-    found = rows.table_valued(*shape).render_derived(with_types=True)
-    return _psycopg(), insert(table).from_select(names, select(*found.columns))
+    table_rows = rows.table_valued(*shape).render_derived(with_types=True)
+    return _psycopg(), insert(table).from_select(names, select(*table_rows.columns))
 
 
 @cache

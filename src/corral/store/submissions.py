@@ -62,16 +62,16 @@ def _folds(asked: Submit) -> Iterator[Fold]:
     common: object = None
     indices: list[int] = []
     for spec in asked.specs:
-        mine = _COMMON(spec)
+        own_fields = _COMMON(spec)
         index = spec.array_index
-        is_next = index is not None and indices and index > indices[-1] and mine == common
+        is_next = index is not None and indices and index > indices[-1] and own_fields == common
         if first is not None and is_next and spec.name == f"{first.kin}_{index}":
             indices.append(index)  # type: ignore[arg-type]
             continue
         if first is not None:
             yield Fold(spec=first, indices=tuple(indices))
         named = index is not None and spec.kin != spec.name
-        first, common, indices = spec, mine, [index] if named else []  # type: ignore[list-item]
+        first, common, indices = spec, own_fields, [index] if named else []  # type: ignore[list-item]
     if first is not None:
         yield Fold(spec=first, indices=tuple(indices))
 

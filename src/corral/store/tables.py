@@ -218,5 +218,5 @@ class TableStore(TablePeople):
 
 
 def _runs(connection: Connection, limit: int) -> list[Ran]:
-    own = queries.runs(connection, limit)
-    return own + [one.ran for one in imports.newest(connection, limit - len(own), None)]
+    rans = queries.runs(connection, limit)
+    return rans + [imported.ran for imported in imports.newest(connection, limit - len(rans), None)]

@@ -84,12 +84,12 @@ def change_user(
     limits: Mapping[str, int | None] | None,
     entry: AuditEntry,
 ) -> User | None:
-    known = {user.name: user for user in all_users(connection)}
-    before = known.get(name)
+    users_by_user_name = {user.name: user for user in all_users(connection)}
+    before = users_by_user_name.get(name)
     if before is None:
         return None
     after = changed(before, role, disabled, limits)
-    check_governed(known.values(), before, after)
+    check_governed(users_by_user_name.values(), before, after)
     _set_user(connection, after)
     for token in ended_with_user(before, after, all_tokens(connection), entry.at):
         _set_token(connection, token)
@@ -100,12 +100,12 @@ def change_user(
 def link_user(
     connection: Connection, name: UserName, identity: ProviderIdentity | None, entry: AuditEntry
 ) -> User | None:
-    known = {user.name: user for user in all_users(connection)}
-    if name not in known:
+    users_by_user_name = {user.name: user for user in all_users(connection)}
+    if name not in users_by_user_name:
         return None
     if identity is not None:
-        check_identity_free(known.values(), name, identity)
-    after = replace(known[name], identity=identity)
+        check_identity_free(users_by_user_name.values(), name, identity)
+    after = replace(users_by_user_name[name], identity=identity)
     _set_user(connection, after)
     add_entry(connection, entry)
     return after
@@ -119,20 +119,22 @@ def _set_user(connection: Connection, user: User) -> None:
 def remove_user(
     connection: Connection, name: UserName, at: float, entry: AuditEntry
 ) -> Removed | None:
-    known = {user.name: user for user in all_users(connection)}
-    if name not in known:
+    users_by_user_name = {user.name: user for user in all_users(connection)}
+    if name not in users_by_user_name:
         return None
-    check_governed(known.values(), known[name], None)
-    ended = ended_with_user(known[name], None, all_tokens(connection), at)
+    check_governed(users_by_user_name.values(), users_by_user_name[name], None)
+    ended = ended_with_user(users_by_user_name[name], None, all_tokens(connection), at)
     for token in ended:
         _set_token(connection, token)
-    own = secrets.c.by == name
+    column_element = secrets.c.by == name
     removed = Removed(
         tokens_revoked=len(ended),
         secrets_removed=connection.execute(
-            delete(secrets).where(own, secrets.c.everybody == 0)
+            delete(secrets).where(column_element, secrets.c.everybody == 0)
         ).rowcount,
-        secrets_kept=connection.execute(update(secrets).where(own).values(by=entry.by)).rowcount,
+        secrets_kept=connection.execute(
+            update(secrets).where(column_element).values(by=entry.by)
+        ).rowcount,
     )
     connection.execute(delete(users).where(users.c.name == name))
     add_entry(connection, replace(entry, detail=removed.text))
@@ -168,8 +170,8 @@ def revoke_token(connection: Connection, id: TokenId, at: float, entry: AuditEnt
     if token is None or token.revoked_at is not None:
         return token
     revoked = replace(token, revoked_at=at)
-    for one in (revoked, *ended_with_token(revoked, all_tokens(connection), at)):
-        _set_token(connection, one)
+    for token_row in (revoked, *ended_with_token(revoked, all_tokens(connection), at)):
+        _set_token(connection, token_row)
     add_entry(connection, entry)
     return revoked
 
@@ -184,25 +186,25 @@ def forget_token(connection: Connection, id: TokenId, entry: AuditEntry) -> bool
 def spend_token(
     connection: Connection, id: TokenId, made: Token, at: float, entry: AuditEntry
 ) -> Token | None:
-    left = spent(token_of_id(connection, id), at)
-    if left is None:
+    token = spent(token_of_id(connection, id), at)
+    if token is None:
         return None
     check_name_free(all_tokens(connection), made)
-    _set_token(connection, left)
+    _set_token(connection, token)
     add_token(connection, made, entry)
-    return left
+    return token
 
 
 def renew_token(
     connection: Connection, id: TokenId, made: Token, at: float, entry: AuditEntry
 ) -> Token | None:
-    found = renewed(all_tokens(connection), id, made, at)
-    if found is None:
+    renewal = renewed(all_tokens(connection), id, made, at)
+    if renewal is None:
         return None
-    before, forgotten = found
+    before, forgotten = renewal
     _set_token(connection, before)
-    for one in forgotten:
-        connection.execute(_FORGET_TOKEN, dict(of_id=one))
+    for token_id in forgotten:
+        connection.execute(_FORGET_TOKEN, dict(of_id=token_id))
     add_token(connection, made, entry)
     return before
 
@@ -226,11 +228,13 @@ def identity(connection: Connection, sha256: str) -> Identity | None:
 
 def identities(connection: Connection, digests: Seq[str]) -> list[Identity | None]:
     """A thousand agents' are asked for each second, so by as few statements as may be."""
-    found: dict[str, Identity] = {}
+    identity_by_digest: dict[str, Identity] = {}
     for first in range(0, len(digests), _AT_ONCE):
-        asked = {"digests": list(digests[first : first + _AT_ONCE])}
-        found.update((row[0], _read(row)) for row in connection.execute(_IDENTITIES, asked))
-    return [found.get(digest) for digest in digests]
+        parameters = {"digests": list(digests[first : first + _AT_ONCE])}
+        identity_by_digest.update(
+            (row[0], _read(row)) for row in connection.execute(_IDENTITIES, parameters)
+        )
+    return [identity_by_digest.get(digest) for digest in digests]
 
 
 def _read(row: Row[str, str, int, str | None, int]) -> Identity:

@@ -68,12 +68,12 @@ def changed(
     limits: Mapping[str, int | None] | None,
 ) -> User:
     """Return the user with what is given; None leaves it as it is."""
-    own = {**dict(user.limits), **(limits or {})}
+    own_limits = {**dict(user.limits), **(limits or {})}
     return replace(
         user,
         role=user.role if role is None else role,
         disabled=user.disabled if disabled is None else disabled,
-        limits=tuple(sorted((name, most) for name, most in own.items() if most is not None)),
+        limits=tuple(sorted((name, most) for name, most in own_limits.items() if most is not None)),
     )
 
 
@@ -130,14 +130,21 @@ def renewed(
     before = next((token for token in tokens if token.id == id), None)
     if before is None or before.revoked_at is not None or made.node != before.node:
         return None
-    others = [one for one in tokens if one.node == before.node and one.id not in (id, made.id)]
+    others = [
+        other_token
+        for other_token in tokens
+        if other_token.node == before.node and other_token.id not in (id, made.id)
+    ]
     siblings = [] if before.node is None else others
-    if any(one.created_at > before.created_at and one.used_at is not None for one in siblings):
+    if any(
+        sibling.created_at > before.created_at and sibling.used_at is not None
+        for sibling in siblings
+    ):
         raise TokenRevoked(
             f"the token {id} of {before.user} was replaced by a later one, which is in use",
             hint=f"if this is the machine that it is for, its token was copied: {ANOTHER_NODE}",
         )
-    forgotten = [one.id for one in siblings]
+    forgotten = [sibling.id for sibling in siblings]
     if before.node is not None and is_part(before.node):  # its ranks may have read it
         return replace(before, revoked_at=at), forgotten
     ends = at + NODE_TOKEN_SECONDS
@@ -147,9 +154,9 @@ def renewed(
 def check_name_free(tokens: Iterable[Token], made: Token) -> None:
     """A node has one identity, and no two have the same. Raises: Conflict."""
     tokens = list(tokens)
-    if any(one.sha256 == made.sha256 for one in tokens):
+    if any(token.sha256 == made.sha256 for token in tokens):
         raise Conflict("this token is known already", hint="join again, with one of your own")
-    if any(one.node == made.node and one.revoked_at is None for one in tokens):
+    if any(token.node == made.node and token.revoked_at is None for token in tokens):
         raise Conflict(
             f"there is a node {made.node} already",
             hint=f"choose another name: corral join ... --name NAME; or, if that one is gone for "
@@ -184,8 +191,8 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             names = list(dict.fromkeys(spec.name for spec in specs))
             more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
             jobs = f" ({len(specs)} jobs)" if len(specs) > 1 else ""
-            said = f"{', '.join(names[:NAMES_SHOWN])}{more}{jobs}"
-            return "job.submit", job_id(wish.sequence), said
+            names_text = f"{', '.join(names[:NAMES_SHOWN])}{more}{jobs}"
+            return "job.submit", job_id(wish.sequence), names_text
         case Cancel(job=job):
             return "job.cancel", job, ""
         case Suspend(job=job):
@@ -203,12 +210,12 @@ def _words(wish: Wish) -> tuple[str, str, str]:
         case BarSuspects():
             return "node.cordon", "all suspects", ""
         case CheckNodes(nodes=checked, kinds=kinds):
-            left = len(checked) - NAMES_SHOWN
+            left_out = len(checked) - NAMES_SHOWN
             first = ", ".join(checked[:NAMES_SHOWN])
-            on = f"{first} and {left} more" if left > 0 else first
+            on = f"{first} and {left_out} more" if left_out > 0 else first
             return "node.check", on, ", ".join(kinds)
         case SetLabels(node=node, labels=labels):
-            return "node.label", node, " ".join(label_text(*one) for one in labels)
+            return "node.label", node, " ".join(label_text(*label) for label in labels)
         case SetQueues(removed=removed) if removed:
             return "queue.remove", ", ".join(removed), ""
         case SetQueues(queues=queues):

@@ -33,13 +33,13 @@ class _Reading:
     faults: list[str] = field(default_factory=list)
 
     def take(self, found: Iterator[Imported | str | None]) -> "_Reading":
-        for one in found:
-            if one is None:
+        for imported_job in found:
+            if imported_job is None:
                 self.left_out += 1
-            elif isinstance(one, str):
-                self.faults.append(one)
+            elif isinstance(imported_job, str):
+                self.faults.append(imported_job)
             else:
-                self.jobs[one.id] = one
+                self.jobs[imported_job.id] = imported_job
         return self
 
 
@@ -73,6 +73,6 @@ def refuse_faults(path: Path, faults: Sequence[str]) -> None:
     """Raises: SpecInvalid with what could not be read, if anything."""
     if faults:
         more = len(faults) - MOST_TOLD
-        told = [*faults[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        fault_lines = [*faults[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
         hint = "mend them, or leave --strict out: then they are passed over"
-        raise SpecInvalid(f"{path}: nothing was imported: " + "; ".join(told), hint=hint)
+        raise SpecInvalid(f"{path}: nothing was imported: " + "; ".join(fault_lines), hint=hint)

@@ -39,18 +39,20 @@ def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
 
 def _items(text: str) -> list[Any]:
     if text.lstrip().startswith("{"):
-        found = json.loads(text)
+        loaded = json.loads(text)
     else:
         import yaml
 
         try:
-            found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+            loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
         except yaml.YAMLError as error:
             raise ValueError(f"it is neither JSON nor YAML: {error}") from None
-    if not isinstance(found, Mapping) or not isinstance(found.get("items", []), list):
+    if not isinstance(loaded, Mapping) or not isinstance(loaded.get("items", []), list):
         raise ValueError("it has no list of items")
-    items = found.get("items", [found])
-    if not any(isinstance(one, Mapping) and one.get("kind") == "Workload" for one in items):
+    items = loaded.get("items", [loaded])
+    if not any(
+        isinstance(manifest, Mapping) and manifest.get("kind") == "Workload" for manifest in items
+    ):
         raise ValueError("none of its items is a Workload")
     return list(items)
 
@@ -65,11 +67,15 @@ def _job(item: Mapping[str, Any]) -> Imported | None:
     if item["kind"] != "Workload":
         raise ValueError(f"it is a {item['kind']}")
     meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
-    told = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
-    begun = told.get("Admitted") or told.get("QuotaReserved")
-    if begun is None or "Finished" not in told:
+    conditions = {
+        condition["type"]: condition
+        for condition in status.get("conditions") or ()
+        if condition["status"] == "True"
+    }
+    begun = conditions.get("Admitted") or conditions.get("QuotaReserved")
+    if begun is None or "Finished" not in conditions:
         return None
-    started, ended = _moment(begun), _moment(told["Finished"])
+    started, ended = _moment(begun), _moment(conditions["Finished"])
     if ended <= started:
         return None
     admission = status.get("admission") or {}
@@ -84,7 +90,7 @@ def _job(item: Mapping[str, Any]) -> Imported | None:
         started_at=started,
         ended_at=ended,
         seconds=ended - started,
-        state=str(told["Finished"].get("reason") or "Finished"),
+        state=str(conditions["Finished"].get("reason") or "Finished"),
         priority=int(spec.get("priority") or 0),
         limit_seconds=float(spec.get("maximumExecutionTimeSeconds") or 0.0) or None,
     )
@@ -104,12 +110,12 @@ def _time(text: object) -> float:
 def _shape(asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]) -> Shape:
     """Return the shape of the pods with GPUs, from what was given, else from the request. GPUs that
     do not divide evenly over the pods count as one pod."""
-    wanted = {str(one.get("name", "")): one for one in asked}
-    assigned = {str(one.get("name", "")): one for one in given}
+    wanted = {str(pod_set.get("name", "")): pod_set for pod_set in asked}
+    assigned = {str(pod_set.get("name", "")): pod_set for pod_set in given}
     pods, gpus = 0, 0.0
     for name in wanted | assigned:
-        count, own = _of_pods(wanted.get(name, {}), assigned.get(name, {}))
-        pods, gpus = pods + count * (own > 0), gpus + own
+        count, own_gpus = _of_pods(wanted.get(name, {}), assigned.get(name, {}))
+        pods, gpus = pods + count * (own_gpus > 0), gpus + own_gpus
     pods, whole = max(1, pods), round(gpus)
     if whole % pods:
         pods = 1
@@ -123,8 +129,10 @@ def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, f
     if usage is not None:
         return count, _gpus(usage)
     containers = ((asked.get("template") or {}).get("spec") or {}).get("containers") or ()
-    each = [(one.get("resources") or {}) for one in containers]
-    return count, count * sum(_gpus(one.get("requests") or one.get("limits") or {}) for one in each)
+    each = [(container.get("resources") or {}) for container in containers]
+    return count, count * sum(
+        _gpus(container.get("requests") or container.get("limits") or {}) for container in each
+    )
 
 
 def _gpus(resources: Mapping[str, Any]) -> float:
@@ -133,7 +141,7 @@ def _gpus(resources: Mapping[str, Any]) -> float:
 
 def _quantity(value: object) -> float:
     """Raises: ValueError."""
-    found = _QUANTITY.fullmatch(str(value))
-    if found is None:
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None:
         raise ValueError(f"{str(value)[:60]!r} is no number of GPUs")
-    return int(found[1]) * _PARTS[found[2] or ""]
+    return int(match[1]) * _PARTS[match[2] or ""]

@@ -97,9 +97,9 @@ def _moment(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
 
 def _shape(tres: str, nodes: str) -> Shape:
     """GPUs that do not go evenly over the nodes are told as of one."""
-    gpus, found, kinds = gpus_of(tres), _NODES.search(tres), set(_TYPE.findall(tres))
-    told = found[1] if found else nodes
-    count = int(told) if told.isdigit() and int(told) > 0 else 1
+    gpus, match, kinds = gpus_of(tres), _NODES.search(tres), set(_TYPE.findall(tres))
+    node_text = match[1] if match else nodes
+    count = int(node_text) if node_text.isdigit() and int(node_text) > 0 else 1
     if gpus % count:
         count = 1
     kind = next(iter(kinds)).lower() if len(kinds) == 1 else None

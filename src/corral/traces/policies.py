@@ -18,17 +18,18 @@ def chosen(names: Sequence[str], config: Path | None, restart_seconds: float) ->
     Raises: NotFound for an unknown name, Unsupported for one that only queues have, SpecInvalid
     for a file that is none of policies.
     """
-    own = read_policies(config) if config else {}
-    known = dict(POLICIES) | own
-    asked = list(dict.fromkeys(names)) or list(own) or [DEFAULT]
-    for name in asked:
-        if name not in known:
-            raise _unknown(name, list(known))
+    own_policies = read_policies(config) if config else {}
+    known_policies = dict(POLICIES) | own_policies
+    asked_names = list(dict.fromkeys(names)) or list(own_policies) or [DEFAULT]
+    for name in asked_names:
+        if name not in known_policies:
+            raise _unknown(name, list(known_policies))
     return {
         name: replace(
-            known[name], policy=known[name].policy._replace(restart_seconds=restart_seconds)
+            known_policies[name],
+            policy=known_policies[name].policy._replace(restart_seconds=restart_seconds),
         )
-        for name in asked
+        for name in asked_names
     }
 
 

@@ -26,22 +26,22 @@ def read_tree(path: Path) -> QueueTree:
     except OSError as error:
         hint = "name a file such as corral apply takes: kind: queues"
         raise SpecInvalid(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    found = documents_of(text, source=str(path), toml=path.suffix == ".toml")
-    if len(found) > 1 or not is_queue_file(found[0]):
+    documents = documents_of(text, source=str(path), toml=path.suffix == ".toml")
+    if len(documents) > 1 or not is_queue_file(documents[0]):
         hint = "write: kind: queues, and what docs/reference/schema/queues_file.json says"
         raise SpecInvalid(f"{path} is not one file of queues", hint=hint)
-    asked = read_queues(found[0])
-    assert asked.half_life_seconds is not None
-    assert asked.guard_seconds is not None
+    set_queues = read_queues(documents[0])
+    assert set_queues.half_life_seconds is not None
+    assert set_queues.guard_seconds is not None
     tree = whole_tree(
-        asked.queues,
-        half_life_seconds=asked.half_life_seconds,
-        guard_seconds=asked.guard_seconds,
+        set_queues.queues,
+        half_life_seconds=set_queues.half_life_seconds,
+        guard_seconds=set_queues.guard_seconds,
     )
     return replace(
         tree,
-        rack_patience_seconds=asked.rack_patience_seconds,
-        pod_patience_seconds=asked.pod_patience_seconds,
+        rack_patience_seconds=set_queues.rack_patience_seconds,
+        pod_patience_seconds=set_queues.pod_patience_seconds,
     )
 
 
@@ -92,7 +92,7 @@ def tree_of_log(trace: Trace, sizes: Sequence[int], own: Mapping[str, int]) -> Q
 
 def _by_gpu_time(work: Workload, queues: Sequence[str], gpus: int) -> dict[str, int]:
     seconds: Counter[str] = Counter()
-    for queue, asked, took in zip(work.queues, work.gpus, work.durations, strict=True):
-        seconds[queues[queue]] += round(asked * took)
+    for queue, gpu_count, took in zip(work.queues, work.gpus, work.durations, strict=True):
+        seconds[queues[queue]] += round(gpu_count * took)
     total = seconds.total()
-    return {name: int(gpus * own / total) for name, own in seconds.items()}
+    return {name: int(gpus * own_seconds / total) for name, own_seconds in seconds.items()}

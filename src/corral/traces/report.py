@@ -51,9 +51,13 @@ def report(answer: Mapping[str, Any]) -> PlannerReport:
         answers=(),
         figures=(_waits(policies), _used(policies)),
         tables=tuple(
-            one
-            for one in (_numbers(policies), _parts(policies, "sizes"), _parts(policies, "queues"))
-            if one.rows
+            report_table
+            for report_table in (
+                _numbers(policies),
+                _parts(policies, "sizes"),
+                _parts(policies, "queues"),
+            )
+            if report_table.rows
         ),
     )
 
@@ -61,7 +65,7 @@ def report(answer: Mapping[str, Any]) -> PlannerReport:
 def _numbers(policies: Results) -> ReportTable:
     first = next(iter(policies.values()))
     keys = [key for key, value in first.items() if isinstance(value, int | float)]
-    rows = {_words(key): [one[key] for one in policies.values()] for key in keys}
+    rows = {_words(key): [policy[key] for policy in policies.values()] for key in keys}
     return _table("Numbers", policies, "", rows)
 
 
@@ -75,7 +79,7 @@ def _parts(policies: Results, kind: str) -> ReportTable:
     first = next(iter(policies.values()))
     rows = {
         f"{label} ({part['jobs']} jobs)": [
-            one[kind][label]["wait_mean_s"] for one in policies.values()
+            policy[kind][label]["wait_mean_s"] for policy in policies.values()
         ]
         for label, part in first[kind].items()
     }

@@ -140,5 +140,5 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
 
 def _numbers(names: Iterable[str]) -> list[int]:
     """-1 for no name."""
-    known: dict[str, int] = {"": -1}
-    return [known.setdefault(name, len(known) - 1) for name in names]
+    known_numbers: dict[str, int] = {"": -1}
+    return [known_numbers.setdefault(name, len(known_numbers) - 1) for name in names]

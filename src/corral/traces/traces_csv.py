@@ -18,12 +18,12 @@ def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
     Raises: ValueError that names the line.
     """
     columns = _columns(head, NEEDED)
-    known = {name: columns.index(name) for name in (*NEEDED, *KNOWN) if name in columns}
+    known_columns = {name: columns.index(name) for name in (*NEEDED, *KNOWN) if name in columns}
     reader = csv.reader(lines)
     for row in reader:
         try:
             if row:
-                yield _job({name: row[at].strip() for name, at in known.items()})
+                yield _job({name: row[at].strip() for name, at in known_columns.items()})
         except (ValueError, IndexError) as error:
             why = "too few cells" if isinstance(error, IndexError) else error
             raise ValueError(f"line {reader.line_num + 1}: {why}") from error

@@ -60,7 +60,9 @@ def clock_seconds(text: str) -> float:
     """Parse [days-]hours:minutes:seconds or minutes:seconds; 0 for words such as UNLIMITED."""
     days, dash, rest = text.partition("-") if "-" in text else ("0", "", text)
     parts = rest.split(":")
-    if len(parts) not in (2, 3) or not all(re.fullmatch(r"[\d.]+", one) for one in (days, *parts)):
+    if len(parts) not in (2, 3) or not all(
+        re.fullmatch(r"[\d.]+", part) for part in (days, *parts)
+    ):
         return 0.0
     seconds = 0.0
     for part in parts:

@@ -20,13 +20,13 @@ def jobs_of_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
         fields = line.split()
         if len(fields) != FIELDS:
             raise ValueError(f"line {number}: {len(fields)} fields, SWF has {FIELDS}")
-        asked = float(fields[ASKED])
+        asked_gpus = float(fields[ASKED])
         yield LoggedJob(
             name=fields[NUMBER],
             queue=fields[QUEUE],
             submitted=float(fields[SUBMIT]),
             duration=float(fields[RUN]),
-            gpus=asked if asked > 0 else float(fields[USED]),
+            gpus=asked_gpus if asked_gpus > 0 else float(fields[USED]),
             limit=max(0.0, float(fields[LIMIT])),
             user=fields[USER],
             kind=fields[PROGRAM].replace("-1", ""),

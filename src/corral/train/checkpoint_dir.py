@@ -110,8 +110,8 @@ class Shelf:
 
     def saves(self) -> list[Slot]:
         """The complete saves, the newest first."""
-        found = [slot for slot in _slots(self.root, "") if (slot.path / MANIFEST).is_file()]
-        return sorted(found, reverse=True)
+        slots = [slot for slot in _slots(self.root, "") if (slot.path / MANIFEST).is_file()]
+        return sorted(slots, reverse=True)
 
     def prune(self, committed: Collection[tuple[int, int]], *, keep: int) -> list[Slot]:
         """Remove what is older than the newest `keep` committed saves, given as (attempt, step).
@@ -119,10 +119,10 @@ class Shelf:
         Nothing is removed before there are that many; an uncommitted save younger than the oldest
         kept stays. Answers with what was removed.
         """
-        kept = sorted(committed, reverse=True)[: max(1, keep)]
-        if len(kept) < max(1, keep):
+        kept_steps = sorted(committed, reverse=True)[: max(1, keep)]
+        if len(kept_steps) < max(1, keep):
             return []
-        removed = [slot for slot in self.saves() if (slot.attempt, slot.step) < kept[-1]]
+        removed = [slot for slot in self.saves() if (slot.attempt, slot.step) < kept_steps[-1]]
         for slot in removed:
             doomed = slot.path.with_name(slot.path.name + PARTIAL)
             with suppress(OSError):  # renamed first: what is half removed is no save
@@ -149,15 +149,15 @@ def claim(path: Path, job: str) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     if not job:
         return path
-    own = path / f"{OWNER}.{job}"
-    own.write_text(job)
+    own_file = path / f"{OWNER}.{job}"
+    own_file.write_text(job)
     try:
-        os.link(own, path / OWNER)  # whole from the first moment, and only once
+        os.link(own_file, path / OWNER)  # whole from the first moment, and only once
     except FileExistsError:
         owner = (path / OWNER).read_text().strip()
         return path if owner == job else path / job
     finally:
-        own.unlink()
+        own_file.unlink()
     return path
 
 
@@ -165,8 +165,8 @@ def attempts(root: Path) -> Iterator[int]:
     """The numbers of the attempts that have begun to save here."""
     with suppress(FileNotFoundError):
         for entry in os.scandir(root):
-            if found := _ATTEMPT.fullmatch(entry.name):
-                yield int(found[1])
+            if match := _ATTEMPT.fullmatch(entry.name):
+                yield int(match[1])
 
 
 def sync_directory(path: Path) -> None:
@@ -181,6 +181,6 @@ def sync_directory(path: Path) -> None:
 def _slots(root: Path, suffix: str) -> Iterator[Slot]:
     for number in attempts(root):
         for entry in os.scandir(root / f"attempt-{number}"):
-            found = _STEP.fullmatch(entry.name)
-            if found and found[2] == suffix and entry.is_dir():
-                yield Slot(attempt=number, step=int(found[1]), path=Path(entry.path))
+            match = _STEP.fullmatch(entry.name)
+            if match and match[2] == suffix and entry.is_dir():
+                yield Slot(attempt=number, step=int(match[1]), path=Path(entry.path))

@@ -30,12 +30,14 @@ def verify(
     """
     manifest = _read_manifest(directory, manifest_sha256)
     if (manifest.attempt, manifest.step) != (attempt, step):
-        theirs = f"attempt {manifest.attempt}, step {manifest.step}"
-        raise Broken(f"its manifest is of another save: {theirs}")
+        their_text = f"attempt {manifest.attempt}, step {manifest.step}"
+        raise Broken(f"its manifest is of another save: {their_text}")
     for entry in manifest.files:
         _check_size(directory / entry.name, entry)
-    own = sorted(manifest.files, key=lambda entry: (-entry.size_bytes, entry.name))[part::parts]
-    _check_contents(directory, own)
+    file_entries = sorted(manifest.files, key=lambda entry: (-entry.size_bytes, entry.name))[
+        part::parts
+    ]
+    _check_contents(directory, file_entries)
     return manifest
 
 
@@ -64,17 +66,20 @@ def _check_contents(directory: Path, entries: Sequence[FileEntry]) -> None:
             _check_content(directory / entry.name, entry)
         return
     with ThreadPoolExecutor(min(THREADS, len(entries))) as pool:
-        checks = [pool.submit(_check_content, directory / one.name, one) for one in entries]
+        checks = [
+            pool.submit(_check_content, directory / file_entry.name, file_entry)
+            for file_entry in entries
+        ]
         for check in checks:
             check.result()
 
 
 def _check_content(path: Path, entry: FileEntry) -> None:
     try:
-        found = file_digest(path)
+        content_digest = file_digest(path)
     except OSError as error:
         raise Broken(f"{entry.name} cannot be read: {error.strerror}") from error
-    if found != entry.sha256:
+    if content_digest != entry.sha256:
         raise Broken(f"{entry.name} is not what was written: its SHA-256 does not fit")
 
 

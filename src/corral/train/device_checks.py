@@ -38,7 +38,11 @@ def main(words: Sequence[str]) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it goes with who has asked
     match words:
         case ["products", seconds, kinds, *devices]:
-            products([torch.device(one) for one in devices], float(seconds), kinds.split(","))
+            products(
+                [torch.device(device_name) for device_name in devices],
+                float(seconds),
+                kinds.split(","),
+            )
         case ["all-reduce", rank, world, address, port, backend, seconds, device]:
             place = CheckPlace(int(rank), int(world), address, int(port))
             all_reduce(place, backend, float(seconds), torch.device(device))
@@ -93,22 +97,22 @@ def proofs_of(device: torch.device) -> list[Proof]:
             (NARROW, side, NARROW_INNER, torch.bfloat16),
             (NARROW, side, NARROW_INNER, torch.float16),
         ]
-    found = []
+    proofs = []
     for values, rows, inner, kind in shapes:
-        left, right = matrix(A_PLACE, values, rows, inner), matrix(B_PLACE, values, inner, rows)
-        known = left.to(torch.float32) @ right.to(torch.float32)
-        if hash_of(known) != KNOWN[values, rows, inner]:
+        tensor, right = matrix(A_PLACE, values, rows, inner), matrix(B_PLACE, values, inner, rows)
+        exact_product = tensor.to(torch.float32) @ right.to(torch.float32)
+        if hash_of(exact_product) != KNOWN[values, rows, inner]:
             raise RuntimeError("the CPU of this machine multiplies wrongly")
-        found.append(
+        proofs.append(
             Proof(
                 device=device,
-                left=left.to(device, kind),
+                left=tensor.to(device, kind),
                 right=right.to(device, kind),
-                known=known.to(device, kind),
+                known=exact_product.to(device, kind),
                 wrong=torch.zeros((), dtype=torch.int64, device=device),
             )
         )
-    return found
+    return proofs
 
 
 def products(devices: Sequence[torch.device], seconds: float, kinds: Sequence[str]) -> None:
@@ -120,12 +124,14 @@ def products(devices: Sequence[torch.device], seconds: float, kinds: Sequence[st
         torch.zeros(1, device=device)
     torch.backends.cuda.matmul.allow_tf32 = True  # the tensor cores, which hold these exactly
     proven = {device: _tried(proofs_of, device, "matmul") for device in devices}
-    proofs = {device: found for device, found in proven.items() if found}
+    proofs = {device: device_proofs for device, device_proofs in proven.items() if device_proofs}
     if "matmul" in kinds:
         deadline = time.monotonic() + seconds
         while proofs and time.monotonic() < deadline:
             proofs = {
-                device: one for device, one in proofs.items() if _tried(_round, one, "matmul")
+                device: device_proof
+                for device, device_proof in proofs.items()
+                if _tried(_round, device_proof, "matmul")
             }
         for each in proofs.values():
             _tried(_told, each, "matmul")
@@ -149,18 +155,18 @@ def _tried(do: Callable[[T], R], on: T, kind: str) -> R | None:
 
 def _round(proofs: list[Proof]) -> bool:
     """A few of each, then wait for them."""
-    for one in proofs:
+    for proof in proofs:
         for _ in range(MAKE_AT_ONCE):
-            one.make()
+            proof.make()
     _now(proofs[0].device)
     return True
 
 
 def _told(proofs: list[Proof]) -> bool:
     """Each by its hash once more, beside those that were compared on the device itself."""
-    wrong = sum(int(one.wrong) for one in proofs)
-    wrong += sum(hash_of(one.left @ one.right) != hash_of(one.known) for one in proofs)
-    made = sum(one.made for one in proofs) + len(proofs)
+    wrong = sum(int(proof.wrong) for proof in proofs)
+    wrong += sum(hash_of(proof.left @ proof.right) != hash_of(proof.known) for proof in proofs)
+    made = sum(proof.made for proof in proofs) + len(proofs)
     say(kind="matmul", device=str(proofs[0].device), wrong=wrong, made=made)
     return True
 

@@ -122,13 +122,13 @@ def _committed(text: str) -> tuple[Committed, ...]:
     try:
         return tuple(
             Committed(
-                attempt=int(one["attempt"]),
-                step=int(one["step"]),
-                path=Path(one["path"]),
-                manifest_sha256=str(one["manifest_sha256"]),
-                job=str(one.get("job", "")),
+                attempt=int(load["attempt"]),
+                step=int(load["step"]),
+                path=Path(load["path"]),
+                manifest_sha256=str(load["manifest_sha256"]),
+                job=str(load.get("job", "")),
             )
-            for one in json.loads(text)
+            for load in json.loads(text)
         )
     except (ValueError, KeyError, TypeError) as error:
         raise SettingInvalid(f"CORRAL_RESUME cannot be read: {error!r}") from error

@@ -54,22 +54,22 @@ def candidates(settings: Settings, shelf: Shelf) -> list[RestoreCandidate]:
     has saved (a launcher such as torchrun may restart its ranks within one attempt). Without a head
     every complete save counts.
     """
-    found = [
+    restore_candidates = [
         RestoreCandidate(attempt=slot.attempt, step=slot.step, path=slot.path, manifest_sha256=None)
         for slot in shelf.saves()
         if settings.resume is None or slot.attempt == shelf.attempt
     ]
     recorded = [
         RestoreCandidate(
-            attempt=one.attempt,
-            step=one.step,
-            path=one.path,
-            manifest_sha256=one.manifest_sha256,
-            origin="" if settings.is_own(one) else one.job,
+            attempt=committed.attempt,
+            step=committed.step,
+            path=committed.path,
+            manifest_sha256=committed.manifest_sha256,
+            origin="" if settings.is_own(committed) else committed.job,
         )
-        for one in settings.resume or ()
+        for committed in settings.resume or ()
     ]
-    return found + recorded
+    return restore_candidates + recorded
 
 
 def choose(

@@ -64,7 +64,9 @@ class Run:
         self._saver: Saver | None = None
         self._sampler: Any = None
         self._committed = {
-            (one.attempt, one.step) for one in settings.resume or () if settings.is_own(one)
+            (committed.attempt, committed.step)
+            for committed in settings.resume or ()
+            if settings.is_own(committed)
         }
         self._channel: Channel | None = None
         if settings.socket:
@@ -121,10 +123,12 @@ class Run:
             done=self._on_saved,
             failed=self._on_save_failed,
         )
-        for one in self._holder.optimizers:
-            self._saver.guard(one)
-        found = self._talk.share(candidates(self._settings, shelf) if self.rank == 0 else [])
-        chosen = choose(found, self._talk, self._on_quarantined)
+        for held_optimizer in self._holder.optimizers:
+            self._saver.guard(held_optimizer)
+        shared_candidate = self._talk.share(
+            candidates(self._settings, shelf) if self.rank == 0 else []
+        )
+        chosen = choose(shared_candidate, self._talk, self._on_quarantined)
         if chosen is not None:
             common = load(chosen, self._holder)
             self._state = TrainingState(
@@ -165,7 +169,11 @@ class Run:
         has taken, not what was fetched. Beginning to read draws no random number.
         """
         samplers = (source, *(getattr(source, name, None) for name in ("batch_sampler", "sampler")))
-        sampler = self._sampler if any(one is self._sampler for one in samplers) else None
+        sampler = (
+            self._sampler
+            if any(known_sampler is self._sampler for known_sampler in samplers)
+            else None
+        )
         if sampler is not None:
             sampler.count_on_delivery()
         drawn = torch.get_rng_state()
@@ -250,10 +258,10 @@ class Run:
 
     def _save_is_asked(self) -> bool:
         """True once for each time."""
-        asked = self._channel is not None and self._channel.save_is_asked
-        if self._channel is not None and asked:
+        is_asked = self._channel is not None and self._channel.save_is_asked
+        if self._channel is not None and is_asked:
             self._channel.save_is_asked = False
-        return asked
+        return is_asked
 
     def _obey(self, agreed: StopRequests, step: int) -> None:
         if agreed.stop:

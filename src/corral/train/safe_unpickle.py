@@ -36,9 +36,11 @@ class _IndexUnpickler(pickle.Unpickler):
         if "." not in name and (module, name) in _NAMES:
             return super().find_class(module, name)
         if "." not in name and (module in _CLASSES or module == "torch"):
-            found = super().find_class(module, name)
-            if isinstance(found, _TORCH_VALUES) or (module in _CLASSES and _is_own(found, module)):
-                return found
+            found_class = super().find_class(module, name)
+            if isinstance(found_class, _TORCH_VALUES) or (
+                module in _CLASSES and _is_own(found_class, module)
+            ):
+                return found_class
         raise Untrusted(f"its index names {module}.{name}, which no save needs")
 
 
@@ -65,10 +67,10 @@ def index_of(data: bytes) -> Any:
 
 def may_be_changed_by_others(directory: Path) -> bool:
     """Return whether another account than this one and root can change the files of a save."""
-    own = {os.geteuid(), _ROOT}
+    own_users = {os.geteuid(), _ROOT}
     for path in (directory, *directory.iterdir()):
-        found = path.stat(follow_symlinks=False)
-        if found.st_uid not in own or found.st_mode & _WRITABLE_BY_OTHERS:
+        path_stat = path.stat(follow_symlinks=False)
+        if path_stat.st_uid not in own_users or path_stat.st_mode & _WRITABLE_BY_OTHERS:
             return True
     return False
 

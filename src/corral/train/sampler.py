@@ -81,10 +81,10 @@ class Sampler:
 
         Raises: DataChanged when it was saved over other data or in another order.
         """
-        theirs = (state["length"], state["seed"])
-        if theirs != (self.length, self.seed):
+        their_shape = (state["length"], state["seed"])
+        if their_shape != (self.length, self.seed):
             raise DataChanged(
-                f"the save counts its samples over {theirs[0]} with seed {theirs[1]}; "
+                f"the save counts its samples over {their_shape[0]} with seed {their_shape[1]}; "
                 f"this sampler has {self.length} with seed {self.seed}",
                 hint="give the same data and seed, or start with another checkpoint path",
             )

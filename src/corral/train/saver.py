@@ -183,8 +183,8 @@ class Saver:
 
     def _warm(self, state: dict[str, Any], items: Sequence[Any]) -> None:
         try:
-            for one in self._staging.take(state, items)[1]:
-                one.copy()
+            for later in self._staging.take(state, items)[1]:
+                later.copy()
         except (RuntimeError, MemoryError) as error:
             say(f"staging buffers are not to be had yet: {error}")
         finally:
@@ -215,7 +215,7 @@ class Saver:
     def _copy(self, task: _Task) -> str:
         """Copy what training left to be copied; then its optimizers may continue."""
         try:
-            troubles = [one.copy() for one in task.later]
+            troubles = [later.copy() for later in task.later]
         finally:
             if self._waits_since is not None:  # counted here: the save may end before it goes on
                 self._waited = time.monotonic() - self._waits_since
@@ -232,7 +232,7 @@ class Saver:
         results = self._quiet.gather(written)
         outcome: Saved | str | None = None
         if self._quiet.leads:
-            troubles = [one for one in results if isinstance(one, str)]
+            troubles = [result for result in results if isinstance(result, str)]
             outcome = troubles[0] if troubles else self._complete(task, results)
             if isinstance(outcome, str):
                 self.shelf.abandon(task.step)

@@ -96,8 +96,8 @@ class Channel:
         until = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
-            while not self._closing and (left := until - time.monotonic()) > 0:
-                selector.select(left)
+            while not self._closing and (left_seconds := until - time.monotonic()) > 0:
+                selector.select(left_seconds)
                 self._drain_wakes()
 
     def _drain_wakes(self) -> None:

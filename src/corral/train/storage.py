@@ -115,14 +115,14 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
     metadata: Metadata | None = None
     if gang.leads:
         try:
-            found, metadata = planner.create_global_plan(plans)
-            answers = list(found)
+            save_plans, metadata = planner.create_global_plan(plans)
+            answers = list(save_plans)
         except (ValueError, RuntimeError, AssertionError) as error:
             answers = [f"the ranks' states do not fit together: {error}"] * gang.world_size
-    own = gang.hand_out(answers)
-    if isinstance(own, str):
-        raise ValueError(own)
-    return ShardPlan(shape=shape_of(state), items=own.items, metadata=metadata)
+    own_part = gang.hand_out(answers)
+    if isinstance(own_part, str):
+        raise ValueError(own_part)
+    return ShardPlan(shape=shape_of(state), items=own_part.items, metadata=metadata)
 
 
 class Staging:

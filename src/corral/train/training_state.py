@@ -90,8 +90,8 @@ class StateHolder:
     def capture(self, *, step: int, observed_seconds: float) -> dict[str, Any]:
         """The state as it is now: tensors are not copied, they are the live ones."""
         tensors, oddments = self._model_state()
-        own = tensors.keys() - (self._replicated_buffers() if self.rank else set())
-        state: dict[str, Any] = {key: value for key, value in tensors.items() if key in own}
+        own_keys = tensors.keys() - (self._replicated_buffers() if self.rank else set())
+        state: dict[str, Any] = {key: value for key, value in tensors.items() if key in own_keys}
         plain: dict[str, Any] = {}
         for key, value in self._optimizer_state():
             (state if isinstance(value, torch.Tensor) else plain)[key] = value
@@ -103,7 +103,7 @@ class StateHolder:
             "optimizer": plain,
             "groups": [self._groups(optimizer) for optimizer in self.optimizers],
             "scheduler": self.scheduler.state_dict() if self.scheduler else None,
-            "others": {name: one.state_dict() for name, one in self.others.items()},
+            "others": {name: stateful.state_dict() for name, stateful in self.others.items()},
         }
         data = self.data.state_dict() if self.data else None
         state[COMMON] = _pickle(common)
@@ -114,21 +114,21 @@ class StateHolder:
         """Return what is filled from a save: live tensors, and new ones where there are none."""
         state: dict[str, Any] = dict(self._model_state()[0])
         parameters = dict(self._parameters())
-        for key, kept in saved.state_dict_metadata.items():
-            if key.startswith("optimizer/") and isinstance(kept, TensorStorageMetadata):
+        for key, stored_entry in saved.state_dict_metadata.items():
+            if key.startswith("optimizer/") and isinstance(stored_entry, TensorStorageMetadata):
                 number, name, entry = _parts(key)
                 if number < len(self.optimizers):
                     parameter = parameters.get(name)
-                    held = (
+                    held_state = (
                         self.optimizers[number].state.get(parameter, {})
                         if parameter is not None
                         else {}
                     )
-                    found = held.get(entry)
-                    state[key] = _room_for(kept, parameter, found)
+                    held_entry = held_state.get(entry)
+                    state[key] = _room_for(stored_entry, parameter, held_entry)
         state[COMMON] = b""
-        own = f"rank/{self.rank}"
-        state[own if own in saved.state_dict_metadata else "rank/0"] = b""
+        own_key = f"rank/{self.rank}"
+        state[own_key if own_key in saved.state_dict_metadata else "rank/0"] = b""
         return state
 
     def restore(self, filled: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,21 +137,21 @@ class StateHolder:
         Raises: WorldChanged when the data position does not fit the number of ranks.
         """
         common = _unpickle(filled[COMMON])
-        own = f"rank/{self.rank}"
-        mine = _unpickle(filled.get(own) or filled["rank/0"])
+        own_key = f"rank/{self.rank}"
+        own_state = _unpickle(filled.get(own_key) or filled["rank/0"])
         if common["model"]:
             self._bare_model().load_state_dict(common["model"], strict=False)
         for number, optimizer in enumerate(self.optimizers):
             self._restore_optimizer(number, optimizer, filled, common)
         if self.scheduler and common["scheduler"] is not None:
             self.scheduler.load_state_dict(common["scheduler"])
-        for name, one in self.others.items():
+        for name, stateful in self.others.items():
             if name in common["others"]:
-                one.load_state_dict(common["others"][name])
-        if self.data and mine["data"] is not None:
-            self._restore_data(mine["data"], common["world_size"])
-        if own in filled:
-            set_random_state(mine["random"])
+                stateful.load_state_dict(common["others"][name])
+        if self.data and own_state["data"] is not None:
+            self._restore_data(own_state["data"], common["world_size"])
+        if own_key in filled:
+            set_random_state(own_state["random"])
         return dict(common)
 
     def _restore_data(self, saved: Any, saved_world_size: int) -> None:
@@ -211,7 +211,7 @@ class StateHolder:
     def _groups(self, optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
         names = self._names()
         return [
-            {**group, "params": [names[id(one)] for one in group["params"]]}
+            {**group, "params": [names[id(parameter)] for parameter in group["params"]]}
             for group in optimizer.param_groups
         ]
 
@@ -224,7 +224,7 @@ class StateHolder:
     ) -> None:
         """Restore by parameter name, then in the optimizer's own way, which knows its devices."""
         names = self._names()
-        order = [one for group in optimizer.param_groups for one in group["params"]]
+        order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         place = {names[id(parameter)]: index for index, parameter in enumerate(order)}
         state: dict[int, dict[str, Any]] = {}
         for key, value in [*filled.items(), *common["optimizer"].items()]:

@@ -62,7 +62,9 @@ class Waits:
     def _watch(self, model: nn.parallel.DistributedDataParallel) -> None:
         """Measure what DDP does in C++: buffers of all ranks before its forward, gradients after
         its backward."""
-        first = next((one for one in model.parameters() if one.requires_grad), None)
+        first = next(
+            (parameter for parameter in model.parameters() if parameter.requires_grad), None
+        )
         self._hooks += [
             model.register_forward_pre_hook(self._set_out),
             model.module.register_forward_pre_hook(self._arrived),

@@ -93,9 +93,9 @@ class Pages:
     def _file(self, name: str) -> File | None:
         """Read once: what is under a name of `assets/` never changes, and the page is small. None
         where there is no such file, also for a name that no file can have."""
-        known = self._files.get(name)
-        if known is not None and known.caching == KEPT:
-            return known
+        file = self._files.get(name)
+        if file is not None and file.caching == KEPT:
+            return file
         path = self._folder / name
         kind = _TYPES.get(path.suffix)
         if (

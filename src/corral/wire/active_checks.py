@@ -83,10 +83,10 @@ class Checkup(ForecastView):
 
     @property
     def is_over(self) -> bool:
-        return all(one.state == "over" for one in self.nodes)
+        return all(node.state == "over" for node in self.nodes)
 
 
 def results_of(measures: Sequence[CheckMeasure]) -> list[CheckResult]:
     """In an order that stays: by what, and where."""
     ordered = sorted(measures, key=lambda one: (list(CheckKind).index(one.kind), one.where))
-    return [CheckResult.of(one) for one in ordered]
+    return [CheckResult.of(check_measure) for check_measure in ordered]

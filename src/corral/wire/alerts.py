@@ -165,24 +165,26 @@ class AlertFile(_Part):
 def read_alerts(document: Document) -> AlertFile:
     """Read an alerts file. Raises: SpecInvalid with file and line."""
     try:
-        found = AlertFile.model_validate(document.value)
+        alert_file = AlertFile.model_validate(document.value)
     except ValidationError as error:
-        problems = [_problem(dict(one)) for one in error.errors(include_url=False)]
+        problems = [_problem(dict(problem)) for problem in error.errors(include_url=False)]
         raise refusal(document, problems) from None
-    names = [one.name for one in found.to]
+    names = [receiver.name for receiver in alert_file.to]
     problems = []
-    for place, one in enumerate(found.to):
-        ways = [way for way in ("webhook", "slack", "email") if getattr(one, way) is not None]
+    for place, receiver_body in enumerate(alert_file.to):
+        ways = [
+            way for way in ("webhook", "slack", "email") if getattr(receiver_body, way) is not None
+        ]
         if len(ways) != 1:
-            told = " and ".join(ways) or "no way to tell it"
-            text = f"{one.name} has {told}: it needs one of webhook, slack and email"
+            ways_text = " and ".join(ways) or "no way to tell it"
+            text = f"{receiver_body.name} has {ways_text}: it needs one of webhook, slack and email"
             problems.append(Problem(where=("to", place), text=text, hint=f"write: {_EXAMPLE}"))
-        if names.count(one.name) > 1:
-            text = f"{shown(one.name)} is there twice"
+        if names.count(receiver_body.name) > 1:
+            text = f"{shown(receiver_body.name)} is there twice"
             problems.append(Problem(where=("to", place, "name"), text=text, hint="name each anew"))
     if problems:
         raise refusal(document, problems)
-    return found
+    return alert_file
 
 
 def _problem(error: Mapping[str, Any]) -> Problem:

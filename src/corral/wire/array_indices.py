@@ -30,10 +30,10 @@ def read_array(value: Any) -> Array:
     if isinstance(value, Array):
         return value
     if not isinstance(value, str):
-        meant = isinstance(value, int) and not isinstance(value, bool) and 1 < value <= MOST
+        is_count = isinstance(value, int) and not isinstance(value, bool) and 1 < value <= MOST
         raise WrongValue(
             f"{shown(value)} is no range of indices",
-            f"write: array: 0-{value - 1 if meant else 9}",
+            f"write: array: 0-{value - 1 if is_count else 9}",
         )
     if len(value) > MOST_CHARACTERS:
         raise WrongValue(
@@ -42,7 +42,7 @@ def read_array(value: Any) -> Array:
         )
     ranges, percent, most = value.replace(" ", "").partition("%")
     limit = _limit(value, most) if percent else None
-    found: set[int] = set()
+    found_indices: set[int] = set()
     named = 0
     for part in ranges.split(","):
         match = _PART.fullmatch(part)
@@ -53,9 +53,9 @@ def read_array(value: Any) -> Array:
         named += len(indices)
         if named > MOST_NAMED:
             raise WrongValue(f"{shown(value)} names indices over and over", "write each index once")
-        found.update(indices)
-        _bounded(value, len(found))
-    return Array(indices=tuple(sorted(found)), limit=limit)
+        found_indices.update(indices)
+        _bounded(value, len(found_indices))
+    return Array(indices=tuple(sorted(found_indices)), limit=limit)
 
 
 def check_count(jobs: int, source: str) -> None:

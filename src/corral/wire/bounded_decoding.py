@@ -218,21 +218,21 @@ class _Sieve:
         self, shape: Any, raws: Iterable[Any], what: str, most: int, key: AttemptKey | None = None
     ) -> tuple[Any, ...]:
         """Return the parts of a list that are within bounds, the first `most` of them."""
-        kept: list[Any] = []
+        kept_items: list[Any] = []
         for place, raw in enumerate(raws):
             if place >= most:
                 self.drop(what, key, f"more than {most:,} at once")
                 break
             if (part := self.take(shape, raw, what, key)) is not None:
-                kept.append(part)
-        return tuple(kept)
+                kept_items.append(part)
+        return tuple(kept_items)
 
 
 def _second_look(frame: bytes) -> BoundedMessage:
     """Read a heartbeat part by part. Raises: as `read_frame`."""
     loose = _loose_beat(frame)
     sieve = _Sieve([])
-    seen = [one for raw in loose.seen if (one := _seen(sieve, raw)) is not None]
+    seen = [attempt_seen for raw in loose.seen if (attempt_seen := _seen(sieve, raw)) is not None]
     beat = Beat(
         number=_bounded_decoder(int)(msgspec.msgpack.encode(loose.number)),
         version=sieve.take(Version | None, loose.version, "version"),
@@ -257,13 +257,13 @@ def _seen(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
     except WRONG:
         sieve.drop("attempt", None, why)
         return None
-    loose, found = _loose_seen(raw), {}
+    loose, checked_fields = _loose_seen(raw), {}
     for name, hint in _SEEN.items():
         if name in loose:
             part = _part_of_seen(sieve, name, hint, loose[name], bare.key)
             if part is not None:
-                found[name] = part
-    return Seen(**{**found, "key": bare.key, "phase": bare.phase})
+                checked_fields[name] = part
+    return Seen(**{**checked_fields, "key": bare.key, "phase": bare.phase})
 
 
 def _part_of_seen(sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: AttemptKey) -> Any:
@@ -290,16 +290,16 @@ def _progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
 
     A loss that is not a number counts as missing, for example after a run has diverged.
     """
-    mine = _Sieve([])
-    found: Progress | None = mine.take(Progress, raw, "progress", key)
-    if found is None and mine.dropped:
+    own_sieve = _Sieve([])
+    progress: Progress | None = own_sieve.take(Progress, raw, "progress", key)
+    if progress is None and own_sieve.dropped:
         try:
-            told = msgspec.msgpack.decode(bytes(raw))
-            lossless = msgspec.msgpack.encode({**told, "loss": None, "scalars": []})
+            decoded = msgspec.msgpack.decode(bytes(raw))
+            lossless = msgspec.msgpack.encode({**decoded, "loss": None, "scalars": []})
         except WRONG:
             lossless = bytes(raw)
-        found = sieve.take(Progress, msgspec.Raw(lossless), "progress", key)
-    return found
+        progress = sieve.take(Progress, msgspec.Raw(lossless), "progress", key)
+    return progress
 
 
 def _tails(
@@ -356,7 +356,8 @@ def bounded(hint: Any, of: str = "") -> Any:
         return _bounded_struct(hint)
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = get_type_hints(hint)
-        return tuple[tuple(bounded(hints[one], f"{hint.__name__}.{one}") for one in hints)]  # type: ignore[misc]
+        members = (bounded(hints[name], f"{hint.__name__}.{name}") for name in hints)
+        return tuple[tuple(members)]  # type: ignore[misc]
     return _bounded_container(hint, of)
 
 
@@ -367,9 +368,9 @@ def _bounded_container(hint: Any, of: str) -> Any:
         meta = msgspec.Meta(max_length=ITEMS.get(of, MOST_ITEMS))
         return Annotated[list[bounded(args[0], of)], meta]  # type: ignore[misc]
     if origin is tuple:
-        return tuple[tuple(bounded(one, of) for one in args)]  # type: ignore[misc]
+        return tuple[tuple(bounded(arg, of) for arg in args)]  # type: ignore[misc]
     if origin in (Union, UnionType):
-        return Union[tuple(bounded(one, of) for one in args)]  # noqa: UP007
+        return Union[tuple(bounded(arg, of) for arg in args)]  # noqa: UP007
     plain = hint in (bool, bytes, NoneType) or (isinstance(hint, type) and issubclass(hint, Enum))
     if plain:
         return hint
@@ -392,10 +393,10 @@ def _fields(shape: Any) -> list[tuple[str, bool]]:
     """Return the names of the fields, and whether each must be there."""
     if is_dataclass(shape):
         return [
-            (one.name, one.default is MISSING and one.default_factory is MISSING)
-            for one in fields(shape)
+            (field.name, field.default is MISSING and field.default_factory is MISSING)
+            for field in fields(shape)
         ]
-    return [(one.name, one.required) for one in msgspec.structs.fields(shape)]
+    return [(field.name, field.required) for field in msgspec.structs.fields(shape)]
 
 
 _shape_of_frame: Final = msgspec.msgpack.Decoder(

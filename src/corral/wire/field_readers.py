@@ -57,7 +57,9 @@ def shown(value: object) -> str:
         text = json.dumps(value, default=str, ensure_ascii=False)
     except (ValueError, RecursionError):
         text = type(value).__name__
-    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    text = "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -105,8 +107,8 @@ def name(value: Any, *, field: str, noun: str) -> str:
 
 def _safe(value: object) -> str:
     """The nearest name to what was written."""
-    said = value if isinstance(value, str) else shown(value)
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", said[:63], flags=re.ASCII).strip("._-")
+    safe_text = value if isinstance(value, str) else shown(value)
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", safe_text[:63], flags=re.ASCII).strip("._-")
     if not isinstance(value, str):
         return f'"{words}"' if is_name(words) else "train"
     return words if is_name(words) else "train"
@@ -153,10 +155,10 @@ def gpus(value: Any) -> tuple[str | None, int]:
     if isinstance(value, str):
         match = _GPU.fullmatch(value.strip())
         if match is None or _as_number(value) is not None:
-            meant = "8" if value[:1].isalpha() else _number_in(value, 1)
+            meant_text = "8" if value[:1].isalpha() else _number_in(value, 1)
             raise WrongValue(
                 f"{shown(value)} is text, and no TYPE:N",
-                f'write: gpu: {meant} for any type, or gpu: "h100:{meant}"',
+                f'write: gpu: {meant_text} for any type, or gpu: "h100:{meant_text}"',
             )
         kind, count = match.groups()
         amount = 1.0 if count is None else _as_number(count)
@@ -270,9 +272,9 @@ def seconds(value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECON
     if not isinstance(value, str):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             slurm = " (minutes, as in Slurm)" if field == "max_duration" else ""
-            said = shown(value)
-            hint = f"write the unit: {field}: {said}m{slurm}, {said}h or {said}s"
-            raise WrongValue(f"{said} of what?", hint)
+            shown_text = shown(value)
+            hint = f"write the unit: {field}: {shown_text}m{slurm}, {shown_text}h or {shown_text}s"
+            raise WrongValue(f"{shown_text} of what?", hint)
         raise WrongValue(f"{shown(value)} is no duration", example)
     try:
         amount = seconds_of(value)
@@ -325,7 +327,9 @@ def command(value: Any, *, field: str) -> str:
     if isinstance(value, list):
         if not value:
             raise WrongValue("the list of commands is empty", f"write: {example}")
-        lines = [text(one, noun="command", example=example, most=MAX_COMMAND) for one in value]
+        lines = [
+            text(argument, noun="command", example=example, most=MAX_COMMAND) for argument in value
+        ]
         value = lines[0] if len(lines) == 1 else "set -e\n" + "\n".join(lines)
     return text(value, noun="command", example=example, most=MAX_COMMAND)
 
@@ -334,14 +338,19 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
     """Variables and their values, sorted by name."""
     if not isinstance(value, Mapping):
         raise WrongValue(f"{shown(value)} is not names and values", "write: env: {NAME: value}")
-    found = tuple(sorted((_variable(key), _env_value(key, one)) for key, one in value.items()))
-    size = sum(len(key) + len(one.encode()) + 2 for key, one in found)  # as KEY=VALUE and a NUL
+    variables = tuple(
+        sorted((_variable(key), _env_value(key, env_value)) for key, env_value in value.items())
+    )
+    size = sum(
+        len(key) + len(env_text.encode()) + 2 for key, env_text in variables
+    )  # as KEY=VALUE and a NUL
     if size > MAX_ENVIRONMENT:
         raise WrongValue(
-            f"{len(found):,} variables have {size:,} bytes together; {MAX_ENVIRONMENT:,} are taken",
+            f"{len(variables):,} variables have {size:,} bytes together; "
+            f"{MAX_ENVIRONMENT:,} are taken",
             "put large values into a file of the workdir",
         )
-    return found
+    return variables
 
 
 def _variable(key: object) -> str:
@@ -389,10 +398,14 @@ def secrets(value: Any) -> tuple[str, ...]:
         )
     if not isinstance(value, list):
         raise WrongValue(f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]")
-    for one in value:
-        if not isinstance(one, str) or not is_secret_name(one) or one in SET_BY_CORRAL:
+    for secret_name in value:
+        if (
+            not isinstance(secret_name, str)
+            or not is_secret_name(secret_name)
+            or secret_name in SET_BY_CORRAL
+        ):
             raise WrongValue(
-                f"{shown(one)} cannot name a secret: letters, digits and _ between them",
+                f"{shown(secret_name)} cannot name a secret: letters, digits and _ between them",
                 "write: secrets: [HF_TOKEN]",
             )
     return tuple(dict.fromkeys(value))

@@ -118,8 +118,8 @@ class Challenge:
     @property
     def request(self) -> bytes:
         """The bytes to send first on the connection."""
-        asked = f"GET {PROOF}?{self._query} HTTP/1.1"
-        return f"{asked}\r\nHost: {self.url.partition('://')[2]}\r\n\r\n".encode()
+        request_line = f"GET {PROOF}?{self._query} HTTP/1.1"
+        return f"{request_line}\r\nHost: {self.url.partition('://')[2]}\r\n\r\n".encode()
 
     def feed(self, piece: bytes) -> bool:
         """Return whether the head is proven; False while more of the answer is to come.

@@ -106,4 +106,4 @@ class ImportedJobs(ForecastView):
 
 
 def rows_of(jobs: Sequence[Imported]) -> list[ImportedJob]:
-    return [ImportedJob.of(one) for one in jobs]
+    return [ImportedJob.of(job) for job in jobs]

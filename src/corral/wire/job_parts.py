@@ -97,7 +97,7 @@ class PlaceView(ForecastView):
     def of(cls, rule: places.PlaceRule) -> Self:
         mode, within = rule.topology.mode, rule.topology.within
         return cls(
-            constraints=[str(one) for one in rule.constraints],
+            constraints=[str(constraint) for constraint in rule.constraints],
             topology=f"{mode}:{within}" if mode == places.Mode.REQUIRE else mode,
             exclusive=rule.exclusive,
             apart_from=list(rule.apart_from),
@@ -182,15 +182,19 @@ class AttemptView(ForecastView):
 
     @classmethod
     def of(cls, one: attempts.Attempt, *, whole: bool = True) -> Self:
-        own: dict[str, Any] = {"nodes": list(one.nodes), "next": "", "images": list(one.images)}
-        own |= {"seats": [SeatView.of(seat) for seat in one.seats]}
-        own |= {"quote": one.quote if whole else ""}
-        own |= {"failed_at": one.failed_at if whole else ""}
+        own_fields: dict[str, Any] = {
+            "nodes": list(one.nodes),
+            "next": "",
+            "images": list(one.images),
+        }
+        own_fields |= {"seats": [SeatView.of(seat) for seat in one.seats]}
+        own_fields |= {"quote": one.quote if whole else ""}
+        own_fields |= {"failed_at": one.failed_at if whole else ""}
         if one.failure is not None:
-            next = next_step(one.failure, one.next_step, own["failed_at"])
-            own["next"] = next.replace("{job}", one.job)
-        rest = {name: getattr(one, name) for name in cls.model_fields if name not in own}
-        return cls.model_validate(own | rest)
+            next = next_step(one.failure, one.next_step, own_fields["failed_at"])
+            own_fields["next"] = next.replace("{job}", one.job)
+        rest = {name: getattr(one, name) for name in cls.model_fields if name not in own_fields}
+        return cls.model_validate(own_fields | rest)
 
 
 class CheckpointView(ForecastView):
@@ -211,12 +215,12 @@ class CheckpointView(ForecastView):
     @classmethod
     def all_of(cls, saves: Sequence[attempts.Save], rule: CheckpointRule | None) -> list[Self]:
         """Return the saves of one job in their order."""
-        kept = kept_saves(saves, rule.keep if rule is not None else 1)
+        kept_checkpoints = kept_saves(saves, rule.keep if rule is not None else 1)
         names = cls.model_fields.keys() - {"pruned"}
         return [
             cls(
                 **{name: getattr(save, name) for name in names},
-                pruned=not save.quarantined and save not in kept,
+                pruned=not save.quarantined and save not in kept_checkpoints,
             )
             for save in saves
         ]
@@ -332,9 +336,11 @@ class StartForecastView(ForecastView):
             text=str(found),
             instead=[
                 ChangeSuggestionView(
-                    change=one.change, starts=TimeSpanView.of(one.starts), stops=one.stops
+                    change=change_suggestion.change,
+                    starts=TimeSpanView.of(change_suggestion.starts),
+                    stops=change_suggestion.stops,
                 )
-                for one in found.instead
+                for change_suggestion in found.instead
             ],
             gives_up_at=found.starts_by if found.may_be_given_up else None,
             is_too_late=found.is_too_late,

@@ -61,8 +61,8 @@ class NodeAilment(ForecastView):
 
     @classmethod
     def of(cls, one: Ailment, to_mend: str = "") -> Self:
-        known = cls.model_fields.keys() - {"to_mend"}
-        return cls(**{name: getattr(one, name) for name in known}, to_mend=to_mend)
+        known_fields = cls.model_fields.keys() - {"to_mend"}
+        return cls(**{name: getattr(one, name) for name in known_fields}, to_mend=to_mend)
 
 
 class NodeView(ForecastView):
@@ -150,8 +150,8 @@ class NodeView(ForecastView):
 
 
 def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
-    said = {gpu.index: gpu.utilisation for gpu in sensed.gpus}
-    return [said.get(gpu.index) for gpu in node.inventory.gpus]
+    busy_by_gpu = {gpu.index: gpu.utilisation for gpu in sensed.gpus}
+    return [busy_by_gpu.get(gpu.index) for gpu in node.inventory.gpus]
 
 
 class NodeDetail(NodeView):

@@ -13,9 +13,9 @@ def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None]
     """The same, checked and sorted. Raises: SpecInvalid."""
     for label, value in labels.items():
         if not LABEL.fullmatch(label) or (value is not None and not LABEL.fullmatch(value)):
-            said = label_text(label, value)[:80]
+            label_shown = label_text(label, value)[:80]
             why = "letters, digits, . _ - and / between"
-            raise SpecInvalid(f"{said!r} is no label: {why}", hint=_EXAMPLE)
+            raise SpecInvalid(f"{label_shown!r} is no label: {why}", hint=_EXAMPLE)
         if label == NODE_LABEL:
             raise SpecInvalid(
                 f"the label {NODE_LABEL} is every node's own name", hint="use another label"
@@ -25,13 +25,13 @@ def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None]
 
 def read_labels(texts: Iterable[str]) -> dict[str, str | None]:
     """Parse zone=a, zone- (a removal) and gold (true). Raises: SpecInvalid."""
-    found: dict[str, str | None] = {}
+    labels_read: dict[str, str | None] = {}
     for text in texts:
         label, equals, value = text.partition("=")
         is_removed = not equals and label.endswith("-")
         label = label.removesuffix("-") if is_removed else label
-        if label in found:
+        if label in labels_read:
             raise SpecInvalid(f"the label {label} is given twice", hint="name each once")
-        found[label] = None if is_removed else value if equals else "true"
-    set_labels(found)
-    return found
+        labels_read[label] = None if is_removed else value if equals else "true"
+    set_labels(labels_read)
+    return labels_read

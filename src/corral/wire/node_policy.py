@@ -22,7 +22,11 @@ def encode_policy(policy: NodePolicy) -> bytes:
     """The policy as the text of policy.json, without what is as by default."""
     default = NodePolicy()
     values = {name: getattr(policy, name) for name in _FIELDS}
-    changed = {name: one for name, one in values.items() if one != getattr(default, name)}
+    changed = {
+        name: field_value
+        for name, field_value in values.items()
+        if field_value != getattr(default, name)
+    }
     return msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
 
 

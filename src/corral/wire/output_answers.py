@@ -28,7 +28,7 @@ class NodeOutputs(ForecastView):
 
     @classmethod
     def of(cls, node: str, ranks: range, listing: OutputListing) -> "NodeOutputs":
-        files = [OutputFileView(**one._asdict()) for one in listing.files]
+        files = [OutputFileView(**file._asdict()) for file in listing.files]
         return cls(
             node=node,
             ranks=list(ranks),

@@ -39,8 +39,8 @@ def form_of(request: type) -> type[BaseModel]:
 def _described(docstring: str) -> dict[str, str]:
     """Return the description of each attribute in a docstring."""
     _, _, attributes = docstring.partition("Attributes:")
-    found = re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
+    descriptions = re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in descriptions}
 
 
 def _quick(hint: Any) -> Any:
@@ -99,5 +99,5 @@ class PlanReport(ForecastView):
 
     @classmethod
     def of(cls, report: plan.PlannerReport) -> Self:
-        told: Mapping[str, Any] = report.as_data()
-        return cls.model_validate({name: told[name] for name in cls.model_fields})
+        report_data: Mapping[str, Any] = report.as_data()
+        return cls.model_validate({name: report_data[name] for name in cls.model_fields})

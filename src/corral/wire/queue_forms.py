@@ -81,7 +81,9 @@ def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
     for queue in after.queues:
         new_form = form_of(queue)
         if queue.name not in before.by_name:
-            rest = ", ".join(f"{key}: {said(one)}" for key, one in list(new_form.items())[1:])
+            rest = ", ".join(
+                f"{key}: {said(form_value)}" for key, form_value in list(new_form.items())[1:]
+            )
             lines.append(f"+ {queue.name}{': ' if rest else ''}{rest}")
             continue
         old_form = form_of(before.queue(queue.name))
@@ -120,7 +122,9 @@ def patience_form(tree: domain.QueueTree) -> dict[str, Any] | None:
 def said(value: Any) -> str:
     """A value of a form on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {said(one)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{key}: {said(form_value)}" for key, form_value in value.items()) + "}"
+        )
     if isinstance(value, list):
         return f"[{', '.join(map(said, value))}]"
     if isinstance(value, float):

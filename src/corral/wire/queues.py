@@ -61,8 +61,8 @@ def _gpus(value: Any) -> domain.Gpus:
         return ((kind or domain.ANY_TYPE, millis),)
     if not isinstance(value, Mapping):
         value = {domain.ANY_TYPE: value}
-    found = {_type(kind): _millis(count, field="gpus") for kind, count in value.items()}
-    return tuple(sorted((kind, millis) for kind, millis in found.items() if millis))
+    gpus_by_type = {_type(kind): _millis(count, field="gpus") for kind, count in value.items()}
+    return tuple(sorted((kind, millis) for kind, millis in gpus_by_type.items() if millis))
 
 
 def _rates(value: Any) -> domain.Rates:
@@ -70,11 +70,11 @@ def _rates(value: Any) -> domain.Rates:
     if not isinstance(value, Mapping):
         value = {domain.ANY_TYPE: value}
     example = "{h100: 2.5, any: 1}"
-    found = {
+    rate_by_type = {
         _type(kind): field_readers.amount(rate, field="rates", example=example)
         for kind, rate in value.items()
     }
-    return tuple(sorted(found.items()))
+    return tuple(sorted(rate_by_type.items()))
 
 
 def _type(kind: object) -> str:
@@ -91,16 +91,16 @@ def _priorities(value: Any) -> tuple[int, int]:
         raise WrongValue(
             f"{shown(value)} is not the lowest and the highest", "write: priorities: [low, normal]"
         )
-    low, high = (_priority(one, "priorities: [low, normal]") for one in value)
+    low, high = (_priority(priority, "priorities: [low, normal]") for priority in value)
     return low, high
 
 
 def _allow(value: Any) -> Allowed:
     """Read an access list such as [alice, bob, "@operator"] or alice."""
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise WrongValue(f"{shown(value)} is no list of users", "write: allow: [alice, bob]")
-    odd = next((one for one in names if not is_allowable(one)), None)
+    odd = next((name for name in names if not is_allowable(name)), None)
     if odd is not None:
         text = f"{shown(odd)} is neither a user's name nor one of {', '.join(ROLES)}"
         raise WrongValue(text, "write: allow: [alice, bob]")
@@ -110,7 +110,7 @@ def _allow(value: Any) -> Allowed:
 def _operators(value: Any) -> tuple[str, ...]:
     """Users in [alice, bob] and alice."""
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise WrongValue(f"{shown(value)} is not a list of users", "write: operators: [alice]")
     return tuple(sorted(set(names)))
 
@@ -255,8 +255,8 @@ class QueueFile(_Part):
 
 def is_queue_file(document: Document) -> bool:
     """Return whether a document is a queue file, by its kind or, without a kind, by its queues."""
-    meant = KIND if "queues" in document.value else ""
-    return bool(document.value.get("kind", meant) == KIND)
+    kind_meant = KIND if "queues" in document.value else ""
+    return bool(document.value.get("kind", kind_meant) == KIND)
 
 
 def queue_file_of(documents: Sequence[Document]) -> Document | None:
@@ -264,20 +264,20 @@ def queue_file_of(documents: Sequence[Document]) -> Document | None:
 
     Raises: SpecInvalid if queues have another kind, or the file has further documents.
     """
-    for one in documents:
-        if "queues" in one.value and not is_queue_file(one):
+    for document in documents:
+        if "queues" in document.value and not is_queue_file(document):
             problem = Problem(
                 where=("queues",),
                 text="is for a file of queues",
                 hint=f"begin it with: kind: {KIND}",
             )
-            raise refusal(one, [problem])
-    found = next(filter(is_queue_file, documents), None)
-    if found is not None and len(documents) > 1:
+            raise refusal(document, [problem])
+    queue_document = next(filter(is_queue_file, documents), None)
+    if queue_document is not None and len(documents) > 1:
         text = f"queues are alone in their file; this one has {len(documents)} documents"
         hint = "write jobs into another file, and all queues into one document"
-        raise refusal(found, [Problem(where=("kind",), text=text, hint=hint)])
-    return found
+        raise refusal(queue_document, [Problem(where=("kind",), text=text, hint=hint)])
+    return queue_document
 
 
 def read_queue(name: str, fields: Mapping[str, Any]) -> SetQueues:
@@ -289,34 +289,34 @@ def read_queue(name: str, fields: Mapping[str, Any]) -> SetQueues:
 def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
     """Read a queue file as a request. Raises: SpecInvalid with file and line."""
     try:
-        found = QueueFile.model_validate(_without_nulls(document.value))
+        queue_file = QueueFile.model_validate(_without_nulls(document.value))
     except ValidationError as error:
-        problems = [_problem(dict(one)) for one in error.errors(include_url=False)]
+        problems = [_problem(dict(problem)) for problem in error.errors(include_url=False)]
         if not whole:  # of the one that is named already
-            problems = [replace(one, where=one.where[2:]) for one in problems]
+            problems = [replace(problem, where=problem.where[2:]) for problem in problems]
         raise refusal(document, problems) from None
-    placed = list(_flat(found.queues, None, ("queues",)))
+    placed = list(_flat(queue_file.queues, None, ("queues",)))
     faults = domain.faults([queue for queue, _ in placed]) if whole else ()
     where = {queue.name: way for queue, way in placed}
     problems = [
-        Problem(where=(*where[one.queue], one.field), text=one.text, hint=one.hint)
-        for one in faults
+        Problem(where=(*where[fault.queue], fault.field), text=fault.text, hint=fault.hint)
+        for fault in faults
     ]
     if problems:
         raise refusal(document, problems)
-    if found.relocation is not None and found.relocation.pause > DAY_SECONDS:
+    if queue_file.relocation is not None and queue_file.relocation.pause > DAY_SECONDS:
         text = "a pause is at most a day, as long as what it cost is counted"
         where_it_is = ("relocation", "pause")
         raise refusal(document, [Problem(where=where_it_is, text=text, hint="write: pause: 6h")])
     return SetQueues(
         queues=tuple(queue for queue, _ in placed),
         whole=whole,
-        half_life_seconds=found.half_life if whole else None,
-        guard_seconds=found.guard if whole else None,
-        currency=found.currency if whole else None,
-        relocation=_relocation(found.relocation),
-        rack_patience_seconds=found.patience.rack,
-        pod_patience_seconds=found.patience.pod,
+        half_life_seconds=queue_file.half_life if whole else None,
+        guard_seconds=queue_file.guard if whole else None,
+        currency=queue_file.currency if whole else None,
+        relocation=_relocation(queue_file.relocation),
+        rack_patience_seconds=queue_file.patience.rack,
+        pod_patience_seconds=queue_file.patience.pod,
     )
 
 
@@ -329,8 +329,14 @@ def _relocation(found: RelocationBody | None) -> RelocationRule | None:
 def _without_nulls(value: Any) -> Any:
     """Remove empty fields."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {
+            key: _without_nulls(item_value)
+            for key, item_value in value.items()
+            if item_value is not None
+        }
+    return (
+        [_without_nulls(item_value) for item_value in value] if isinstance(value, list) else value
+    )
 
 
 def _problem(error: dict[str, Any]) -> Problem:
@@ -345,8 +351,8 @@ def _problem(error: dict[str, Any]) -> Problem:
             "relocation": RelocationBody,
             "patience": LocalityDelayBody,
         }
-        known = parts.get(str(where[-2]), QueueSpec) if len(where) > 1 else QueueFile
-        known_here = ", ".join(known.model_fields)
+        known_part = parts.get(str(where[-2]), QueueSpec) if len(where) > 1 else QueueFile
+        known_here = ", ".join(known_part.model_fields)
         return Problem(where=where, text="there is no such field", hint=f"known: {known_here}")
     if error["type"] == "missing":
         example = _EXAMPLES.get(field, f"{field}: ...")
@@ -364,9 +370,9 @@ def _flat(
     queues: Sequence[QueueSpec], parent: str | None, way: Where
 ) -> Iterator[tuple[domain.Queue, Where]]:
     """Yield all queues; those that are written below another have it as their parent."""
-    for place, one in enumerate(queues):
-        yield _to_domain(one, parent or one.parent), (*way, place)
-        yield from _flat(one.queues, one.name, (*way, place, "queues"))
+    for place, queue_spec in enumerate(queues):
+        yield _to_domain(queue_spec, parent or queue_spec.parent), (*way, place)
+        yield from _flat(queue_spec.queues, queue_spec.name, (*way, place, "queues"))
 
 
 def _to_domain(one: QueueSpec, parent: str | None) -> domain.Queue:

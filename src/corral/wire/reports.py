@@ -67,17 +67,17 @@ def encoded(found: Found, *, first: int, last: int, currency: str, pretend: bool
         "first": date_of(first),
         "last": date_of(last),
         "columns": [
-            {"name": one.name, "unit": currency if one.unit == OWN_MONEY else one.unit}
-            for one in columns
+            {"name": column.name, "unit": currency if column.unit == OWN_MONEY else column.unit}
+            for column in columns
         ],
         "rows": [
             {"name": row.name, "more": row.more, "values": [c.of(row.amounts) for c in columns]}
             for row in found.rows
         ],
         "rest": found.rest,
-        "total": [one.of(found.total) for one in columns],
+        "total": [column.of(found.total) for column in columns],
         "days": [
-            {"day": date_of(day), "values": [one.of(amounts) for one in columns]}
+            {"day": date_of(day), "values": [column.of(amounts) for column in columns]}
             for day, amounts in found.days
         ],
         "pretend": pretend,

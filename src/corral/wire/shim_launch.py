@@ -56,7 +56,7 @@ def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = Fals
     if fetched or launch.ray or settings.containment != ENGINE:
         return None
     pretend = settings.pretend_gpus is not None
-    own = of_node(
+    own_variables = of_node(
         launch,
         shared=settings.shared,
         gpu_type=settings.gpu_type if launch.seat.gpus else "",
@@ -64,7 +64,7 @@ def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = Fals
     )
     spec = shim_spec_of(launch, settings)
     return Early(
-        spec=replace(spec, env={**spec.env, **own}),
+        spec=replace(spec, env={**spec.env, **own_variables}),
         launch=json.loads(msgspec.json.encode(launch)),
         counts_gpus=bool(launch.seat.gpus) and not pretend,
         isolation=settings.isolation,

@@ -73,9 +73,9 @@ def _kind(value: Any) -> str:
 
     Raises: WrongValue.
     """
-    known = {"task": "job", "service": "service"}
-    if isinstance(value, str) and value in known:
-        return known[value]
+    known_kinds = {"task": "job", "service": "service"}
+    if isinstance(value, str) and value in known_kinds:
+        return known_kinds[value]
     if value == QUEUES:
         raise field_readers.WrongValue(
             "queues are no job, and alone in their file", "write them there: corral apply -f FILE"
@@ -239,7 +239,7 @@ class ServiceSpec(_Section):
 def _after(value: Any) -> Any:
     """`after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` in the long form."""
     entries = value if isinstance(value, list) else [value]
-    return [_reference(one) if isinstance(one, str) else one for one in entries]
+    return [_reference(entry) if isinstance(entry, str) else entry for entry in entries]
 
 
 def _reference(text: str) -> dict[str, str]:

@@ -135,8 +135,8 @@ def check(document: Document) -> Parsed:
     try:
         spec = Spec.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False)[:MOST_PROBLEMS]
-        problems += [_problem(dict(one), spelt) for one in found]
+        problems_found = error.errors(include_url=False)[:MOST_PROBLEMS]
+        problems += [_problem(dict(problem), spelt) for problem in problems_found]
     else:
         problems += _together(spec)
     if problems or spec is None:
@@ -150,7 +150,9 @@ def _check_size(document: Document) -> None:
     Raises: SpecInvalid.
     """
     entries = characters = 0
-    rest: list[Any] = [{key: one for key, one in document.value.items() if key != "env"}]
+    rest: list[Any] = [
+        {key: field_value for key, field_value in document.value.items() if key != "env"}
+    ]
     while rest:
         inner = rest.pop()
         if isinstance(inner, Mapping):
@@ -174,9 +176,9 @@ def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:
     """All problems in the order of their lines; the hint is the first one's."""
     ordered = sorted(problems, key=lambda one: document.line(one.where))
     lines = [
-        f"{_place(document, one.where)}{_dotted(one.where)}{one.text}"
-        + (f" ({one.hint})" if len(ordered) > 1 else "")
-        for one in ordered[:20]
+        f"{_place(document, problem.where)}{_dotted(problem.where)}{problem.text}"
+        + (f" ({problem.hint})" if len(ordered) > 1 else "")
+        for problem in ordered[:20]
     ]
     return SpecInvalid("\n".join(lines), hint=ordered[0].hint)
 
@@ -199,21 +201,24 @@ def _respelt(value: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[Where, Wher
     def walk(inner: Any, kind: tuple[str, ...], own: Where, written: Where) -> Any:
         spelt[own] = written
         if isinstance(inner, list) and kind == ("any_of",):
-            return [walk(one, kind, (*own, at), (*written, at)) for at, one in enumerate(inner)]
+            return [
+                walk(inner_value, kind, (*own, at), (*written, at))
+                for at, inner_value in enumerate(inner)
+            ]
         if not isinstance(inner, Mapping) or kind not in SECTIONS:
             return inner
-        found: dict[str, Any] = {}
-        for key, one in inner.items():
+        walked: dict[str, Any] = {}
+        for key, inner_value in inner.items():
             word = SPELLINGS.get(kind, {}).get(key, key) if isinstance(key, str) else shown(key)
-            if word in found:
+            if word in walked:
                 problems.append(
                     Problem(
                         where=(*written, key), text=f"says again what {word} says", hint="keep one"
                     )
                 )
-            if one is not None or word not in _fields(SECTIONS[kind]):
-                found[word] = walk(one, (*kind, word), (*own, word), (*written, key))
-        return found
+            if inner_value is not None or word not in _fields(SECTIONS[kind]):
+                walked[word] = walk(inner_value, (*kind, word), (*own, word), (*written, key))
+        return walked
 
     return walk(value, (), (), ()), spelt, problems
 
@@ -228,27 +233,27 @@ def _kind(where: Where) -> tuple[str, ...]:
 
 
 def _problem(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
-    own = tuple(error["loc"])
-    written = _written(own, spelt)
-    asked = error.get("input")
+    own_path = tuple(error["loc"])
+    written = _written(own_path, spelt)
+    asked_input = error.get("input")
     match error["type"]:
         case "value_error":
             wrong = error["ctx"]["error"]
             return Problem(where=written, text=wrong.text, hint=wrong.hint)
         case "extra_forbidden":
-            return _unknown(own, written)
+            return _unknown(own_path, written)
         case "missing":
-            example = _EXAMPLES.get(str(own[-1]), f"{own[-1]}: ...")
+            example = _EXAMPLES.get(str(own_path[-1]), f"{own_path[-1]}: ...")
             return Problem(where=written, text="is missing", hint=f"add: {example}")
         case "too_long":
             most = error["ctx"]["max_length"]
             return Problem(where=written, text=f"has more than {most} entries", hint="name fewer")
         case _:
-            field = str(next((step for step in reversed(own) if isinstance(step, str)), ""))
+            field = str(next((step for step in reversed(own_path) if isinstance(step, str)), ""))
             example = _EXAMPLES.get(field, "see docs/reference/schema/spec.json")
             return Problem(
                 where=written,
-                text=f"{shown(asked)} is not what belongs here",
+                text=f"{shown(asked_input)} is not what belongs here",
                 hint=f"write: {example}",
             )
 

@@ -43,17 +43,19 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
 
     Raises: SpecInvalid on a cycle, on a name that `after` cannot tell apart, and on too many jobs.
     """
-    check_count(sum(count_of(one.spec) for one in parsed), parsed[0].document.source)
+    check_count(
+        sum(count_of(parsed_spec.spec) for parsed_spec in parsed), parsed[0].document.source
+    )
     places = _places(parsed)
     _refuse_cycles(parsed)
     jobs: list[JobSpec] = []
     afters = 0
-    for place, one in enumerate(parsed):
-        after = tuple(_afters(one, places))
-        elements = list(_elements(one))
+    for place, parsed_spec in enumerate(parsed):
+        after = tuple(_afters(parsed_spec, places))
+        elements = list(_elements(parsed_spec))
         afters += len(after) * len(elements)
         check_waits(afters, parsed[0].document.source)
-        jobs += _unfolded(_job(one.spec, *elements[0], after), place, elements)
+        jobs += _unfolded(_job(parsed_spec.spec, *elements[0], after), place, elements)
     check_size(jobs, parsed[0].document.source)
     return tuple(jobs)
 
@@ -122,45 +124,47 @@ def _elements(one: Parsed) -> Iterator[Element]:
 
 def _places(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
     """For each name: the places of the jobs it means, once for each spec of that name."""
-    found: dict[str, list[list[int]]] = defaultdict(list)
+    spec_places: dict[str, list[list[int]]] = defaultdict(list)
     count = 0
-    for one in parsed:
-        elements = list(_elements(one))
-        own = list(range(count, count + len(elements)))
+    for parsed_spec in parsed:
+        elements = list(_elements(parsed_spec))
+        own_places = list(range(count, count + len(elements)))
         count += len(elements)
-        found[one.spec.name].append(own)
-        if one.spec.array is not None:
-            for (name, _), place in zip(elements, own, strict=True):
-                found[name].append([place])
-    return found
+        spec_places[parsed_spec.spec.name].append(own_places)
+        if parsed_spec.spec.array is not None:
+            for (name, _), place in zip(elements, own_places, strict=True):
+                spec_places[name].append([place])
+    return spec_places
 
 
 def _afters(one: Parsed, places: Mapping[str, list[list[int]]]) -> Iterator[After]:
     for number, after in enumerate(one.spec.after):
-        meant = places.get(after.job, [])
-        if len(meant) > 1:
+        meant_places = places.get(after.job, [])
+        if len(meant_places) > 1:
             problem = Problem(
                 where=("after", number, "job"),
-                text=f"{len(meant)} jobs of this submission are called {after.job}",
+                text=f"{len(meant_places)} jobs of this submission are called {after.job}",
                 hint="give each a name of its own",
             )
             raise refusal(one.document, [problem])
         on = On(after.on)
-        if not meant:
+        if not meant_places:
             yield After(job=JobId(after.job), on=on)
-        for place in meant[0] if meant else ():
-            of = after.job if len(meant[0]) > 1 else ""
+        for place in meant_places[0] if meant_places else ():
+            of = after.job if len(meant_places[0]) > 1 else ""
             yield After(job=JobId(f"@{place}"), on=on, of=of)
 
 
 def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
     """Depth first without recursion: a chain may be thousands long."""
-    specs = {one.spec.name: one for one in parsed}
-    owner = {name: one.spec.name for one in parsed for name, _ in _elements(one)}
+    specs = {parsed_spec.spec.name: parsed_spec for parsed_spec in parsed}
+    owner = {
+        name: parsed_spec.spec.name for parsed_spec in parsed for name, _ in _elements(parsed_spec)
+    }
     owner |= {name: name for name in specs}
     waits = {
-        name: [owner[after.job] for after in one.spec.after if after.job in owner]
-        for name, one in specs.items()
+        name: [owner[after.job] for after in parsed_spec.spec.after if after.job in owner]
+        for name, parsed_spec in specs.items()
     }
     done: set[str] = set()
     path: dict[str, None] = {}  # the chain that is being followed, in order
@@ -197,8 +201,8 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         nodes=spec.nodes,
         resources=_resources(spec.resources),
         any_of=tuple(
-            Shape(nodes=one.nodes or spec.nodes, resources=_resources(one.resources))
-            for one in spec.any_of
+            Shape(nodes=shape_spec.nodes or spec.nodes, resources=_resources(shape_spec.resources))
+            for shape_spec in spec.any_of
         ),
         queue=QueueName(spec.queue),
         priority=spec.priority,
@@ -233,8 +237,8 @@ def _secrets(spec: Spec) -> tuple[str, ...]:
     """The job's own token is one of them where `token` asks for it, and for a Ray program, whose
     nodes know each other by it (decision 0042)."""
     needed = spec.token is not None or spec.kind == RAY
-    own = (OWN_TOKEN,) if needed and OWN_TOKEN not in spec.secrets else ()
-    return (*spec.secrets, *own)
+    own_secret = (OWN_TOKEN,) if needed and OWN_TOKEN not in spec.secrets else ()
+    return (*spec.secrets, *own_secret)
 
 
 def _place(spec: Spec) -> PlaceRule:

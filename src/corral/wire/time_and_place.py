@@ -84,8 +84,10 @@ def constraints(value: Any) -> tuple[Constraint, ...]:
         raise WrongValue(f"{shown(value)} is not labels and values", example)
     if len(value) > MAX_CONSTRAINTS:
         raise WrongValue(f"has {len(value)} labels; {MAX_CONSTRAINTS} are taken", "name fewer")
-    found = [_constraint(label, one, example) for label, one in value.items()]
-    return tuple(sorted(found, key=lambda one: one.label))
+    constraint_list = [
+        _constraint(label, label_value, example) for label, label_value in value.items()
+    ]
+    return tuple(sorted(constraint_list, key=lambda one: one.label))
 
 
 def _constraint(label: Any, value: Any, example: str) -> Constraint:
@@ -105,7 +107,7 @@ def _constraint(label: Any, value: Any, example: str) -> Constraint:
         )
     return Constraint(
         label=label,
-        values=tuple(dict.fromkeys(_label_value(label, one) for one in values)),
+        values=tuple(dict.fromkeys(_label_value(label, label_value) for label_value in values)),
         negated=negated,
     )
 
@@ -133,9 +135,9 @@ def names(value: Any, *, field: str) -> tuple[str, ...]:
     entries = value if isinstance(value, list) else [value]
     if len(entries) > MAX_VALUES:
         raise WrongValue(f"has more than {MAX_VALUES} names", "name fewer")
-    for one in entries:
-        if not isinstance(one, str) or not is_name(one):
-            raise WrongValue(f"{shown(one)} is no name of a job", f"write: {field}: [train]")
+    for entry in entries:
+        if not isinstance(entry, str) or not is_name(entry):
+            raise WrongValue(f"{shown(entry)} is no name of a job", f"write: {field}: [train]")
     return tuple(sorted(set(entries)))
 
 

@@ -129,8 +129,8 @@ class UserDetail(UserView):
     def with_quotas(
         cls, user: people.User, quotas: list[QuotaRow], rates: list[RateRow], dropped: int
     ) -> Self:
-        known = UserView.of(user).model_dump()
-        return cls(**known, quotas=quotas, rates=rates, log_bytes_dropped=dropped)
+        user_fields = UserView.of(user).model_dump()
+        return cls(**user_fields, quotas=quotas, rates=rates, log_bytes_dropped=dropped)
 
 
 class UsersView(ForecastView):

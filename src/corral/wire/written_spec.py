@@ -48,7 +48,8 @@ def _needs(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "resources", resources
     if spec.any_of:
         forms = [
-            {"nodes": one.nodes, "resources": _resources(one.resources)} for one in spec.any_of
+            {"nodes": shape.nodes, "resources": _resources(shape.resources)}
+            for shape in spec.any_of
         ]
         yield "any_of", forms
     if spec.elastic is not None:
@@ -75,15 +76,15 @@ def _secrets(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 
 
 def _resources(needed: Resources) -> Document:
-    found: Document = {}
+    document: Document = {}
     if needed.gpu_millis or needed.gpu_type:
         gpus = _number(needed.gpu_millis / MILLIS_PER_GPU)
-        found["gpu"] = f"{needed.gpu_type}:{gpus}" if needed.gpu_type else gpus
+        document["gpu"] = f"{needed.gpu_type}:{gpus}" if needed.gpu_type else gpus
     if needed.cpu_millis:
-        found["cpu"] = _number(needed.cpu_millis / MILLIS_PER_CPU)
+        document["cpu"] = _number(needed.cpu_millis / MILLIS_PER_CPU)
     if needed.memory_bytes:
-        found["memory"] = size_written(needed.memory_bytes)
-    return found
+        document["memory"] = size_written(needed.memory_bytes)
+    return document
 
 
 def _number(value: float) -> int | float:
@@ -124,20 +125,26 @@ def _times(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 
 def _place(place: PlaceRule) -> Document:
     """The constraints that the head has added for the owner's account are left out."""
-    found: Document = {}
-    asked = [one for one in place.constraints if not isinstance(one, AccountConstraint)]
-    if asked:
-        found["constraints"] = {one.label: _values(one) for one in asked}
+    document: Document = {}
+    constraints = [
+        constraint
+        for constraint in place.constraints
+        if not isinstance(constraint, AccountConstraint)
+    ]
+    if constraints:
+        document["constraints"] = {
+            constraint.label: _values(constraint) for constraint in constraints
+        }
     if place.topology.is_asked:
         topology = {"mode": place.topology.mode.value}
         if place.topology.mode == "require":
             topology["within"] = place.topology.within.value
-        found["topology"] = topology
+        document["topology"] = topology
     if place.exclusive:
-        found["exclusive"] = True
+        document["exclusive"] = True
     if place.apart_from:
-        found["apart_from"] = list(place.apart_from)
-    return found
+        document["apart_from"] = list(place.apart_from)
+    return document
 
 
 def _values(constraint: Constraint) -> list[str] | Mapping[str, list[str]]:
@@ -157,11 +164,11 @@ def _rules(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 
 
 def _checkpoint(rule: CheckpointRule) -> Document:
-    found: Document = {"path": rule.path} if rule.path else {}
+    document: Document = {"path": rule.path} if rule.path else {}
     if rule.source:
-        found["from"] = rule.source
+        document["from"] = rule.source
     if rule.interval_seconds is not None:
-        found["interval"] = written_duration(rule.interval_seconds)
+        document["interval"] = written_duration(rule.interval_seconds)
     if rule.keep != 3:
-        found["keep"] = rule.keep
-    return found
+        document["keep"] = rule.keep
+    return document

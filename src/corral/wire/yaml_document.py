@@ -66,12 +66,12 @@ def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document
             f"{source}: the spec has {len(text):,} characters; {TEXT_BYTES:,} are taken",
             hint="keep data in files of the workdir",
         )
-    found = [_toml(text, source)] if toml else list(_yaml(text, source))
-    if not found:
+    documents = [_toml(text, source)] if toml else list(_yaml(text, source))
+    if not documents:
         raise SpecInvalid(
             f"{source}: there is no spec in it", hint="see an example: corral apply --help"
         )
-    return found
+    return documents
 
 
 def _not_a_mapping(source: str, line: int, value: object) -> SpecInvalid:
@@ -237,14 +237,14 @@ class _Builder:
         top.key = None
 
     def _merge(self, top: _Open, value: Any) -> None:
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, dict):
+        for merged_value in value if isinstance(value, list) else [value]:
+            if not isinstance(merged_value, dict):
                 raise SpecInvalid(
                     f"{self.source}:{self.lines.get((*top.where, '<<'), 1)}: "
-                    f"<< takes fields from a mapping, not from {str(one)[:40]!r}",
+                    f"<< takes fields from a mapping, not from {str(merged_value)[:40]!r}",
                     hint="write: <<: *anchor",
                 )
-            for key, inner in one.items():
+            for key, inner in merged_value.items():
                 top.merged.setdefault(key, inner)
 
 
@@ -288,9 +288,9 @@ def _toml(text: str, source: str) -> Document:
 def _plain(value: Any) -> Any:
     """TOML's dates and moments as YAML has them: as they are written."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item_value) for key, item_value in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item_value) for item_value in value]
     return value.isoformat() if isinstance(value, date) else value
 
 

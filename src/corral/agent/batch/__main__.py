@@ -15,11 +15,11 @@ from corral.wire.slurm.batch_plan import decode_plan
 
 def main() -> int:
     """The exit code of the node's rank."""
-    own = dict(os.environ)
-    if own["SLURM_NODEID"] == "0":
-        return run_script(decode_plan(sys.argv[1]), own)
-    folder = write_commands(Path.cwd(), own["CORRAL_PYTHON"])
-    return help_first({**own, environment.BIN: str(folder)})
+    environment_now = dict(os.environ)
+    if environment_now["SLURM_NODEID"] == "0":
+        return run_script(decode_plan(sys.argv[1]), environment_now)
+    folder = write_commands(Path.cwd(), environment_now["CORRAL_PYTHON"])
+    return help_first({**environment_now, environment.BIN: str(folder)})
 
 
 if __name__ == "__main__":

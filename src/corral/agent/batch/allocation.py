@@ -51,11 +51,11 @@ class BatchAllocation:
     def serve(self, path: str) -> None:
         """Let srun ask at the socket and, where there are more nodes, helpers join. Raises:
         OSError."""
-        asked = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        asked.bind(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
         os.chmod(path, 0o600)
-        asked.listen(64)
-        threading.Thread(target=self._accept, args=(asked, self._srun), daemon=True).start()
+        listener.listen(64)
+        threading.Thread(target=self._accept, args=(listener, self._srun), daemon=True).start()
         if len(self._hosts) > 1:
             joined = socket.create_server(("", int(self._own["MASTER_PORT"])), backlog=1024)
             threading.Thread(target=self._accept, args=(joined, self._helper), daemon=True).start()
@@ -157,17 +157,19 @@ class BatchAllocation:
 
     def _start(self, frames: Frames, message: Message) -> int:
         """Raises: CannotStep, ValueError, OSError."""
-        asked = SrunOptions(**{**message["asked"], **_tuples(message["asked"])})
-        if asked.on or asked.off:
+        srun_options = SrunOptions(**{**message["asked"], **_tuples(message["asked"])})
+        if srun_options.on or srun_options.off:
             self._wait_for_helpers(tuple(range(len(self._hosts))))  # they say how they are called
-        layout = lay_out(asked, self._plan, [sorted(one) for one in self._names])
+        layout = lay_out(srun_options, self._plan, [sorted(name) for name in self._names])
         self._wait_for_helpers(layout.nodes)
         with self._changed:
             number, self._next = self._next, self._next + 1
             step = self._steps[number] = _Step(srun=frames, layout=layout)
         hosts = [self._hosts[place] for place in layout.nodes]
-        cpus = asked.cpus_per_task or (self._plan.cpus_per_task if self._plan.cpus_given else None)
-        told = environment.of_step(number, layout, hosts, cpus)
+        cpus = srun_options.cpus_per_task or (
+            self._plan.cpus_per_task if self._plan.cpus_given else None
+        )
+        step_variables = environment.of_step(number, layout, hosts, cpus)
         nodes = [sorted(self._names[place], key=self._is_host)[0] for place in layout.nodes]
         frames.send({"type": "began", "step": number, "nodes": nodes, "layout": asdict(layout)})
         for at, place in enumerate(layout.nodes):
@@ -175,7 +177,7 @@ class BatchAllocation:
                 "type": "step",
                 "step": number,
                 "words": message["words"],
-                "env": {**message["env"], **told},
+                "env": {**message["env"], **step_variables},
                 "folder": message["folder"],
                 "input": message["input"],
                 "place": at,

@@ -29,7 +29,7 @@ def of_script(
     `began`: the start, by the node's wall clock."""
     hidden = {*SET_BY_CORRAL, *(() if plan.tasks_given else _TASKS)}
     nodes = int(own["SLURM_NNODES"])
-    given = {
+    script_variables = {
         "SLURM_CPUS_PER_TASK": str(plan.cpus_per_task) if plan.cpus_given else "",
         "SLURM_MEM_PER_NODE": _megabytes(plan.memory_bytes_per_node),
         "SLURM_GPUS_PER_NODE": str(plan.gpus_per_node) if plan.gpus_per_node else "",
@@ -44,7 +44,7 @@ def of_script(
     path = own.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {
         **{name: value for name, value in own.items() if name not in hidden},
-        **{name: value for name, value in given.items() if value},
+        **{name: value for name, value in script_variables.items() if value},
         "SLURM_JOB_NAME": plan.name,
         "SLURM_JOB_START_TIME": str(int(began)),
         "SLURM_JOB_PARTITION": plan.partition,
@@ -158,16 +158,18 @@ def of_task(
         for name, value in own.items()
         if name in _OF_NODE or (name.startswith("CORRAL_") and name != STEPS)
     }
-    found = {**step, **ours}
-    if (theirs := step.get(BIN)) and (mine := own.get(BIN)):
-        found["PATH"] = step.get("PATH", "").replace(theirs, mine)
-    found |= {
+    task_variables = {**step, **ours}
+    if (step_path := step.get(BIN)) and (own_path := own.get(BIN)):
+        task_variables["PATH"] = step.get("PATH", "").replace(step_path, own_path)
+    task_variables |= {
         "SLURM_NODEID": str(place),
         "SLURM_PROCID": str(first_task + local),
         "SLURM_LOCALID": str(local),
-        "SLURM_GTIDS": ",".join(str(first_task + one) for one in range(tasks)),
+        "SLURM_GTIDS": ",".join(str(first_task + task) for task in range(tasks)),
     }
-    gpus = [one for one in own.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    gpus = [gpu for gpu in own.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     if task_gpus and gpus:
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[local * task_gpus : (local + 1) * task_gpus])
-    return found
+        task_variables["CUDA_VISIBLE_DEVICES"] = ",".join(
+            gpus[local * task_gpus : (local + 1) * task_gpus]
+        )
+    return task_variables

@@ -49,28 +49,28 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
 
 def write_commands(folder: Path, python: str) -> Path:
     """Slurm's commands, for the script and its tasks."""
-    found = folder / "slurm-bin"
-    found.mkdir(exist_ok=True)
+    path = folder / "slurm-bin"
+    path.mkdir(exist_ok=True)
     for name in COMMANDS:
-        file = found / name
+        file = path / name
         file.write_text(f'#!/bin/sh\nexec {python} -P -m corral.cli.slurm {name} "$@"\n')
         file.chmod(0o755)
-    return found
+    return path
 
 
 def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
     for number in STOPS:
         # the script receives the signal itself; this process waits for it
         signal.signal(number, lambda _, __: None)
-    known = _known(plan, env)
-    out = _opened(plan, plan.output, known)
-    err = out if plan.error is None else _opened(plan, plan.error, known)
+    known_variables = _known(plan, env)
+    out = _opened(plan, plan.output, known_variables)
+    err = out if plan.error is None else _opened(plan, plan.error, known_variables)
     try:
         process = subprocess.Popen(
             words,
             env=env,
             cwd=_folder(plan),
-            stdin=_input(plan, known),
+            stdin=_input(plan, known_variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if plan.error is None else subprocess.PIPE,
         )
@@ -84,8 +84,8 @@ def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
         if file
     ]
     code = process.wait()
-    for one in readers:
-        one.join(2.0)  # what it left behind may hold its output open
+    for reader in readers:
+        reader.join(2.0)  # what it left behind may hold its output open
     return code if code >= 0 else 128 - code
 
 
@@ -137,11 +137,11 @@ def _tee(file: IO[bytes] | None) -> Callable[[bytes], None]:
     """Return a writer to the file and to the log that the head keeps."""
 
     def write(data: bytes) -> None:
-        for one in (1, *((file.fileno(),) if file is not None else ())):
-            left = memoryview(data)
-            while left:
+        for descriptor in (1, *((file.fileno(),) if file is not None else ())):
+            remaining_bytes = memoryview(data)
+            while remaining_bytes:
                 try:
-                    left = left[os.write(one, left) :]
+                    remaining_bytes = remaining_bytes[os.write(descriptor, remaining_bytes) :]
                 except OSError:
                     break  # the disk is full, or the reader has gone: the script continues
 

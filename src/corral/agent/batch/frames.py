@@ -121,13 +121,13 @@ class Frames:
         self._connection.close()
 
     def _exactly(self, count: int) -> bytes:
-        found = bytearray()
-        while len(found) < count:
-            piece = self._connection.recv(count - len(found))
+        buffer = bytearray()
+        while len(buffer) < count:
+            piece = self._connection.recv(count - len(buffer))
             if not piece:
                 raise EOFError
-            found += piece
-        return bytes(found)
+            buffer += piece
+        return bytes(buffer)
 
     def greet(
         self, key: bytes, *, own: bytes, other: bytes, seal: Callable[[bytes, bytes], Seal]
@@ -140,19 +140,20 @@ class Frames:
         self._connection.settimeout(GREETING_SECONDS)
         drawn = os.urandom(_PROOF_BYTES)
         self._connection.sendall(drawn)
-        theirs = self._exactly(_PROOF_BYTES)
-        self._connection.sendall(_proof(key, own, theirs))
+        peer_proof = self._exactly(_PROOF_BYTES)
+        self._connection.sendall(_proof(key, own, peer_proof))
         if not hmac.compare_digest(self._exactly(_PROOF_BYTES), _proof(key, other, drawn)):
             raise Stranger("it has not the key of this attempt")
         self._connection.settimeout(None)
         self._seal = seal(
-            _direction_key(key, own, drawn, theirs), _direction_key(key, other, theirs, drawn)
+            _direction_key(key, own, drawn, peer_proof),
+            _direction_key(key, other, peer_proof, drawn),
         )
 
 
 def _direction_key(key: bytes, sender: bytes, of_sender: bytes, of_receiver: bytes) -> bytes:
-    said = b"corral frames\x00" + sender + b"\x00" + of_sender + of_receiver
-    return hmac.new(key, said, hashlib.sha256).digest()
+    signed = b"corral frames\x00" + sender + b"\x00" + of_sender + of_receiver
+    return hmac.new(key, signed, hashlib.sha256).digest()
 
 
 def _tag(key: bytes, number: int, sizes: bytes, body: bytes) -> bytes:

@@ -36,6 +36,6 @@ def with_known(env: Mapping[str, str], same: object, own: Mapping[str, str]) -> 
 
 
 def _digest(name: str, value: str, key: bytes) -> str:
-    said = b"corral variable\x00" + name.encode(errors="surrogateescape") + b"\x00"
-    said += value.encode(errors="surrogateescape")
-    return hmac.new(key, said, hashlib.sha256).hexdigest()[: 2 * _DIGEST_BYTES]
+    digest_input = b"corral variable\x00" + name.encode(errors="surrogateescape") + b"\x00"
+    digest_input += value.encode(errors="surrogateescape")
+    return hmac.new(key, digest_input, hashlib.sha256).hexdigest()[: 2 * _DIGEST_BYTES]

@@ -65,18 +65,20 @@ def lay_out(asked: SrunOptions, plan: BatchPlan, hosts: Sequence[Sequence[str]])
 
 def _able(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
     """The nodes that will do: those that were named come first."""
-    left = [
+    free_places = [
         place
         for place, names in enumerate(hosts)
         if place >= asked.relative and not set(names) & set(asked.off)
     ]
     named: list[int] = []
     for name in asked.on:
-        meant = [place for place in left if name in hosts[place] and place not in named]
-        if not meant:
+        named_places = [
+            place for place in free_places if name in hosts[place] and place not in named
+        ]
+        if not named_places:
             raise CannotStep(f"Unable to create step for job: node {name} is not in this job")
-        named.append(meant[0])
-    return named + [place for place in left if place not in named]
+        named.append(named_places[0])
+    return named + [place for place in free_places if place not in named]
 
 
 def _blocks(tasks: int, nodes: int, per_node: int | None) -> tuple[int, ...]:

@@ -80,11 +80,11 @@ class Tasks:
             threading.Thread(target=self._read, args=(task, stream, file), daemon=True)
             for stream, file in (("out", process.stdout), ("err", process.stderr))
         ]
-        for one in readers:
-            one.start()
+        for reader in readers:
+            reader.start()
         code = process.wait()
-        for one in readers:
-            one.join(2.0)  # what it left behind may hold its output open
+        for reader in readers:
+            reader.join(2.0)  # what it left behind may hold its output open
         self._say(self._about("end", task, code=code), b"")
 
     def _read(self, task: int, stream: str, file: IO[bytes]) -> None:

@@ -87,13 +87,13 @@ def listed(path: str) -> DataListing:
         folder = folders.pop(0)
         try:
             with os.scandir(os.path.join(path, folder)) as entries:
-                found = sorted(entries, key=lambda one: one.name)
+                dir_entries = sorted(entries, key=lambda one: one.name)
         except PermissionError:
             if not folder:
                 raise
             closed += 1
             continue
-        for entry in found:
+        for entry in dir_entries:
             name = os.path.join(folder, entry.name)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(name)

@@ -56,7 +56,7 @@ def _each(ask: CheckRequest, kinds: list[CheckKind]) -> Iterator[CheckFinding]:
     devices = {f"cuda:{place}": gpu for place, gpu in enumerate(ask.gpus)}
     words = ["products", f"{seconds}", ",".join(kinds), *devices]
     try:
-        found = proven(words, seconds, visible(ask.gpus))
+        outcomes = proven(words, seconds, visible(ask.gpus))
     except NoProof as trouble:
         for gpu in ask.gpus:
             text = f"GPU {gpu.index}: {trouble}"
@@ -68,8 +68,8 @@ def _each(ask: CheckRequest, kinds: list[CheckKind]) -> Iterator[CheckFinding]:
                 ran=trouble.hangs,
             )
         return
-    for one in found:
-        yield _of(one, devices[one["device"]])
+    for outcome in outcomes:
+        yield _of(outcome, devices[outcome["device"]])
 
 
 def _of(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
@@ -100,14 +100,14 @@ def _together(ask: CheckRequest) -> CheckFinding:
     env = visible(ask.gpus)
     ranks = [begun(["all-reduce", f"{rank}", *place, f"cuda:{rank}"], env) for rank in range(count)]
     try:
-        said = [answers(rank, seconds) for rank in ranks]
+        outcomes_by_rank = [answers(rank, seconds) for rank in ranks]
     except NoProof as trouble:
         for rank in ranks:
             ended(rank)
         text = f"its GPUs do not add up together: {trouble}"
         return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
-    rate = min(float(one[0]["bytes_per_second"]) for one in said)
-    if not all(one[0]["right"] for one in said):
+    rate = min(float(rank_outcomes[0]["bytes_per_second"]) for rank_outcomes in outcomes_by_rank)
+    if not all(rank_outcomes[0]["right"] for rank_outcomes in outcomes_by_rank):
         text = f"{count} GPUs add up to something wrong"
         return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
     text = f"{count} GPUs add up at {rate_text(rate)} (NCCL, bus bandwidth)"
@@ -143,8 +143,8 @@ def _cpu_products(seconds: float) -> CheckFinding:
 
 
 def hash_by_python(side: int) -> str:
-    found = list(answer(WIDE, side, side))
-    return hashlib.sha256(struct.pack(f"<{len(found)}i", *found)).hexdigest()
+    product = list(answer(WIDE, side, side))
+    return hashlib.sha256(struct.pack(f"<{len(product)}i", *product)).hexdigest()
 
 
 def hash_by_numpy(side: int) -> str:

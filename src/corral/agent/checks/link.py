@@ -75,16 +75,16 @@ def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
 def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
     """Return the backend that both ends support. Raises: OSError, ValueError."""
     torch, nccl = has_torch(), bool(gpus) and has_gpu_build()
-    mine = [by for by in BY if by == "stream" or (torch and (by == "gloo" or nccl))]
-    talk.sendall(json.dumps(mine).encode() + b"\n")
+    own_methods = [by for by in BY if by == "stream" or (torch and (by == "gloo" or nccl))]
+    talk.sendall(json.dumps(own_methods).encode() + b"\n")
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
         piece = talk.recv(1)
         if not piece:
             raise ConnectionError("the other end has left")
         line += piece
-    theirs = json.loads(line)
-    return next(by for by in mine if by in theirs)
+    peer_methods = json.loads(line)
+    return next(by for by in own_methods if by in peer_methods)
 
 
 def _why_not() -> str:
@@ -114,7 +114,7 @@ def _reduced(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
     """Raises: NoProof."""
     rank, device = ("0" if checkup.leads else "1"), "cuda:0" if by == "nccl" else "cpu"
     place = [rank, "2", checkup.address, f"{checkup.port}", by, f"{checkup.seconds}", device]
-    (found,) = proven(["all-reduce", *place], checkup.seconds, visible(gpus[:1]))
-    if not found["right"]:
+    (outcome,) = proven(["all-reduce", *place], checkup.seconds, visible(gpus[:1]))
+    if not outcome["right"]:
         raise NoProof("it adds up to something wrong")
-    return float(found["bytes_per_second"])
+    return float(outcome["bytes_per_second"])

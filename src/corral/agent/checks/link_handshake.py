@@ -28,20 +28,22 @@ def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     talk.sendall(nonce)
-    theirs = _exactly(talk, NONCE_BYTES)
-    own, other = (b"leads", b"follows") if leads else (b"follows", b"leads")
-    talk.sendall(_proof(secret, own, theirs, nonce))
-    if not hmac.compare_digest(_exactly(talk, PROOF_BYTES), _proof(secret, other, nonce, theirs)):
+    peer_nonce = _exactly(talk, NONCE_BYTES)
+    own_name, other = (b"leads", b"follows") if leads else (b"follows", b"leads")
+    talk.sendall(_proof(secret, own_name, peer_nonce, nonce))
+    if not hmac.compare_digest(
+        _exactly(talk, PROOF_BYTES), _proof(secret, other, nonce, peer_nonce)
+    ):
         raise NotProven("the other end is no node of this check: it has not proven itself")
 
 
 def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socket:
     """Return the first connection that proves itself. Raises: OSError when none does in time."""
     deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
-        server.settimeout(left)
+    while (remaining_seconds := deadline - time.monotonic()) > 0:
+        server.settimeout(remaining_seconds)
         talk, _ = server.accept()
-        talk.settimeout(min(ALONE_SECONDS, max(left, 0.1)))
+        talk.settimeout(min(ALONE_SECONDS, max(remaining_seconds, 0.1)))
         with suppress(OSError):
             greet(talk, secret, leads=True)
             return talk
@@ -65,10 +67,10 @@ def _proof(secret: str, role: bytes, asked: bytes, own: bytes) -> bytes:
 
 
 def _exactly(talk: socket.socket, count: int) -> bytes:
-    found = bytearray()
-    while len(found) < count:
-        piece = talk.recv(count - len(found))
+    buffer = bytearray()
+    while len(buffer) < count:
+        piece = talk.recv(count - len(buffer))
         if not piece:
             raise ConnectionError("the other end has left")
-        found += piece
-    return bytes(found)
+        buffer += piece
+    return bytes(buffer)

@@ -61,8 +61,8 @@ def main() -> None:
     ask = msgspec.json.decode(sys.stdin.buffer.readline(), type=CheckRequest)
     pretends = load_settings(node_dir).pretend_gpus is not None
     injected = Injected.of(node_dir) if pretends else None
-    for found in results(ask, node_dir, injected):
-        shown = injected.changed(found) if injected is not None else found
+    for result in results(ask, node_dir, injected):
+        shown = injected.changed(result) if injected is not None else result
         sys.stdout.buffer.write(msgspec.json.encode(shown) + b"\n")
         sys.stdout.buffer.flush()
 

@@ -36,11 +36,11 @@ def has_torch() -> bool:
 def has_gpu_build() -> bool:
     """Whether PyTorch was built for GPUs, by what it writes down of itself: to import it here
     would cost an agent its memory. Where nothing is written it is taken to be."""
-    found = find_spec("torch")
-    if found is None or found.origin is None:
+    module_spec = find_spec("torch")
+    if module_spec is None or module_spec.origin is None:
         return False
     try:
-        text = Path(found.origin).with_name("version.py").read_text()
+        text = Path(module_spec.origin).with_name("version.py").read_text()
     except OSError:
         return True
     return BUILT_FOR.search(text) is not None
@@ -72,7 +72,7 @@ def begun(words: Sequence[str], env: Mapping[str, str] | None = None) -> "subpro
 def answers(process: "subprocess.Popen[bytes]", seconds: float) -> list[Mapping[str, Any]]:
     """Raises: NoProof."""
     try:
-        said, trouble = process.communicate(timeout=seconds + START_SECONDS)
+        stdout, trouble = process.communicate(timeout=seconds + START_SECONDS)
     except subprocess.TimeoutExpired:
         ended(process)
         why = f"no answer in {seconds + START_SECONDS:.0f} s"
@@ -80,7 +80,7 @@ def answers(process: "subprocess.Popen[bytes]", seconds: float) -> list[Mapping[
     if process.returncode != 0:
         last = trouble.decode(errors="replace").strip().splitlines()[-1:] or ["it says nothing"]
         raise NoProof(last[0][:300])
-    return [json.loads(line) for line in said.splitlines() if line.startswith(b"{")]
+    return [json.loads(line) for line in stdout.splitlines() if line.startswith(b"{")]
 
 
 def ended(process: "subprocess.Popen[bytes]") -> None:

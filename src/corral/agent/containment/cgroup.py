@@ -51,29 +51,29 @@ def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
 
     Raises: NoCgroups if no such hierarchy exists.
     """
-    found = _own_folders(mountinfo, cgroups)
-    if "freezer" in found:
-        return _version_1(found)
-    if "" in found:
-        return _version_2(found[""])
+    folders = _own_folders(mountinfo, cgroups)
+    if "freezer" in folders:
+        return _version_1(folders)
+    if "" in folders:
+        return _version_2(folders[""])
     raise NoCgroups("no cgroup file system is mounted")
 
 
 def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
     """The folders of the groups that a process is in: by controller, "" in version 2."""
-    own: dict[str, str] = {}
+    own_cgroups: dict[str, str] = {}
     for line in cgroups.splitlines():
         _, names, path = line.split(":", 2)
-        own.update(dict.fromkeys(names.split(","), path))
-    found: dict[str, Path] = {}
+        own_cgroups.update(dict.fromkeys(names.split(","), path))
+    folders: dict[str, Path] = {}
     for line in mountinfo.splitlines():
         fields = line.split(" ")
         kind, options = fields[fields.index("-") + 1], fields[-1].split(",")
         if kind in ("cgroup", "cgroup2"):
-            there = ("",) if kind == "cgroup2" else tuple(set(_V1) & set(options))
-            for name in there:
-                found[name] = _below(Path(fields[4]), fields[3], own.get(name, "/"))
-    return found
+            controllers = ("",) if kind == "cgroup2" else tuple(set(_V1) & set(options))
+            for name in controllers:
+                folders[name] = _below(Path(fields[4]), fields[3], own_cgroups.get(name, "/"))
+    return folders
 
 
 def _below(mount: Path, root: str, path: str) -> Path:
@@ -187,11 +187,11 @@ class Cgroup:
                     os.rmdir(inner)
 
     def _members(self) -> list[int]:
-        found = []
+        members = []
         for folder in _tree(self.folders[0]):
             with suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as file:
-                found += [int(word) for word in file.read().split()]
-        return found
+                members += [int(word) for word in file.read().split()]
+        return members
 
     def _freeze(self, frozen: bool) -> None:
         main = self.folders[0]
@@ -226,14 +226,14 @@ def _memory_2(folder: Path) -> MemoryEvents | None:
 def _limit_2(folder: Path) -> int | None:
     """The tightest limit of the group and of those around it, in bytes."""
     around = (folder, *folder.parents)
-    limits = (_number(one / "memory.max") for one in around if (one / "memory.max").exists())
+    limits = (_number(path / "memory.max") for path in around if (path / "memory.max").exists())
     return min((limit for limit in limits if limit > 0), default=None)
 
 
 def _memory_1(folder: Path) -> MemoryEvents:
     tightest = _counter(folder / "memory.stat", "hierarchical_memory_limit")
-    own = _number(folder / "memory.limit_in_bytes")
-    limit = min(tightest, own) if tightest else own
+    own_limit = _number(folder / "memory.limit_in_bytes")
+    limit = min(tightest, own_limit) if tightest else own_limit
     return MemoryEvents(
         oom_kills=_counter(folder / "memory.oom_control", "oom_kill"),
         peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
@@ -245,11 +245,11 @@ def around() -> MemoryEvents | None:
     """Return memory use and limit of the cgroup of this process; None if they cannot be read."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text()
-        own = _own_folders(mounts, Path("/proc/self/cgroup").read_text())
-        if "memory" in own:
-            return _memory_1(own["memory"])
-        if "" in own:
-            return _memory_2(own[""])
+        own_folders = _own_folders(mounts, Path("/proc/self/cgroup").read_text())
+        if "memory" in own_folders:
+            return _memory_1(own_folders["memory"])
+        if "" in own_folders:
+            return _memory_2(own_folders[""])
     return None
 
 
@@ -257,7 +257,7 @@ def create(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     """Make a group with these limits. Raises: OSError."""
     if place.version == 2:
         return _create_2(place, name, limits)
-    asked = {
+    limit_accepted = {
         "freezer": True,
         "pids": True,
         "memory": limits.memory_bytes > 0,
@@ -266,11 +266,11 @@ def create(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     }
     # A group of its own for the CPU also where none is asked for: however many processes it has,
     # they then compete with its shim and its neighbours as one.
-    made = [at for at in _V1 if (asked[at] or at == "cpu") and at in place.folders]
+    made = [at for at in _V1 if (limit_accepted[at] or at == "cpu") and at in place.folders]
     folders = {at: place.folders[at].joinpath(PARENT, name) for at in made}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
-    missing = [at for at in _V1 if asked[at] and at not in folders]
+    missing = [at for at in _V1 if limit_accepted[at] and at not in folders]
     group = Cgroup(version=1, folders=list(folders.values()), warnings=_cannot(missing))
     for at, folder in folders.items():
         _write_all(folder, _FILES_1[at](limits))
@@ -310,11 +310,11 @@ def _quota(limits: ContainmentLimits) -> int:
 
 
 def _devices(limits: ContainmentLimits) -> list[tuple[str, str]]:
-    found = []
+    devices = []
     for major, minors in (limits.devices or {}).items():
-        found.append(("devices.deny", f"c {major}:* rwm"))
-        found += [("devices.allow", f"c {major}:{minor} rwm") for minor in minors]
-    return found
+        devices.append(("devices.deny", f"c {major}:* rwm"))
+        devices += [("devices.allow", f"c {major}:{minor} rwm") for minor in minors]
+    return devices
 
 
 _FILES_1: Final = {

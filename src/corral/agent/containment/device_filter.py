@@ -59,8 +59,8 @@ def device_program(allowed: Allowed) -> bytes:
         *verdict,
     ]
     for major, minors in sorted(allowed.items()):
-        own = [part for minor in minors for part in _if_minor(minor, verdict)]
-        body = [*own, *deny]
+        own_parts = [part for minor in minors for part in _if_minor(minor, verdict)]
+        body = [*own_parts, *deny]
         program += [instruction(JUMP_NOT_EQUAL, _MAJOR, offset=len(body), value=major), *body]
     return b"".join([*program, *verdict])
 

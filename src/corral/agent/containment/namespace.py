@@ -57,8 +57,8 @@ class PidNamespace:
             self.view = os.open(f"/proc/{self.first.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         else:
             why = answer.decode(errors="replace") or "its first process has ended"
-            said = f"ranks see the machine's /proc and /tmp, not their own: {why}"
-            self.warnings = (*self.warnings, said)
+            warning = f"ranks see the machine's /proc and /tmp, not their own: {why}"
+            self.warnings = (*self.warnings, warning)
 
     def pids(self) -> list[int]:
         """While the shim lives, without the first process: that one waits for the shim to reap."""

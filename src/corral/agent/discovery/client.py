@@ -72,8 +72,8 @@ class Probe:
         if "GPUs" not in answer.silent:
             self.gpus = answer.gpus
             self._keep_parts(answer)
-        kept = [(path, mark) for path, mark in self.shared if path in answer.silent]
-        self.shared = tuple(sorted([*answer.shared, *kept]))
+        kept_shared = [(path, mark) for path, mark in self.shared if path in answer.silent]
+        self.shared = tuple(sorted([*answer.shared, *kept_shared]))
 
     def _keep_parts(self, answer: Survey) -> None:
         """Keep where MIG devices are, for the device filter of attempts."""

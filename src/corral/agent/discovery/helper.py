@@ -180,12 +180,12 @@ def _slices(handle: Any) -> tuple[str, ...]:
         most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
     except pynvml.NVMLError:
         return ()
-    found = []
+    slices = []
     for index in range(most):
         with suppress(pynvml.NVMLError):  # no part has this index
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            found.append(text_of(pynvml.nvmlDeviceGetUUID(part)))
-    return tuple(found)
+            slices.append(text_of(pynvml.nvmlDeviceGetUUID(part)))
+    return tuple(slices)
 
 
 def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
@@ -196,28 +196,28 @@ def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
     """
     import pynvml
 
-    found: dict[str, MigPart] = {}
+    parts: dict[str, MigPart] = {}
     for index in driver_indices(chosen):
         with suppress(pynvml.NVMLError):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             if _slices(handle):
-                found |= _parts(handle, int(pynvml.nvmlDeviceGetMinorNumber(handle)))
-    return found
+                parts |= _parts(handle, int(pynvml.nvmlDeviceGetMinorNumber(handle)))
+    return parts
 
 
 def _parts(handle: Any, minor: int) -> dict[str, MigPart]:
     import pynvml
 
-    found = {}
+    parts = {}
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with suppress(pynvml.NVMLError):
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            found[text_of(pynvml.nvmlDeviceGetUUID(part))] = MigPart(
+            parts[text_of(pynvml.nvmlDeviceGetUUID(part))] = MigPart(
                 gpu=minor,
                 gpu_instance=int(pynvml.nvmlDeviceGetGpuInstanceId(part)),
                 compute_instance=int(pynvml.nvmlDeviceGetComputeInstanceId(part)),
             )
-    return found
+    return parts
 
 
 def mark_of(path: str, inside: int | None) -> str:
@@ -228,8 +228,8 @@ def mark_of(path: str, inside: int | None) -> str:
     here = Path(path)
     if inside is not None:
         here = Path(f"/proc/{inside}/root{os.path.realpath(path)}")
-        ours, theirs = os.stat(path), os.stat(here)
-        if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+        ours, path_stat = os.stat(path), os.stat(here)
+        if (ours.st_dev, ours.st_ino) != (path_stat.st_dev, path_stat.st_ino):
             raise OSError(f"{path} is not the same folder inside the node")
     file = here / MARK
     try:
@@ -273,15 +273,15 @@ def _written_mark(file: Path) -> str:
 
 def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:
     """Ask everything at once; what hangs holds up nothing else."""
-    found = Survey()
-    steps: dict[str, Callable[[], None]] = {"GPUs": lambda: _ask_gpus(settings, found)}
+    findings = Survey()
+    steps: dict[str, Callable[[], None]] = {"GPUs": lambda: _ask_gpus(settings, findings)}
     for path in settings.shared:
-        steps[path] = lambda path=path: _ask_shared(path, inside, found)  # type: ignore[misc]
+        steps[path] = lambda path=path: _ask_shared(path, inside, findings)  # type: ignore[misc]
     if settings.isolation == "hide" and settings.shared:
         for path in settings.common:
-            steps.setdefault(path, partial(_ask_common, path, settings.shared[0], inside, found))
+            steps.setdefault(path, partial(_ask_common, path, settings.shared[0], inside, findings))
     threads = {
-        name: threading.Thread(target=_guarded, args=(step, found), daemon=True)
+        name: threading.Thread(target=_guarded, args=(step, findings), daemon=True)
         for name, step in steps.items()
     }
     for thread in threads.values():
@@ -289,9 +289,9 @@ def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey
     deadline = time.monotonic() + seconds
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))
-    found.silent = tuple(name for name, thread in threads.items() if thread.is_alive())
-    found.shared.sort()
-    return found
+    findings.silent = tuple(name for name, thread in threads.items() if thread.is_alive())
+    findings.shared.sort()
+    return findings
 
 
 def _guarded(step: Callable[[], None], found: Survey) -> None:
@@ -322,8 +322,8 @@ def _ask_common(path: str, cluster: str, inside: int | None, found: Survey) -> N
 def main() -> None:
     folder, seconds, *inside = sys.argv[1:]
     settings = load_settings(Path(folder))
-    found = survey(settings, float(seconds), int(inside[0]) if inside else None)
-    os.write(1, msgspec.json.encode(found) + b"\n")
+    survey_result = survey(settings, float(seconds), int(inside[0]) if inside else None)
+    os.write(1, msgspec.json.encode(survey_result) + b"\n")
     os._exit(0)  # a thread that hangs in the driver would keep an ordinary exit waiting
 
 
@@ -337,11 +337,11 @@ def unread_gpus(devices: Path = PCI) -> tuple[str, ...]:
 
     Source: the PCI ID repository; classes 03 (display) and 12 (processing accelerator).
     """
-    found = set()
+    unread = set()
     for device in devices.glob("*"):
         with suppress(OSError):
             kind = (device / "class").read_text().strip()
             maker = _MAKERS.get((device / "vendor").read_text().strip())
             if maker and kind.startswith(_GPU_CLASSES):
-                found.add(maker)
-    return tuple(sorted(found))
+                unread.add(maker)
+    return tuple(sorted(unread))

@@ -70,8 +70,8 @@ def _made(root: str, path: str, *, folder: bool) -> Iterator[str]:
 
 
 def _entered(parent: int, name: str) -> int:
-    found = _kind(parent, name)
-    if found is not None and not stat.S_ISDIR(found):
+    kind = _kind(parent, name)
+    if kind is not None and not stat.S_ISDIR(kind):
         os.unlink(name, dir_fd=parent)
     with suppress(FileExistsError):
         os.mkdir(name, 0o755, dir_fd=parent)
@@ -79,11 +79,11 @@ def _entered(parent: int, name: str) -> int:
 
 
 def _file(parent: int, name: str) -> int:
-    found = _kind(parent, name)
-    if found is not None and not stat.S_ISREG(found):
+    kind = _kind(parent, name)
+    if kind is not None and not stat.S_ISREG(kind):
         os.unlink(name, dir_fd=parent)
-        found = None
-    if found is None:
+        kind = None
+    if kind is None:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
         os.close(os.open(name, flags, 0o644, dir_fd=parent))
     return os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=parent)

@@ -68,15 +68,15 @@ def main(words: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     _become(request["account"])
     try:
-        said = answer(request)
+        reply = answer(request)
     except BadArchive as wrong:
-        said = {"wrong": f"{wrong}"}
+        reply = {"wrong": f"{wrong}"}
     except MemoryError:
-        said = {"wrong": f"it needs more than {MEMORY_BYTES} bytes of memory to read"}
+        reply = {"wrong": f"it needs more than {MEMORY_BYTES} bytes of memory to read"}
     except OSError as trouble:
-        said = {"trouble": f"{trouble}", "errno": trouble.errno}
+        reply = {"trouble": f"{trouble}", "errno": trouble.errno}
     with suppress(BrokenPipeError):
-        print(json.dumps(said), flush=True)
+        print(json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

@@ -89,13 +89,17 @@ class Images:
             words = tools.apptainer_words(tool, image.name, seen=seen, work=work, gpu=gpu)
             return ImageRoot(words=words)
         with self._alone(account) as folder:
-            known, unpack = self._found(image, folder, account)
-            root = self._unpacked(folder, known, unpack)
+            pulled_image, unpack = self._found(image, folder, account)
+            root = self._unpacked(folder, pulled_image, unpack)
             user.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            user.write_text(f"{known.id}\n{_digest(known)}\n")
+            user.write_text(f"{pulled_image.id}\n{_digest(pulled_image)}\n")
         libraries = tools.driver_libraries() if gpu else []
         return ImageRoot(
-            root=str(root), seen=seen, libraries=libraries, env=known.env, digest=_digest(known)
+            root=str(root),
+            seen=seen,
+            libraries=libraries,
+            env=pulled_image.env,
+            digest=_digest(pulled_image),
         )
 
     @contextmanager
@@ -116,17 +120,17 @@ class Images:
     ) -> tuple[PulledImage, Callable[[Path], None]]:
         """Resolve an image, and return how its files get into a folder. Raises: ImageTrouble."""
         if image.kind == ImageKind.ARCHIVE:
-            known = unpacking.described(image, account)
-            return known, lambda into: unpacking.unpack_archive(image, into, account)
+            pulled_image = unpacking.described(image, account)
+            return pulled_image, lambda into: unpacking.unpack_archive(image, into, account)
         tool = tools.oci_tool(image.name)
         owner = account
         if account is None or self._has_own(tool, account):
             name = image.reference if self._lists_registries else image.name
-            known = tools.found(tool, name, account)
+            pulled_image = tools.found(tool, name, account)
         else:
-            known, owner = self._pulled(tool, image, folder), None
-        return known, lambda into: unpacking.unpack_found(
-            tool, known.id, into, name=image.name, owner=owner, account=account
+            pulled_image, owner = self._pulled(tool, image, folder), None
+        return pulled_image, lambda into: unpacking.unpack_found(
+            tool, pulled_image.id, into, name=image.name, owner=owner, account=account
         )
 
     @property
@@ -147,16 +151,20 @@ class Images:
         operator has listed the registry: an account is given what the registry gives to all.
         """
         notes = folder / PULLED
-        known = _read_notes(notes)
-        if (noted := known.get(image.reference)) and (folder / noted.id).exists():
+        known_images = _read_notes(notes)
+        if (noted := known_images.get(image.reference)) and (folder / noted.id).exists():
             return noted
-        found = tools.pulled(tool, image.reference, credentials=self._lists_registries)
-        kept = {name: one for name, one in known.items() if (folder / one.id).exists()}
-        kept[image.reference] = found
+        pulled_image = tools.pulled(tool, image.reference, credentials=self._lists_registries)
+        present_images = {
+            name: image for name, image in known_images.items() if (folder / image.id).exists()
+        }
+        present_images[image.reference] = pulled_image
         fresh = notes.with_suffix(".new")
-        fresh.write_text(json.dumps({name: asdict(one) for name, one in kept.items()}))
+        fresh.write_text(
+            json.dumps({name: asdict(image) for name, image in present_images.items()})
+        )
         fresh.rename(notes)
-        return found
+        return pulled_image
 
     def _unpacked(self, folder: Path, known: PulledImage, unpack: Callable[[Path], None]) -> Path:
         root = folder / known.id
@@ -178,16 +186,18 @@ class Images:
         of the time when an image was unpacked for all accounts together."""
         nodes, users = self._nodes
         used = {text.split("\n")[0] for file in nodes.glob(users) if (text := file.read_text())}
-        for one in self._folder.iterdir():
-            if not one.name.startswith((_ACCOUNT, LOCK)) and one.name not in used:
-                _remove(one)
+        for path in self._folder.iterdir():
+            if not path.name.startswith((_ACCOUNT, LOCK)) and path.name not in used:
+                _remove(path)
         unpacked = [
-            one for one in folder.iterdir() if one.is_dir() and not one.name.endswith(_PARTIAL)
+            entry
+            for entry in folder.iterdir()
+            if entry.is_dir() and not entry.name.endswith(_PARTIAL)
         ]
-        idle = [one for one in unpacked if one.name not in used]
+        idle = [entry for entry in unpacked if entry.name not in used]
         idle.sort(key=lambda one: one.stat().st_mtime)
-        for one in idle[: max(len(unpacked) - KEPT + 1, 0)]:
-            _remove(one)
+        for path in idle[: max(len(unpacked) - KEPT + 1, 0)]:
+            _remove(path)
 
 
 def digest_in_use(attempt: Path) -> str:
@@ -204,14 +214,16 @@ def _digest(known: PulledImage) -> str:
 
 def _check_own(folder: Path) -> None:
     """Raises: PermissionError when it is another's, or a link."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    folder_stat = folder.lstat()
+    if not stat.S_ISDIR(folder_stat.st_mode) or folder_stat.st_uid != os.geteuid():
         raise PermissionError(f"{folder} is not this account's own folder")
 
 
 def _read_notes(notes: Path) -> dict[str, PulledImage]:
     try:
-        return {name: PulledImage(**one) for name, one in json.loads(notes.read_text()).items()}
+        return {
+            name: PulledImage(**fields) for name, fields in json.loads(notes.read_text()).items()
+        }
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

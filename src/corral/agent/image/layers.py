@@ -139,16 +139,22 @@ def unpack_layers(
     layout: ImageLayout, image: ArchivedImage, root: int, bounds: UnpackLimits
 ) -> None:
     """Unpack the layers into the folder, each over those below it. Raises: BadArchive, OSError."""
-    left = bounds
+    unpack_limits = bounds
     for name in image.layers:
         with layout.open(name) as file:
             tree = ImageTree(root, bounds, layered=True)
             try:
                 with _plain(file) as stream:
-                    members, size_bytes = unpack_members(stream, left, tree.place, disk=root)
+                    members, size_bytes = unpack_members(
+                        stream, unpack_limits, tree.place, disk=root
+                    )
             finally:
                 tree.close()
-        left = replace(left, members=left.members - members, bytes=left.bytes - size_bytes)
+        unpack_limits = replace(
+            unpack_limits,
+            members=unpack_limits.members - members,
+            bytes=unpack_limits.bytes - size_bytes,
+        )
 
 
 def _of_oci(layout: ImageLayout, tag: str) -> ArchivedImage:
@@ -168,7 +174,7 @@ def _of_oci(layout: ImageLayout, tag: str) -> ArchivedImage:
 
 def _of_docker(layout: ImageLayout, tag: str) -> ArchivedImage:
     listed = json.loads(layout.text("manifest.json"))
-    named = [one for one in listed if not tag or tag in _tags_of(one)]
+    named = [manifest for manifest in listed if not tag or tag in _tags_of(manifest)]
     if len(named) != 1:
         raise BadArchive(f"it has {len(named)} images of the tag {tag!r}, and one is needed")
     text = layout.text(named[0]["Config"])
@@ -186,7 +192,11 @@ def _image(config: bytes, *, layers: tuple[str, ...], digest: str) -> ArchivedIm
 
 def _chosen(listed: Any, tag: str) -> Mapping[str, Any]:
     name = "org.opencontainers.image.ref.name"
-    named = [one for one in listed if not tag or (one.get("annotations") or {}).get(name) == tag]
+    named = [
+        manifest
+        for manifest in listed
+        if not tag or (manifest.get("annotations") or {}).get(name) == tag
+    ]
     if len(named) == 1:
         return dict(named[0])
     if not named:
@@ -197,16 +207,16 @@ def _chosen(listed: Any, tag: str) -> Mapping[str, Any]:
 def _for_this_machine(listed: Any) -> Mapping[str, Any]:
     machine = platform.machine()
     wanted = ("linux", _MACHINES.get(machine, machine))
-    for one in listed:
-        found = one.get("platform") or {}
-        if (found.get("os"), found.get("architecture")) == wanted:
-            return dict(one)
+    for manifest in listed:
+        platform_fields = manifest.get("platform") or {}
+        if (platform_fields.get("os"), platform_fields.get("architecture")) == wanted:
+            return dict(manifest)
     raise BadArchive(f"it has no image of the platform {'/'.join(wanted)}")
 
 
 def _tags_of(entry: Mapping[str, Any]) -> list[str]:
-    tags = [str(one) for one in entry.get("RepoTags") or ()]
-    return [*tags, *(one.rpartition(":")[2] for one in tags)]
+    tags = [str(repo_tag) for repo_tag in entry.get("RepoTags") or ()]
+    return [*tags, *(tag.rpartition(":")[2] for tag in tags)]
 
 
 def _blob(digest: str) -> str:

@@ -60,9 +60,11 @@ def oci_tool(image: str) -> str:
     if shutil.which("podman"):
         return "podman"
     tool = tool_of(OCI_TOOLS, image)
-    asked = _call([tool, "version"], ANSWER_SECONDS)
-    if asked.returncode != 0:
-        raise ImageTrouble(f"docker does not answer: {last_line(asked.stderr)}", infra=True)
+    completed_process = _call([tool, "version"], ANSWER_SECONDS)
+    if completed_process.returncode != 0:
+        raise ImageTrouble(
+            f"docker does not answer: {last_line(completed_process.stderr)}", infra=True
+        )
     return tool
 
 
@@ -77,14 +79,16 @@ def is_own_tool(tool: str, account: ImageAccount) -> bool:
 
 def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledImage:
     """The image as the account has it, pulled when it is not there. Raises: ImageTrouble."""
-    known = _inspect(tool, image, account)
-    if known is None:
+    pulled_image = _inspect(tool, image, account)
+    if pulled_image is None:
         pulled = _call([tool, "pull", "--quiet", image], PULL_SECONDS, account)
         _check_pull(image, pulled)
-        known = _inspect(tool, image, account) or _inspect(tool, pulled.stdout.strip(), account)
-    if known is None:
+        pulled_image = _inspect(tool, image, account) or _inspect(
+            tool, pulled.stdout.strip(), account
+        )
+    if pulled_image is None:
         raise ImageTrouble(f"{tool} has pulled {image} and does not know it", infra=True)
-    return known
+    return pulled_image
 
 
 def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
@@ -104,10 +108,10 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
             extra = {"REGISTRY_AUTH_FILE": f"{empty}/config.json", "DOCKER_CONFIG": empty}
         done = _call(words, PULL_SECONDS, extra=extra)
     _check_pull(reference, done)
-    known = _inspect(tool, done.stdout.strip() or reference, None)
-    if known is None:
+    pulled_image = _inspect(tool, done.stdout.strip() or reference, None)
+    if pulled_image is None:
         raise ImageTrouble(f"{tool} has pulled {reference} and does not know it", infra=True)
-    return known
+    return pulled_image
 
 
 def created(tool: str, id: str, account: ImageAccount | None) -> str:
@@ -167,17 +171,17 @@ def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
     if done.returncode == 0:
         return
     never = any(word in done.stderr.lower() for word in NEVER)
-    said = last_line(done.stderr)
-    raise ImageTrouble(f"the image {image} cannot be pulled: {said}", infra=not never)
+    last_error = last_line(done.stderr)
+    raise ImageTrouble(f"the image {image} cannot be pulled: {last_error}", infra=not never)
 
 
 def _inspect(tool: str, image: str, account: ImageAccount | None) -> PulledImage | None:
     words = [tool, "image", "inspect", image, "--format", _FORMAT]
-    asked = _call(words, ANSWER_SECONDS, account)
-    if asked.returncode != 0:
+    completed_process = _call(words, ANSWER_SECONDS, account)
+    if completed_process.returncode != 0:
         return None
     try:
-        return _found_in(asked.stdout.strip())
+        return _found_in(completed_process.stdout.strip())
     except (ValueError, TypeError, AttributeError) as wrong:
         raise ImageTrouble(f"{tool} describes {image} in an unknown way", infra=True) from wrong
 
@@ -191,10 +195,12 @@ def _found_in(text: str) -> PulledImage:
     decoder = json.JSONDecoder()
     env, end = decoder.raw_decode(rest) if rest else (None, 0)
     digests, _ = decoder.raw_decode(rest[end:].strip()) if rest[end:].strip() else (None, 0)
-    pairs = [str(one).partition("=") for one in env or ()]
-    known = [str(one).partition("@")[2] for one in digests or ()]
+    pairs = [str(variable).partition("=") for variable in env or ()]
+    known_digests = [str(digest).partition("@")[2] for digest in digests or ()]
     return PulledImage(
-        id=id, env={name: value for name, _, value in pairs}, digest=known[0] if known else ""
+        id=id,
+        env={name: value for name, _, value in pairs},
+        digest=known_digests[0] if known_digests else "",
     )
 
 

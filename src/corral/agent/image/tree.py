@@ -91,18 +91,20 @@ class ImageTree:
 
     def _make_hard_link(self, parent: int, name: str, member: tarfile.TarInfo) -> None:
         *folders, source = path_parts(member.linkname, self._bounds) or [""]
-        there = self._resolve(folders, make=False)
+        target_folder = self._resolve(folders, make=False)
         try:
-            kind = _kind(there, source) if source else 0
+            kind = _kind(target_folder, source) if source else 0
             if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
                 raise BadArchive(f"{member.name[:200]!r} is a hard link to no file")
-            same = os.path.sameopenfile(there, parent) and source == name
+            same = os.path.sameopenfile(target_folder, parent) and source == name
             if same:
                 return
             self._clear(parent, name)
-            os.link(source, name, src_dir_fd=there, dst_dir_fd=parent, follow_symlinks=False)
+            os.link(
+                source, name, src_dir_fd=target_folder, dst_dir_fd=parent, follow_symlinks=False
+            )
         finally:
-            os.close(there)
+            os.close(target_folder)
 
     def _remove_lower(self, folders: Sequence[str], name: str) -> None:
         parent = self._folder(list(folders))

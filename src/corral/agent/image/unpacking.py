@@ -25,10 +25,10 @@ DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 def described(image: Image, account: ImageAccount | None) -> PulledImage:
     """The image of an archive that the account may read. Raises: ImageTrouble."""
     request = {"path": image.path, "tag": image.tag}
-    said = _ask(request, account, name=image.name, seconds=DESCRIBE_SECONDS)
+    description = _ask(request, account, name=image.name, seconds=DESCRIBE_SECONDS)
     try:
-        env = {str(name): str(value) for name, value in said["env"].items()}
-        id, digest = str(said["id"]), str(said["digest"])
+        env = {str(name): str(value) for name, value in description["env"].items()}
+        id, digest = str(description["id"]), str(description["digest"])
     except (KeyError, AttributeError):
         raise ImageTrouble(f"{image.name} is described in an unknown way", infra=True) from None
     if ID.fullmatch(id) is None:
@@ -116,13 +116,13 @@ def _ask(
             f"the image {name} takes over {seconds:g} s to unpack", infra=False
         ) from None
     try:
-        said = json.loads(done.stdout)
+        reply = json.loads(done.stdout)
     except ValueError:
         why = tools.last_line(done.stderr)
         raise ImageTrouble(f"the image {name} cannot be unpacked: {why}", infra=True) from None
-    if "wrong" in said:
-        raise ImageTrouble(f"the image {name} is not unpacked: {said['wrong']}", infra=False)
-    if "trouble" in said:
-        infra = not request.get("path") or said["errno"] in DISK_TROUBLE
-        raise ImageTrouble(f"the image {name} cannot be unpacked: {said['trouble']}", infra=infra)
-    return dict(said)
+    if "wrong" in reply:
+        raise ImageTrouble(f"the image {name} is not unpacked: {reply['wrong']}", infra=False)
+    if "trouble" in reply:
+        infra = not request.get("path") or reply["errno"] in DISK_TROUBLE
+        raise ImageTrouble(f"the image {name} cannot be unpacked: {reply['trouble']}", infra=infra)
+    return dict(reply)

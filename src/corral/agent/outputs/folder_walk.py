@@ -45,11 +45,11 @@ class Entry:
 
 def walk(folder: int, path: str = "", depth: int = 0) -> Iterator[Entry]:
     """Iterate all below the open folder, each folder after its content. What vanishes is passed."""
-    with suppress(OSError), os.scandir(folder) as found:
-        for one in found:
+    with suppress(OSError), os.scandir(folder) as scandir_iterator:
+        for dir_entry in scandir_iterator:
             with suppress(OSError):
-                status = os.stat(one.name, dir_fd=folder, follow_symlinks=False)
-                entry = Entry(f"{path}{one.name}", one.name, folder, status)
+                status = os.stat(dir_entry.name, dir_fd=folder, follow_symlinks=False)
+                entry = Entry(f"{path}{dir_entry.name}", dir_entry.name, folder, status)
                 if entry.is_folder and depth < DEEPEST:
                     yield from _walk_inner(entry, depth)
                 yield entry
@@ -99,7 +99,7 @@ def sift(work: Path, since_ns: int) -> int | None:
     Returns: the bytes of what is left on the disk; None where no file is left.
     Raises: OSError.
     """
-    taken = left = 0
+    taken = unchanged = 0
     folder = os.open(work, FOLDER)
     try:
         for entry in walk(folder):
@@ -109,8 +109,8 @@ def sift(work: Path, since_ns: int) -> int | None:
                 elif not entry.is_changed(since_ns):
                     os.unlink(entry.name, dir_fd=entry.parent)
                 elif entry.is_file:
-                    left += 1
+                    unchanged += 1
                     taken += entry.status.st_blocks * 512
     finally:
         os.close(folder)
-    return taken if left else None
+    return taken if unchanged else None

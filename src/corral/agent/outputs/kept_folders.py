@@ -56,26 +56,30 @@ class KeptWorks:
         """Leave what was written in a settled folder; remove one in which nothing was."""
         record = read_record(folder)
         with suppress(OSError):
-            left = sift(folder / WORK, record.since_ns)
-            if left is None and not record.has_saves:
+            left_bytes = sift(folder / WORK, record.since_ns)
+            if left_bytes is None and not record.has_saves:
                 shutil.rmtree(folder, ignore_errors=True)
                 return
-            write_record(folder, msgspec.structs.replace(record, bytes=left or 0, is_kept=True))
+            write_record(
+                folder, msgspec.structs.replace(record, bytes=left_bytes or 0, is_kept=True)
+            )
 
     def hold_limits(self) -> None:
         """Remove folders that must go. Raises: OSError."""
-        folders = [one for one in self.attempts.iterdir() if one.name[:1] != "."]
+        folders = [path for path in self.attempts.iterdir() if path.name[:1] != "."]
         for folder in folders:
             record = read_record(folder)
             settled = record.ended_at is not None and not (folder / journal.FILE).exists()
             if settled and not record.is_kept:
                 self.sift(folder)  # an agent was ended before it had done so
-        kept = [one for folder in folders if (one := kept_work_of(folder)) is not None]
+        kept_works = [
+            kept_work for folder in folders if (kept_work := kept_work_of(folder)) is not None
+        ]
         disk = os.statvfs(self.attempts)
         room = DiskSpace(
             total_bytes=disk.f_blocks * disk.f_frsize,
             used_bytes=(disk.f_blocks - disk.f_bavail) * disk.f_frsize,
         )
-        for one in folders_to_remove(kept, self.limits, room, wall()):
-            log.info("the work folder of %s is removed: %d bytes", one.name, one.bytes)
-            shutil.rmtree(self.attempts / one.name, ignore_errors=True)
+        for kept_work in folders_to_remove(kept_works, self.limits, room, wall()):
+            log.info("the work folder of %s is removed: %d bytes", kept_work.name, kept_work.bytes)
+            shutil.rmtree(self.attempts / kept_work.name, ignore_errors=True)

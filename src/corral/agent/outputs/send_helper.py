@@ -67,7 +67,7 @@ def resolved(folder: int, path: str) -> list[str]:
     Raises: NotSent where it leads out of the folder.
     """
     out = OutputNotSent(f"{path[:200]} leads out of the work folder")
-    found: list[str] = []
+    resolved_paths: list[str] = []
     todo = path.split("/")
     if path.startswith("/") or "\0" in path or ".." in todo:
         raise out
@@ -77,19 +77,19 @@ def resolved(folder: int, path: str) -> list[str]:
         if part in ("", "."):
             continue
         if part == "..":
-            if not found:
+            if not resolved_paths:
                 raise out
-            found.pop()
+            resolved_paths.pop()
             continue
-        target = _link(folder, "/".join([*found, part]))
+        target = _link(folder, "/".join([*resolved_paths, part]))
         links += target is not None
         if target is None:
-            found.append(part)
+            resolved_paths.append(part)
         elif target.startswith("/") or links > MOST_LINKS:
             raise out
         else:
             todo = [*target.split("/"), *todo]
-    return found
+    return resolved_paths
 
 
 def _link(folder: int, path: str) -> str | None:
@@ -145,11 +145,11 @@ def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: int) -> Non
 
 def take_account_of(folder: int) -> None:
     """Become the owner of the open folder, where this process is root's. Raises: OSError."""
-    found = os.fstat(folder)
-    if os.geteuid() == 0 and found.st_uid != 0:
+    folder_stat = os.fstat(folder)
+    if os.geteuid() == 0 and folder_stat.st_uid != 0:
         os.setgroups([])
-        os.setgid(found.st_gid)
-        os.setuid(found.st_uid)
+        os.setgid(folder_stat.st_gid)
+        os.setuid(folder_stat.st_uid)
 
 
 def main(words: list[str]) -> None:

@@ -49,10 +49,10 @@ class OutputServer:
     async def _list(self, key: AttemptKey, connection: ClientConnection) -> bytes:
         folder = self._folder(key)
         since_ns = read_record(folder).since_ns
-        found = encode_listing(await asyncio.to_thread(list_written, folder / WORK, since_ns))
+        listing = encode_listing(await asyncio.to_thread(list_written, folder / WORK, since_ns))
         size = FRAME_BYTES // 2
-        for at in range(0, len(found), size):
-            await connection.send(DATA + found[at : at + size])
+        for at in range(0, len(listing), size):
+            await connection.send(DATA + listing[at : at + size])
         return encode_end("sent")
 
     async def _send(self, key: AttemptKey, path: str, connection: ClientConnection) -> bytes:
@@ -73,9 +73,9 @@ class OutputServer:
             while data := await helper.stdout.read(CHUNK_BYTES):
                 async with asyncio.timeout(STALLED_SECONDS):
                     await connection.send(DATA + data)
-            said = (await helper.stderr.read(4096)).decode(errors="replace").strip()
+            stderr_text = (await helper.stderr.read(4096)).decode(errors="replace").strip()
             code = await helper.wait()
-            why = (said or f"its helper ended with {code}").splitlines()[-1]
+            why = (stderr_text or f"its helper ended with {code}").splitlines()[-1]
             return encode_end(OUTCOMES.get(code, "refused"), why if code else "")
         finally:
             with contextlib.suppress(ProcessLookupError):

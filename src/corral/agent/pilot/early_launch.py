@@ -31,8 +31,10 @@ def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
     if early.counts_gpus and gpus is None:
         return None
     spec = early.spec
-    own = dict(early.launch["env"])
-    env = with_active_environment({**passed_on(host), **spec.env, **interpreter()}, own)
+    early_environment = dict(early.launch["env"])
+    env = with_active_environment(
+        {**passed_on(host), **spec.env, **interpreter()}, early_environment
+    )
     env |= interface(early.launch["nodes"], early.launch["node_rank"], spec.env)
     if early.counts_gpus and gpus is not None:
         env[GRANTED] = ",".join(str(gpus[int(at)]) for at in spec.env[GRANTED].split(","))
@@ -98,11 +100,11 @@ def send(early: Early, shim: socket.socket) -> None:
 
 def _until_begun(shim: socket.socket) -> None:
     """Raises: TimeoutError; OSError when the shim is gone."""
-    said = b""
+    output = b""
     while data := shim.recv(65536):
-        said += data
-        lines = said.splitlines()
-        if said.endswith(b"\n") and STARTING not in lines[-1]:
+        output += data
+        lines = output.splitlines()
+        if output.endswith(b"\n") and STARTING not in lines[-1]:
             return
 
 

@@ -55,12 +55,16 @@ class PartSupervisor(Supervisor):
         self.had = self.had or bool(seen)
         if not self.leaving:
             return seen
-        return tuple(one if one.key in self.over else _explained(one) for one in seen)
+        return tuple(
+            attempt if attempt.key in self.over else _explained(attempt) for attempt in seen
+        )
 
     def leave(self) -> None:
         """Stop what runs, each with its own grace."""
         if not self.leaving:
-            self.over = frozenset(one.key for one in super().seen() if one.phase == Phase.ENDED)
+            self.over = frozenset(
+                attempt.key for attempt in super().seen() if attempt.phase == Phase.ENDED
+            )
         self.leaving = True
         for key, launch in self.launches.items():
             self.stop(Stop(key=key, grace_seconds=launch.grace_seconds, save=True, why=LEAVING))
@@ -80,16 +84,16 @@ def serve(node_dir: Path) -> None:
 
 
 async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
-    asked = asyncio.Event()
+    event = asyncio.Event()
     for number in ENDINGS:
-        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
     async with agent_of(node_dir, settings, token, PartSupervisor) as (agent, supervisor):
         assert isinstance(supervisor, PartSupervisor)
-        if (told := inventory_of(settings)) is not None:
-            agent.look = partial(_as_told, told)
+        if (inventory := inventory_of(settings)) is not None:
+            agent.look = partial(_as_told, inventory)
         running = asyncio.create_task(_run(agent, settings))
-        leaving = asyncio.create_task(_leave_when(asked, supervisor))
+        leaving = asyncio.create_task(_leave_when(event, supervisor))
         settled = asyncio.create_task(_until_settled(agent, supervisor))
         try:
             done, _ = await asyncio.wait((running, settled), return_when=asyncio.FIRST_COMPLETED)

@@ -48,10 +48,10 @@ def serve_part(source: Path) -> None:
 
 def begin_early(early: Early, node_dir: Path) -> int:
     """Begin the ranks, by a launcher as `begin_launcher` forks it. Returns: the same."""
-    ours, theirs = socket.socketpair()
+    ours, child_socket = socket.socketpair()
     with ours:
-        with theirs:
-            helper = begin_launcher(node_dir, early, theirs)
+        with child_socket:
+            helper = begin_launcher(node_dir, early, child_socket)
         send(early, ours)
     return helper
 
@@ -85,8 +85,8 @@ def private_folder() -> Iterator[Path]:
         yield node_dir
     finally:
         os.chdir("/")
-        if (left := LocalProcess.recorded(node_dir / launcher.PID_FILE)) is not None:
-            left.signal(signal.SIGKILL)  # no process could find it once the folder is gone
+        if (local_process := LocalProcess.recorded(node_dir / launcher.PID_FILE)) is not None:
+            local_process.signal(signal.SIGKILL)  # no process could find it once the folder is gone
         _sweep_lost(node_dir)
         shutil.rmtree(node_dir, ignore_errors=True)
 
@@ -94,12 +94,12 @@ def private_folder() -> Iterator[Path]:
 def _sweep_lost(own: Path) -> None:
     """Remove what older parts have left in which nothing lives: a batch system that kills gives no
     time to clean up."""
-    mine = own.stat()
+    own_stat = own.stat()
     for folder in own.parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            there = folder.stat()
-            is_old = there.st_mtime < mine.st_mtime - LOST_SECONDS
-            if is_old and there.st_uid == mine.st_uid and not _is_alive(folder):
+            folder_stat = folder.stat()
+            is_old = folder_stat.st_mtime < own_stat.st_mtime - LOST_SECONDS
+            if is_old and folder_stat.st_uid == own_stat.st_uid and not _is_alive(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -16,14 +16,14 @@ def main(words: list[str]) -> int:
     if words:
         return count_nodes(int(words[0]))
     folder = Path("/proc", os.readlink("/proc/self"), "cwd")
-    own = dict(os.environ)
+    own_environment = dict(os.environ)
     try:
         member: RayProgramMember = decode_member(
-            Path("member.json").read_text(), folder=folder, own=own
+            Path("member.json").read_text(), folder=folder, own=own_environment
         )
         return run_program(member) if member.place == 0 else help_program(member)
     except CannotRun as why:
-        return refuse(str(why), own, infra=why.infra)
+        return refuse(str(why), own_environment, infra=why.infra)
 
 
 if __name__ == "__main__":

@@ -122,8 +122,8 @@ def _whole(
         _until(lambda: bool(ray.address), up, ray, lambda: f"Ray's head is not up: {ray}")
         others.join(ray.address)
         assert counter.stdin is not None
-        with suppress(OSError), counter.stdin as said:
-            said.write(f"{ray.address}\n")
+        with suppress(OSError), counter.stdin as io:
+            io.write(f"{ray.address}\n")
         deadline = time.monotonic() + wait_seconds
         _until(
             lambda: counter.poll() is not None, deadline, ray, lambda: _late(needed, others.missing)
@@ -133,8 +133,10 @@ def _whole(
             counter.kill()
             counter.wait()
     if counter.returncode != 0:
-        told = (member.folder / "count.log").read_text(errors="replace").strip().splitlines()
-        raise CannotStart(f"Ray does not answer the job: {(told or ['it said nothing'])[-1]}")
+        count_lines = (member.folder / "count.log").read_text(errors="replace").strip().splitlines()
+        raise CannotStart(
+            f"Ray does not answer the job: {(count_lines or ['it said nothing'])[-1]}"
+        )
     return ray.address
 
 

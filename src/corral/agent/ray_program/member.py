@@ -69,12 +69,13 @@ class RayProgramMember:
     def wait_seconds(self) -> float:
         """Return for how many seconds the first node waits for the others once its Ray is up.
         Raises: CannotRun."""
-        said = self.own.get(WAIT_VARIABLE) or str(_WAIT_SECONDS)
+        wait_text = self.own.get(WAIT_VARIABLE) or str(_WAIT_SECONDS)
         with suppress(ValueError):
-            if isfinite(seconds := float(said)) and seconds >= 0:
+            if isfinite(seconds := float(wait_text)) and seconds >= 0:
                 return seconds
         raise CannotRun(
-            f"{WAIT_VARIABLE}={said[:60]} of the job's env is no number of seconds: write, for "
+            f"{WAIT_VARIABLE}={wait_text[:60]} of the job's env is no number of "
+            "seconds: write, for "
             f"example, {WAIT_VARIABLE}: {_WAIT_SECONDS:g}"
         )
 
@@ -96,7 +97,7 @@ class RayProgramMember:
     def environment(self) -> dict[str, str]:
         """Return the environment of Ray and of the program: that of the job, without variables for
         ranks alone."""
-        kept = {
+        kept_variables = {
             name: value
             for name, value in self.own.items()
             if name not in _OF_RANKS and not name.startswith("SLURM")
@@ -104,7 +105,7 @@ class RayProgramMember:
         return {
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
-            **kept,
+            **kept_variables,
             "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
         }
 

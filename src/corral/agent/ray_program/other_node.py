@@ -34,14 +34,14 @@ def help_program(member: RayProgramMember) -> int:
         return 0
     with starting(member):
         ray = LocalRay(member, str(heard[0]["address"]))
-    said: set[str] = set()
-    listener = threading.Thread(target=_listen, args=(frames, said), daemon=True)
+    option_names: set[str] = set()
+    listener = threading.Thread(target=_listen, args=(frames, option_names), daemon=True)
     listener.start()
     while listener.is_alive():
         listener.join(LOOK_SECONDS)
-        if "over" not in said:
-            ray.check(starts="begun" not in said)
-    if "over" not in said:
+        if "over" not in option_names:
+            ray.check(starts="begun" not in option_names)
+    if "over" not in option_names:
         raise CannotRun("the first node has gone")
     return 0
 

@@ -26,19 +26,20 @@ SILENT: Final = "it said nothing"
 def check_ray() -> None:
     """Raises: CannotRun where this Python has no Ray, or one that lets in everybody."""
     try:
-        found = version("ray") if importlib.util.find_spec("ray") else ""
+        installed_version = version("ray") if importlib.util.find_spec("ray") else ""
     except (PackageNotFoundError, ValueError):
-        found = ""
-    if not found:
+        installed_version = ""
+    if not installed_version:
         raise CannotRun(
             "kind: ray needs ray in the job's environment, and no Python on its PATH (nor "
             ".venv/bin/python3 in its workdir) has it: use an image that has, or add "
             "setup: pip install ray"
         )
-    number = tuple(int(one) for one in re.findall(r"\d+", found)[:2])
+    number = tuple(int(part) for part in re.findall(r"\d+", installed_version)[:2])
     if number < OLDEST:
         raise CannotRun(
-            f"ray {found} of the job's environment has no token authentication, so everybody in "
+            f"ray {installed_version} of the job's environment has no token "
+            "authentication, so everybody in "
             "the network could use its cluster: it must be 2.52 or newer"
         )
 

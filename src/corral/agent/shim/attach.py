@@ -38,10 +38,10 @@ def listen(rank: Rank, connection: socket.socket) -> None:
         ended = "has ended" if rank.is_over else "reads no more: its input was ended"
         refuse(connection, f"rank {rank.number} {ended}")
         return
-    ours, theirs = socket.socketpair()
-    with theirs:
+    ours, child_socket = socket.socketpair()
+    with child_socket:
         try:
-            hand_over(connection, rank.stdin, theirs.fileno())
+            hand_over(connection, rank.stdin, child_socket.fileno())
         except OSError:
             connection.close()
             ours.close()
@@ -62,10 +62,10 @@ def open_shell(
 
     Raises: OSError when there is no terminal or no process to be had.
     """
-    ours, theirs = pty.openpty()
+    ours, terminal_side = pty.openpty()
     try:
-        window(theirs, rows, columns)
-        spawned = spawn(child((theirs, theirs, theirs)))
+        window(terminal_side, rows, columns)
+        spawned = spawn(child((terminal_side, terminal_side, terminal_side)))
         os.close(spawned.failure)
         hand_over(connection, ours)
     except OSError:
@@ -73,5 +73,5 @@ def open_shell(
         raise
     finally:
         os.close(ours)
-        os.close(theirs)
+        os.close(terminal_side)
     return spawned.pid

@@ -93,10 +93,10 @@ class AttemptLife:
         self._look()
 
     def _start_ranks(self) -> None:
-        for number, own in zip(self.spec.ranks, self.spec.rank_env, strict=True):
+        for number, rank_variables in zip(self.spec.ranks, self.spec.rank_env, strict=True):
             rank = Rank(self._loop, number, self._logs[number], self._input_changed)
             self._ranks.append(rank)
-            if not self._start(rank, self.spec.run, own):
+            if not self._start(rank, self.spec.run, rank_variables):
                 break
         self._look()
 
@@ -181,7 +181,7 @@ class AttemptLife:
             return
         if records:
             self._ledger.record(*records)
-        failed = next((one["rank"] for one in records if one["code"] != 0), None)
+        failed = next((record["rank"] for record in records if record["code"] != 0), None)
         if failed is not None and not self._grace.runs:
             self._end(PEER_GRACE_SECONDS, f"rank {failed} has failed", save=False)
         if self._setup in ended and not self._setup.exec_failed:
@@ -190,7 +190,7 @@ class AttemptLife:
     def _is_empty(self) -> bool:
         """Whether all ranks were started and are over, and nothing is left of them."""
         started = len(self._ranks) == len(self.spec.ranks)
-        return started and all(one.is_over for one in self._ranks) and not self._group.pids()
+        return started and all(rank.is_over for rank in self._ranks) and not self._group.pids()
 
     def _take_setup(self, setup: Rank) -> None:
         record = self._exits.record(setup, stops=self._grace.runs)
@@ -250,13 +250,13 @@ class AttemptLife:
         over = all(rank.is_over for rank in started)
         if self._finishing or (not over and not self._grace.runs):
             return
-        left = self._group.pids()
-        if over and not left:
+        live_pids = self._group.pids()
+        if over and not live_pids:
             self._finish()
         elif not self._grace.runs:
             self._end(PEER_GRACE_SECONDS, "all ranks have ended", save=False)
         else:
-            self._grace.act(left, {rank.pid for rank in started}, self._shells)
+            self._grace.act(live_pids, {rank.pid for rank in started}, self._shells)
 
     def _finish(self, exits: Sequence[Record] = ()) -> None:
         """End the attempt. `exits` are not written down yet."""
@@ -395,7 +395,9 @@ class AttemptLife:
         env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
         child = self._child_on(words, env, terminal=True)
         try:
-            rows, columns = (min(max(1, int(message[one])), MOST_CELLS) for one in WINDOW)
+            rows, columns = (
+                min(max(1, int(message[dimension])), MOST_CELLS) for dimension in WINDOW
+            )
             self._shells[attach.open_shell(child, connection, rows, columns)] = connection
         except OSError as trouble:
             self._warn(f"no shell could be opened: {trouble}")

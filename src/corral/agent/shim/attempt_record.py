@@ -75,7 +75,7 @@ class AttemptRecord:
         records, self._unwritten = self._unwritten, []
         for is_save, group in groupby(records, key=_is_save):
             together = list(group)
-            for some in [[one] for one in together] if is_save else [together]:
+            for some in [[record] for record in together] if is_save else [together]:
                 try:
                     self._journal.append(*some, keep_bytes=self._reserve if is_save else 0)
                 except OSError as trouble:

@@ -26,12 +26,12 @@ class Drops:
         """Count a message that was not taken."""
         self.count += 1
         self._why = cut(why, WHY_LETTERS)
-        left = self._told_at + SECONDS - self._loop.now()
-        if left <= 0:
+        remaining_seconds = self._told_at + SECONDS - self._loop.now()
+        if remaining_seconds <= 0:
             self._tell()
         elif not self._waits:
             self._waits = True
-            self._loop.later(left, self._tell)
+            self._loop.later(remaining_seconds, self._tell)
 
     def _tell(self) -> None:
         new, self._told = self.count - self._told, self.count

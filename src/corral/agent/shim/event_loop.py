@@ -34,8 +34,8 @@ class Loop:
 
     def watch(self, descriptor: int, read: Call | None, write: Call | None = None) -> None:
         """Call `read` or `write` when it can be done without waiting; neither: watch no more."""
-        calls, known = (read, write), self._watched.get(descriptor)
-        if calls == (known or (None, None)):
+        calls, known_calls = (read, write), self._watched.get(descriptor)
+        if calls == (known_calls or (None, None)):
             return
         events = select.EPOLLIN * (read is not None) | select.EPOLLOUT * (write is not None)
         if not events:
@@ -44,7 +44,7 @@ class Loop:
                 self._poll.unregister(descriptor)
             return
         self._watched[descriptor] = calls
-        if known is None:
+        if known_calls is None:
             self._poll.register(descriptor, events)
         else:
             self._poll.modify(descriptor, events)
@@ -58,7 +58,9 @@ class Loop:
             if self._due:
                 wait_seconds = min(max(0.0, self._due[0][0] - self.now()), LONGEST_SECONDS)
             ready = self._poll.poll(wait_seconds)
-            for descriptor, events, calls in [(*one, self._watched.get(one[0])) for one in ready]:
+            for descriptor, events, calls in [
+                (*ready_pair, self._watched.get(ready_pair[0])) for ready_pair in ready
+            ]:
                 if calls is None or self._watched.get(descriptor) is not calls:
                     continue  # let go of by a call of this round
                 read, write = calls

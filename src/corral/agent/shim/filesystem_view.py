@@ -64,13 +64,13 @@ def inside_of(image: Mapping[str, Any] | None, view: int | None = None) -> Insid
 
 def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
     """A child enters the image, its namespaces are opened, and it is not needed any more."""
-    said, say = os.pipe2(os.O_CLOEXEC)
+    read_end, say = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         _enter_and_wait(image, view, say)
     os.close(say)
     try:
-        with os.fdopen(said, "rb", buffering=0) as answer:
+        with os.fdopen(read_end, "rb", buffering=0) as answer:
             why = answer.read(1000) or b"x"
         if why != b"\n":
             raise OSError(f"the image cannot be entered: {why.decode(errors='replace')}")

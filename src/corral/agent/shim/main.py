@@ -97,7 +97,9 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
         pids=spec.pids,
         cpu_millis=spec.cpu_millis,
         memory_bytes=spec.memory_bytes,
-        devices=None if spec.devices is None else {one: tuple(own) for one, own in spec.devices},
+        devices=None
+        if spec.devices is None
+        else {rank: tuple(rank_devices) for rank, rank_devices in spec.devices},
     )
     group = _contain(spec, limits, logs[spec.ranks[0]].say)
     journal.append(launch_record(spec, group, me))
@@ -107,8 +109,8 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
         folder.chmod(0o710)  # access to its own work, and to no other user's
         folder.parent.chmod(0o711)
         (folder / "logs").chmod(0o700)
-        for one in (spec.work, *([spec.beside] if spec.beside else [])):
-            _give(Path(one), user)
+        for work_path in (spec.work, *([spec.beside] if spec.beside else [])):
+            _give(Path(work_path), user)
     record_begin(spec.folder, spec.work)
     view = containment.settle(group)
     return AttemptLife(

@@ -181,14 +181,14 @@ class Rank:
 
     def _hear(self, listener: Listener) -> None:
         try:
-            said = listener.output.recv(64)
+            reply = listener.output.recv(64)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        if END_OF_INPUT in said:
+            reply = b""
+        if END_OF_INPUT in reply:
             self._close_stdin()
-        if not said:
+        if not reply:
             self._let_go(listener)
 
     def _let_go(self, listener: Listener, status: int | None = None) -> None:

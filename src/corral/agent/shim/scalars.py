@@ -41,8 +41,8 @@ class ScalarTrack:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        lows = [one for one in (self.low, self.low_before) if one is not None]
-        highs = [one for one in (self.high, self.high_before) if one is not None]
+        lows = [low for low in (self.low, self.low_before) if low is not None]
+        highs = [high for high in (self.high, self.high_before) if high is not None]
         return min(lows, default=None), max(highs, default=None)
 
 
@@ -90,11 +90,11 @@ def scalars_within(records: object) -> list[ScalarRecord]:
     """Return the records that are within bounds, of those that a shim has sent."""
     if not isinstance(records, list):
         return []
-    found = [
-        list(one)
-        for one in records
-        if isinstance(one, list)
-        and len(one) == 4
-        and all(is_scalar(one[0], two) for two in one[1:])
+    scalars = [
+        list(record)
+        for record in records
+        if isinstance(record, list)
+        and len(record) == 4
+        and all(is_scalar(record[0], two) for two in record[1:])
     ]
-    return found[:MOST_SCALARS]
+    return scalars[:MOST_SCALARS]

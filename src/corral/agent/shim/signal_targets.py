@@ -34,15 +34,15 @@ def meant(
     """Return the members of `pids` that get the signal; `shells`: the processes that the ranks were
     started as."""
     sessions = {pid: session_of(pid) for pid in pids}
-    theirs = [pid for pid, session in sessions.items() if session not in people]
+    rank_pids = [pid for pid, session in sessions.items() if session not in people]
     batches = {shell for shell in shells if _runs(shell, BATCH)}
-    scripts = {pid for pid in theirs if parent_of(pid) in batches and sessions[pid] in batches}
+    scripts = {pid for pid in rank_pids if parent_of(pid) in batches and sessions[pid] in batches}
     first = scripts | (set(shells) - batches)
     if to == "batch":
-        return [pid for pid in theirs if pid in first]
+        return [pid for pid in rank_pids if pid in first]
     if to == "all":
-        return [pid for pid in theirs if pid not in batches and not _runs(pid, SRUN)]
-    steps = [pid for pid in theirs if sessions[pid] not in batches]
+        return [pid for pid in rank_pids if pid not in batches and not _runs(pid, SRUN)]
+    steps = [pid for pid in rank_pids if sessions[pid] not in batches]
     return [pid for pid in steps if pid not in shells or not _waits(pid, number)]
 
 

@@ -105,7 +105,7 @@ def _handled_signals() -> tuple[int, ...]:
 
 def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
     """0 to 2 for the program, _SAY until it is executed; everything else is closed."""
-    high = [fcntl.fcntl(one, fcntl.F_DUPFD, 64) for one in (*stdio, say)]
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in (*stdio, say)]
     for target, source in enumerate(high):
         os.dup2(source, target, inheritable=target != _SAY)
     os.closerange(_SAY + 1, 65536)

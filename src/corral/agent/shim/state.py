@@ -53,8 +53,8 @@ class ShimState:
             if self.phase == "starting":
                 self.phase = "up"
         elif kind == "exit":
-            told = {name: one for name, one in record.items() if name not in TROUBLE}
-            self.exits[int(record["rank"])] = _without_type(told)
+            known_fields = {name: value for name, value in record.items() if name not in TROUBLE}
+            self.exits[int(record["rank"])] = _without_type(known_fields)
             if record.get("trouble"):
                 self._take_trouble(record)
         elif kind == "save":
@@ -96,17 +96,17 @@ class ShimState:
             self.scalars.take({"loss": progress["loss"]}, at)
         self.scalars.take(message.get("scalars"), at)
         self.progress = progress | {
-            "ranks": [ranks[one] for one in sorted(ranks)],
+            "ranks": [ranks[rank] for rank in sorted(ranks)],
             "scalars": self.scalars.records,
         }
 
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
         """Remove the saves of this attempt that are recorded: they need no further report."""
-        known = set(steps)
+        known_steps = set(steps)
         self.saves = [
             save
             for save in self.saves
-            if save["quarantined"] or save["attempt"] != attempt or save["step"] not in known
+            if save["quarantined"] or save["attempt"] != attempt or save["step"] not in known_steps
         ]
 
     @property

@@ -18,7 +18,7 @@ def waits_for_input(pid: int, stdin: int) -> bool:
     """
     with suppress(OSError):
         pipe = os.fstat(stdin).st_ino
-        return any(_reads(one, pipe) for one in _tree(pid))
+        return any(_reads(pid, pipe) for pid in _tree(pid))
     return False
 
 
@@ -30,10 +30,10 @@ def _reads(pid: int, pipe: int) -> bool:
 
 
 def _tree(pid: int) -> Iterator[int]:
-    found, looked = [pid], 0
-    while found and looked < MOST_PROCESSES:
-        one, looked = found.pop(), looked + 1
-        yield one
+    pids, looked = [pid], 0
+    while pids and looked < MOST_PROCESSES:
+        current_pid, looked = pids.pop(), looked + 1
+        yield current_pid
         with suppress(OSError):
-            children = Path(f"/proc/{one}/task/{one}/children").read_text()
-            found += [int(child) for child in children.split()]
+            children = Path(f"/proc/{current_pid}/task/{current_pid}/children").read_text()
+            pids += [int(child) for child in children.split()]

@@ -96,14 +96,14 @@ class Grace:
         self._told.intersection_update(left)
         self._hang_up_again(attached)
         self._spared.intersection_update(left)
-        known = self._told | self._spared
-        commands = [pid for pid in left if pid in shells and pid not in known]
+        known_pids = self._told | self._spared
+        commands = [pid for pid in left if pid in shells and pid not in known_pids]
         waiting = {pid for pid in commands if self._waits(pid)}
         for pid in sorted(left, key=lambda pid: pid not in shells):  # before what they began since
-            if pid in known or pid in waiting:
+            if pid in known_pids or pid in waiting:
                 continue
             parent = parent_of(pid)
-            if parent in known:
+            if parent in known_pids:
                 self._spared.add(pid)
             elif parent not in waiting or pid in self._first:
                 send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)

@@ -48,8 +48,8 @@ class Output(asyncio.StreamReader):
         try:
             with self._connection as connection:
                 async with asyncio.timeout(END_SECONDS):
-                    said = await loop.sock_recv(connection, 16)
-                self.exit_code = int(said)
+                    reply = await loop.sock_recv(connection, 16)
+                self.exit_code = int(reply)
         except (OSError, ValueError, TimeoutError):
             self.exit_code = None
         finally:

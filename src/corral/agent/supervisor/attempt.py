@@ -96,7 +96,7 @@ class Supervised:
         phase = Phase(state["phase"])
         if phase in (Phase.STARTING, Phase.UP) and self._stop is not None:
             phase = Phase.STOPPING
-        exits = tuple(_exit_of(one) for one in state["exits"])
+        exits = tuple(_exit_of(exit_fields) for exit_fields in state["exits"])
         if self._image is None and phase != Phase.STARTING:
             self._image = digest_in_use(self.folder)
         return Seen(
@@ -234,7 +234,7 @@ class Supervised:
         records = journal.read(self.folder / journal.FILE) or []
         state = of_journal(records)
         if state.phase != "ended":
-            launch = next((one for one in records if one["type"] == "launch"), None)
+            launch = next((record for record in records if record["type"] == "launch"), None)
             log.error("the shim of %s.%s was killed: its ranks are killed too", *self.key)
             if launch is not None:
                 await self._wait_for(LocalProcess(*launch["shim"]))
@@ -364,7 +364,7 @@ def _progress_of(told: Record | None) -> Progress | None:
     if record is None:
         return None
     paces = tuple(Pace(*pace) for pace in record["ranks"])
-    scalars = tuple(Scalar(*one) for one in record["scalars"])
+    scalars = tuple(Scalar(*scalar_fields) for scalar_fields in record["scalars"])
     return Progress(**{**record, "ranks": paces, "scalars": scalars})
 
 

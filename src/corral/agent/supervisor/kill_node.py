@@ -29,7 +29,7 @@ def kill_node(node_dir: Path) -> None:
     for file in node_dir.glob(f"attempts/*/{journal.FILE}"):
         with suppress(OSError, ValueError, KeyError):
             records = journal.read(file) or []
-            launch = next((one for one in records if one["type"] == "launch"), None)
+            launch = next((record for record in records if record["type"] == "launch"), None)
             if launch is not None and records[-1]["type"] != "ended":
                 kill_all(containment.recorded(launch["containment"]), SECONDS)
     for process in halted:

@@ -80,12 +80,14 @@ def _mig_parts(launch: Launch, node_dir: Path) -> Mapping[str, MigPart]:
 
 def _environment(spec: ShimSpec, launch: Launch, image: ImageRoot | None) -> dict[str, str]:
     """An image brings its own PATH and the like; the job's own words win."""
-    own = dict(launch.env)
-    given = {**passed_on(os.environ), **spec.env, **interpreter()}
-    given = with_active_environment(given, own, image is not None)
+    own_variables = dict(launch.env)
+    given_variables = {**passed_on(os.environ), **spec.env, **interpreter()}
+    given_variables = with_active_environment(given_variables, own_variables, image is not None)
     from_image = image.env if image is not None else {}
-    fresh = {name: one for name, one in from_image.items() if name not in own}
-    return given | {name: one for name, one in fresh.items() if not name.startswith(OURS)}
+    fresh = {name: value for name, value in from_image.items() if name not in own_variables}
+    return given_variables | {
+        name: value for name, value in fresh.items() if not name.startswith(OURS)
+    }
 
 
 def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:

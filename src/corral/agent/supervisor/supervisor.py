@@ -71,8 +71,8 @@ class Supervisor:
         if self.containment.kind != containment.CGROUP:
             log.warning("attempts are kept in a %s: %s", *self.containment)
         await self._launcher.start()
-        found = (self._node_dir / "attempts").glob(f"*/{journal.FILE}")
-        await asyncio.gather(*(self._adopt(file.parent) for file in found))
+        paths = (self._node_dir / "attempts").glob(f"*/{journal.FILE}")
+        await asyncio.gather(*(self._adopt(file.parent) for file in paths))
 
     @property
     def launcher_pid(self) -> int | None:

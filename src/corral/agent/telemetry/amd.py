@@ -32,21 +32,21 @@ class Card:
 def cards(root: Path) -> list[Card]:
     """In the order of ROCm's indices."""
     nodes = (node for node in (root / KFD / "topology/nodes").glob("*") if node.name.isdecimal())
-    found = []
+    card_list = []
     for node in sorted(nodes, key=lambda node: int(node.name)):
         minor = _properties(node / "properties").get("drm_render_minor", 0)
         if minor:
             device = root / f"sys/class/drm/renderD{minor}/device"
-            found.append(Card(text_in(node / "gpu_id"), device))
-    return found
+            card_list.append(Card(text_in(node / "gpu_id"), device))
+    return card_list
 
 
 def read(root: Path, gpus: tuple[Gpu, ...], smi: AmdSmi) -> tuple[GpuSample, ...]:
     """Return a sample of each GPU. One that the kernel no longer lists is lost."""
-    there = cards(root)
+    card_list = cards(root)
     return tuple(
-        _sample(root, gpu, there[gpu.index], smi)
-        if gpu.index < len(there) and there[gpu.index].device.exists()
+        _sample(root, gpu, card_list[gpu.index], smi)
+        if gpu.index < len(card_list) and card_list[gpu.index].device.exists()
         else GpuSample(index=gpu.index, uuid=gpu.uuid, type=gpu.type, lost=True)
         for gpu in gpus
     )
@@ -96,23 +96,23 @@ def _processes(folder: Path, kfd: str) -> Iterator[GpuProcess]:
 
 def _ecc(folder: Path) -> tuple[int | None, int | None]:
     """Corrected and uncorrected errors of its parts; None where it has no such thing."""
-    found: dict[str, int] = {}
+    error_counts: dict[str, int] = {}
     for name in _ECC:
         for line in text_in(folder / name).splitlines():
             kind, _, count = line.partition(":")
             with suppress(ValueError):
-                found[kind] = found.get(kind, 0) + int(count)
-    return found.get("ce"), found.get("ue")
+                error_counts[kind] = error_counts.get(kind, 0) + int(count)
+    return error_counts.get("ce"), error_counts.get("ue")
 
 
 def _heat(sensors: Path) -> dict[str, float]:
     """In degrees Celsius, by what the driver calls each sensor: edge, junction, mem."""
-    found = {}
+    temperatures = {}
     for label in sensors.glob("temp*_label"):
         degrees = number_in(sensors / label.name.replace("_label", "_input"))
         if degrees is not None:
-            found[text_in(label)] = degrees / 1000
-    return found
+            temperatures[text_in(label)] = degrees / 1000
+    return temperatures
 
 
 def _generation(file: Path) -> int | None:

@@ -41,8 +41,8 @@ class AmdSmi:
         energy = self._ask("amdsmi_get_energy_count", handle)
         ticks = energy.get("energy_accumulator", energy.get("power"))
         micro = energy.get("counter_resolution")
-        known = isinstance(ticks, int) and isinstance(micro, int | float)
-        return tuple(sorted(reasons)), ticks * micro / 1e6 if known else None
+        is_known = isinstance(ticks, int) and isinstance(micro, int | float)
+        return tuple(sorted(reasons)), ticks * micro / 1e6 if is_known else None
 
     def _open(self) -> Mapping[str, Any]:
         """Its GPUs by their place on the bus; none where it is not installed or has no driver."""
@@ -56,6 +56,6 @@ class AmdSmi:
 
     def _ask(self, what: str, handle: Any) -> Mapping[str, Any]:
         with suppress(Exception):  # an older library has no such call, an older GPU no such counter
-            found: Mapping[str, Any] = getattr(self._library, what)(handle)
-            return found
+            answer: Mapping[str, Any] = getattr(self._library, what)(handle)
+            return answer
         return {}

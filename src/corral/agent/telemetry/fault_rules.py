@@ -42,23 +42,23 @@ def notice(
     memory: RuleMemory, sample: NodeSample, limits: SensorThresholds = LIMITS
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
     """Return the signals of the newest sample; their numbers are still 0."""
-    found = list(_risen(memory.past, sample, limits))
+    signals = list(_risen(memory.past, sample, limits))
     since: dict[str, float] = {}
-    told: dict[str, float] = {}
+    last_notice: dict[str, float] = {}
     holding = list(_holding(memory.past, sample, limits))
-    for one in holding:
-        since[one.key] = memory.since.get(one.key, sample.at)
-        last = memory.told.get(one.key)
+    for standing_condition in holding:
+        since[standing_condition.key] = memory.since.get(standing_condition.key, sample.at)
+        last = memory.told.get(standing_condition.key)
         if last is not None and sample.at - last < limits.again_seconds:
-            told[one.key] = last
-        elif sample.at - since[one.key] >= one.lasting_seconds:
-            found.append(replace(one.signal, lasting=True))
-            told[one.key] = sample.at
+            last_notice[standing_condition.key] = last
+        elif sample.at - since[standing_condition.key] >= standing_condition.lasting_seconds:
+            signals.append(replace(standing_condition.signal, lasting=True))
+            last_notice[standing_condition.key] = sample.at
     for key in memory.since:
         if key not in since and _is_unknown(key, sample):  # neither holds nor is over
             since[key] = memory.since[key]
-            told |= {key: memory.told[key]} if key in memory.told else {}
-    shown = [*found, *(one.signal for one in holding)]
+            last_notice |= {key: memory.told[key]} if key in memory.told else {}
+    shown = [*signals, *(condition.signal for condition in holding)]
     confirmed = confirmed_by(memory.waiting, sample, shown)
     waiting = {
         key: signal
@@ -66,8 +66,8 @@ def notice(
         if key not in confirmed and abs(sample.at - signal.at) < limits.confirm_seconds
     }
     past = memory.past.after(sample)
-    memory = replace(memory, past=past, since=since, told=told, waiting=waiting)
-    return memory, (*found, *confirmed.values())
+    memory = replace(memory, past=past, since=since, told=last_notice, waiting=waiting)
+    return memory, (*signals, *confirmed.values())
 
 
 def hear(
@@ -90,7 +90,7 @@ def hear(
         for word, at in memory.words.items()
         if abs(happening.at - at) < limits.twice_seconds
     }
-    found = signal(
+    fault_signal = signal(
         happening.at,
         happening.kind,
         happening.text,
@@ -101,9 +101,9 @@ def hear(
         confirmed=happening.confirmed,
     )
     if not happening.confirmed:
-        waiting = dict(list({**waiting, key: found}.items())[-MOST_WAITING:])
+        waiting = dict(list({**waiting, key: fault_signal}.items())[-MOST_WAITING:])
     words = {**recent, key: happening.at}
-    return replace(memory, words=words, waiting=waiting), (found,)
+    return replace(memory, words=words, waiting=waiting), (fault_signal,)
 
 
 def _risen(past: RulePast, sample: NodeSample, limits: SensorThresholds) -> Iterator[Signal]:
@@ -127,10 +127,10 @@ def _holding(
     # otherwise they were not read
     for gpu in sample.gpus if SENSORS not in sample.silent else ():
         yield from gpu_holding(past, gpu, sample.at, limits)
-    there = {gpu.uuid for gpu in sample.gpus}
+    present_uuids = {gpu.uuid for gpu in sample.gpus}
     if not NO_GPU & set(sample.silent):
         for uuid, index in past.gpus.items():
-            if uuid not in there:
+            if uuid not in present_uuids:
                 yield _gone(uuid, index, sample.at)
     yield from machine_holding(past, sample, limits)
     yield from silences(sample)
@@ -144,7 +144,14 @@ def _gone(uuid: str, index: int, at: float) -> StandingCondition:
 
 
 def _gpu_of(gpus: Sequence[GpuSample], like: GpuSample) -> GpuSample | None:
-    return next((one for one in gpus if one.uuid == like.uuid and not one.silent), None)
+    return next(
+        (
+            gpu_sample
+            for gpu_sample in gpus
+            if gpu_sample.uuid == like.uuid and not gpu_sample.silent
+        ),
+        None,
+    )
 
 
 def _is_unknown(key: str, sample: NodeSample) -> bool:
@@ -152,6 +159,6 @@ def _is_unknown(key: str, sample: NodeSample) -> bool:
     if SENSORS in sample.silent:
         return not key.endswith("/silent")
     silent = {f"gpu/{gpu.uuid}/" for gpu in sample.gpus if gpu.silent}
-    silent |= {"gpu/" if one == GPUS else f"{one}/" for one in sample.silent}
-    silent |= {f"disk/{one.path}/" for one in sample.disks if one.silent}
+    silent |= {"gpu/" if source == GPUS else f"{source}/" for source in sample.silent}
+    silent |= {f"disk/{disk.path}/" for disk in sample.disks if disk.silent}
     return any(key.startswith(start) for start in silent) and not key.endswith("/silent")

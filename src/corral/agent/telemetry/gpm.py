@@ -34,8 +34,8 @@ class EngineActivity:
     def read(self) -> Activity:
         """Raises: Lost, Gone."""
         if self._supported is None:
-            found = answer("nvmlGpmQueryDeviceSupport", self.handle)
-            self._supported = found is not None and bool(found.isSupportedDevice)
+            support = answer("nvmlGpmQueryDeviceSupport", self.handle)
+            self._supported = support is not None and bool(support.isSupportedDevice)
         newest = self._sample() if self._supported else None
         if newest is None:
             return Activity()

@@ -23,7 +23,7 @@ def confirmed_by(
         waiting: signals of the kernel's log that the driver has not confirmed.
         found: what this sample and the one before it showed.
     """
-    hurt = {one.gpu for one in found if _is_hurt(one)} - {None}
+    hurt = {fault_signal.gpu for fault_signal in found if _is_hurt(fault_signal)} - {None}
     hurt |= {gpu.index for gpu in sample.gpus if gpu.lost or gpu.silent or gpu.needs_recovery}
     return {
         key: replace(signal, confirmed=True)

@@ -78,41 +78,41 @@ def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> H
     """Return the fault that a record of the kernel reports; None where it reports none."""
     if _OF_A_PROCESS.match(text):
         return None
-    if found := _XID.match(text):
-        bus = bus_of(found[1])
+    if match := _XID.match(text):
+        bus = bus_of(match[1])
         gpu = None if bus is None else gpu_at(bus)
-        recovery = _RECOVERY.search(found[3])
-        name = f"GPU {gpu}" if gpu is not None else f"the GPU at {found[1]}"
+        recovery = _RECOVERY.search(match[3])
+        name = f"GPU {gpu}" if gpu is not None else f"the GPU at {match[1]}"
         return Happening(
             at=at,
             kind=SignalKind.XID,
-            text=f"{name}: XID {found[2]}" + _more(found[3]),
-            code=int(found[2]),
+            text=f"{name}: XID {match[2]}" + _more(match[3]),
+            code=int(match[2]),
             gpu=gpu,
-            device="" if gpu is not None else found[1],
+            device="" if gpu is not None else match[1],
             recovery=recovery[1].removesuffix(" Required") if recovery else "",
         )
-    if found := _SXID.match(text):
-        words = f"{found[1]}: SXID {found[2]}" + _more(found[3])
+    if match := _SXID.match(text):
+        words = f"{match[1]}: SXID {match[2]}" + _more(match[3])
         return Happening(
-            at=at, kind=SignalKind.SXID, text=words, code=int(found[2]), device=found[1]
+            at=at, kind=SignalKind.SXID, text=words, code=int(match[2]), device=match[1]
         )
     return _of_gpu(text, gpu_at, at) or _of_machine(text, at)
 
 
 def _of_gpu(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
     """Return the event for a GPU that the line names without a number."""
-    if found := _LOST.match(text):
+    if match := _LOST.match(text):
         kind, code, words = SignalKind.XID, FELL_OFF_THE_BUS, "has fallen off the bus"
-    elif found := _AMD.match(text):
-        code = UNCORRECTED if found[2] or found[3] else CORRECTED
-        kind, words = SignalKind.ECC, f"{'un' if code else ''}corrected errors{found[4].rstrip()}"
+    elif match := _AMD.match(text):
+        code = UNCORRECTED if match[2] or match[3] else CORRECTED
+        kind, words = SignalKind.ECC, f"{'un' if code else ''}corrected errors{match[4].rstrip()}"
     else:
         return None
-    bus = bus_of(found[1])
+    bus = bus_of(match[1])
     gpu = None if bus is None else gpu_at(bus)
-    name = f"GPU {gpu}" if gpu is not None else f"the GPU at {found[1]}"
-    device = "" if gpu is not None else found[1]
+    name = f"GPU {gpu}" if gpu is not None else f"the GPU at {match[1]}"
+    device = "" if gpu is not None else match[1]
     return Happening(at=at, kind=kind, text=f"{name}: {words}", code=code, gpu=gpu, device=device)
 
 
@@ -126,33 +126,35 @@ def _more(words: str) -> str:
 
 
 def _of_machine(text: str, at: float) -> Happening | None:
-    if found := _EDAC.match(text):
-        code = UNCORRECTED if found[3] == "U" else CORRECTED
+    if match := _EDAC.match(text):
+        code = UNCORRECTED if match[3] == "U" else CORRECTED
         word = "uncorrected" if code else "corrected"
-        said = f"{found[2] or 1} {word} errors of the machine's memory: {found[4].strip()}"
-        return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=code, device=found[1])
-    if found := _MEMORY.match(text):
-        said = f"the machine's memory fails: {found[1]}"
-        return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=UNCORRECTED)
-    if found := _FULL.match(text):
-        said = f"the machine's memory was full: the kernel killed {found[2]} (process {found[1]})"
-        return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=FULL)
-    if found := _SERVER.match(text):
-        server = next(one for one in found.groups() if one)
-        said = f"storage does not answer: {server}"
-        return Happening(at=at, kind=SignalKind.SILENT, text=said, device=server)
-    if found := _BLOCK.match(text):
-        *disks, more = found.groups()
-        disk = next(one for one in disks if one)
-        said = f"disk {disk}: errors{more.rstrip()}"
-        return Happening(at=at, kind=SignalKind.DISK_ERRORS, text=said, device=disk)
+        message = f"{match[2] or 1} {word} errors of the machine's memory: {match[4].strip()}"
+        return Happening(at=at, kind=SignalKind.MEMORY, text=message, code=code, device=match[1])
+    if match := _MEMORY.match(text):
+        message = f"the machine's memory fails: {match[1]}"
+        return Happening(at=at, kind=SignalKind.MEMORY, text=message, code=UNCORRECTED)
+    if match := _FULL.match(text):
+        message = (
+            f"the machine's memory was full: the kernel killed {match[2]} (process {match[1]})"
+        )
+        return Happening(at=at, kind=SignalKind.MEMORY, text=message, code=FULL)
+    if match := _SERVER.match(text):
+        server = next(group for group in match.groups() if group)
+        message = f"storage does not answer: {server}"
+        return Happening(at=at, kind=SignalKind.SILENT, text=message, device=server)
+    if match := _BLOCK.match(text):
+        *disks, more = match.groups()
+        disk = next(disk_name for disk_name in disks if disk_name)
+        message = f"disk {disk}: errors{more.rstrip()}"
+        return Happening(at=at, kind=SignalKind.DISK_ERRORS, text=message, device=disk)
     return None
 
 
 def record_of(line: str) -> str:
     """Return the record of a line in a file, without the time and host before it."""
-    found = _BEFORE_RECORD.match(line)
-    return line[found.end() :] if found else line
+    match = _BEFORE_RECORD.match(line)
+    return line[match.end() :] if match else line
 
 
 def bus_of(text: str) -> Bus | None:
@@ -191,11 +193,13 @@ class KernelLog:
             lines = self._records() if self.file.is_char_device() else self._lines()
             for place, text in lines:
                 self.place = place
-                found = happening_of(text, self.gpu_at, wall())
-                if found is not None:
-                    of_gpu = found.kind in NEEDS_CONFIRMATION
+                happening = happening_of(text, self.gpu_at, wall())
+                if happening is not None:
+                    of_gpu = happening.kind in NEEDS_CONFIRMATION
                     self.tell(
-                        msgspec.structs.replace(found, confirmed=not (of_gpu and self.confirms()))
+                        msgspec.structs.replace(
+                            happening, confirmed=not (of_gpu and self.confirms())
+                        )
                     )
 
     def _records(self) -> Iterator[tuple[int, str]]:

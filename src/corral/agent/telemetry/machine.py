@@ -23,11 +23,11 @@ class Cpu:
     _last: tuple[int, int] | None = None
 
     def read(self) -> float | None:
-        found = _ticks(self.stat)
-        last, self._last = self._last, found
-        if found is None or last is None or found[1] <= last[1]:
+        ticks = _ticks(self.stat)
+        last, self._last = self._last, ticks
+        if ticks is None or last is None or ticks[1] <= last[1]:
             return None
-        return min(1.0, max(0.0, (found[0] - last[0]) / (found[1] - last[1])))
+        return min(1.0, max(0.0, (ticks[0] - last[0]) / (ticks[1] - last[1])))
 
 
 def _ticks(stat: Path) -> tuple[int, int] | None:
@@ -65,12 +65,12 @@ def pressure(file: Path) -> float | None:
 
 def disk(path: str) -> DiskSample:
     """The file system that the path is on. Raises: OSError when it is not there. May hang."""
-    found = os.statvfs(path)
+    disk_stat = os.statvfs(path)
     return DiskSample(
         path=path,
-        total_bytes=found.f_blocks * found.f_frsize,
-        free_bytes=found.f_bavail * found.f_frsize,
-        read_only=bool(found.f_flag & os.ST_RDONLY),
+        total_bytes=disk_stat.f_blocks * disk_stat.f_frsize,
+        free_bytes=disk_stat.f_bavail * disk_stat.f_frsize,
+        read_only=bool(disk_stat.f_flag & os.ST_RDONLY),
     )
 
 

@@ -74,23 +74,23 @@ class Nvidia:
 
     def at(self, bus: tuple[int, int, int]) -> int | None:
         """Corral's index of the GPU at this place of the PCI bus."""
-        return next((one.index for one in self.devices if one.bus == bus), None)
+        return next((device.index for device in self.devices if device.bus == bus), None)
 
     def _opened(self, deadline: float) -> bool:
         if time.monotonic() - self._opened_at < LOOK_AGAIN_SECONDS:
             return True  # there were none a moment ago
         try:
-            found = self._opening.end(deadline - time.monotonic())
+            nvml_devices = self._opening.end(deadline - time.monotonic())
         except RuntimeError as trouble:
             self._say(str(trouble))
             return False
-        if found is None:
+        if nvml_devices is None:
             return False
-        self._opened_at, self.devices = time.monotonic(), found
-        self._parts = [GuardedCall(device.read) for device in found]
+        self._opened_at, self.devices = time.monotonic(), nvml_devices
+        self._parts = [GuardedCall(device.read) for device in nvml_devices]
         for part in self._parts:
             part.begin()
-        if found:
+        if nvml_devices:
             threading.Thread(target=self._listen, daemon=True).start()
         return True
 
@@ -98,14 +98,14 @@ class Nvidia:
         device = self.devices[at]
         bare = GpuSample(index=device.index, uuid=device.uuid, type=device.type)
         try:
-            found = self._parts[at].end(deadline - time.monotonic())
+            gpu_sample = self._parts[at].end(deadline - time.monotonic())
         except (Lost, DriverGone) as trouble:
             self._hurt_at = self._hurt_at or time.monotonic()
             lost = isinstance(trouble, Lost)
             return replace(bare, lost=lost, silent=not lost)
-        if found is None:
+        if gpu_sample is None:
             self._hangs_at = time.monotonic()
-        return found or replace(bare, silent=True)
+        return gpu_sample or replace(bare, silent=True)
 
     def _listen(self) -> None:
         """Tell each XID as it comes. Ends where the driver has no such thing."""
@@ -138,7 +138,7 @@ class Nvidia:
     def _xid(self, code: int, handle: Any) -> Happening:
         """Return the XID event in the form of the kernel log."""
         address = ctypes.cast(handle, ctypes.c_void_p).value
-        same = (one for one in self.devices if address == _address(one))
+        same = (nvml_device for nvml_device in self.devices if address == _address(nvml_device))
         device = next(same, None)
         gpu = None if device is None else device.index
         name = "a GPU" if gpu is None else f"GPU {gpu}"

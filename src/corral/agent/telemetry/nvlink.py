@@ -32,8 +32,8 @@ class NvLinks:
     def read(self) -> tuple[NvLink, ...]:
         """Raises: Lost, Gone."""
         if self._count is None:
-            found = self.asked.fields(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)[0]
-            self._count = min(found or 0, pynvml.NVML_NVLINK_MAX_LINKS)
+            link_count = self.asked.fields(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)[0]
+            self._count = min(link_count or 0, pynvml.NVML_NVLINK_MAX_LINKS)
         if not self._count:
             return ()
         totals = tuple(self.asked.fields(*_TOTALS))

@@ -83,7 +83,7 @@ class NvmlDevice:
             pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
         )
         sent, received = self._over_pcie(fields[1], fields[2])
-        links = tuple(_kibibytes(one) for one in fields[3:5])
+        links = tuple(_kibibytes(field_value) for field_value in fields[3:5])
         out, back = self._nvlink.rates(*links)
         active = self._engines.read()
         return GpuSample(
@@ -122,7 +122,7 @@ class NvmlDevice:
             pcie_replays=ask("PcieReplayCounter"),
             pcie_sent_bytes_per_second=sent,
             pcie_received_bytes_per_second=received,
-            nvlink_bytes=None if None in links else sum(one or 0 for one in links),
+            nvlink_bytes=None if None in links else sum(link or 0 for link in links),
             nvlink_sent_bytes_per_second=out,
             nvlink_received_bytes_per_second=back,
             nvlinks=self._links.read(),
@@ -131,17 +131,19 @@ class NvmlDevice:
 
     def _utilisation(self, rates: Any) -> float | None:
         """The mean since the last reading, of the samples that the driver keeps; else its last."""
-        found = self.asked.ask("Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._sampled_to)
-        if found is not None and found[1]:
-            self._sampled_to = max(int(one.timeStamp) for one in found[1])
-            return float(sum(one.sampleValue.uiVal for one in found[1]) / len(found[1]) / 100)
+        samples = self.asked.ask("Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._sampled_to)
+        if samples is not None and samples[1]:
+            self._sampled_to = max(int(sample.timeStamp) for sample in samples[1])
+            return float(
+                sum(sample.sampleValue.uiVal for sample in samples[1]) / len(samples[1]) / 100
+            )
         return None if rates is None else float(rates.gpu / 100)
 
     def _memory(self) -> Any:
         """Return the memory that programs use. The older call adds what the driver reserves: 616
         MiB on an H200."""
-        found = self.asked.ask("MemoryInfo", pynvml.nvmlMemory_v2)
-        return self.asked.ask("MemoryInfo") if found is None else found
+        memory_info = self.asked.ask("MemoryInfo", pynvml.nvmlMemory_v2)
+        return self.asked.ask("MemoryInfo") if memory_info is None else memory_info
 
     def _throttle(self) -> tuple[str, ...]:
         reasons = self.asked.ask("CurrentClocksEventReasons")
@@ -150,12 +152,12 @@ class NvmlDevice:
         return tuple(name for name, bit in THROTTLE if reasons & bit)
 
     def _ecc(self, kind: str, counter: str) -> int | None:
-        found = self.asked.ask(
+        error_counts = self.asked.ask(
             "TotalEccErrors",
             getattr(pynvml, f"NVML_MEMORY_ERROR_TYPE_{kind}"),
             getattr(pynvml, f"NVML_{counter}_ECC"),
         )
-        return None if found is None else int(found)
+        return None if error_counts is None else int(error_counts)
 
     def _over_pcie(
         self, sent: int | None, received: int | None
@@ -168,8 +170,8 @@ class NvmlDevice:
         return self._pcie.rates(sent, received)
 
     def _processes(self) -> Iterator[GpuProcess]:
-        for one in self.asked.ask("ComputeRunningProcesses_v3") or ():
-            yield GpuProcess(pid=int(one.pid), memory_bytes=int(one.usedGpuMemory or 0))
+        for process in self.asked.ask("ComputeRunningProcesses_v3") or ():
+            yield GpuProcess(pid=int(process.pid), memory_bytes=int(process.usedGpuMemory or 0))
 
 
 def devices(
@@ -180,26 +182,30 @@ def devices(
 
     Raises: RuntimeError when there is a driver and it fails.
     """
-    there = driver_indices(None)
-    found = []
-    for number, index in called(there, chosen, numbers):
+    indices = driver_indices(None)
+    handles = []
+    for number, index in called(indices, chosen, numbers):
         with suppress(pynvml.NVMLError):
             device = _device(number, index)
             if numbers is None or not _is_cut(device.handle):
-                found.append(device)
-    return tuple(found)
+                handles.append(device)
+    return tuple(handles)
 
 
 def called(
     there: Sequence[int], chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None
 ) -> list[tuple[int, int]]:
     """Return (name, driver index) of each GPU; nothing if the mapping is unknown."""
-    own = there if chosen is None else chosen
+    own_indices = there if chosen is None else chosen
     if numbers is None:
-        return list(enumerate(index for index in own if index in there))
-    if len(own) != len(numbers):
+        return list(enumerate(index for index in own_indices if index in there))
+    if len(own_indices) != len(numbers):
         return []
-    return [(number, index) for number, index in zip(numbers, own, strict=True) if index in there]
+    return [
+        (number, index)
+        for number, index in zip(numbers, own_indices, strict=True)
+        if index in there
+    ]
 
 
 def _device(place: int, index: int) -> NvmlDevice:
@@ -222,10 +228,10 @@ def _is_cut(handle: Any) -> bool:
 
 def _bus(handle: Any) -> tuple[int, int, int] | None:
     try:
-        found = pynvml.nvmlDeviceGetPciInfo(handle)
+        pci_info = pynvml.nvmlDeviceGetPciInfo(handle)
     except pynvml.NVMLError:
         return None
-    return int(found.domain), int(found.bus), int(found.device)
+    return int(pci_info.domain), int(pci_info.bus), int(pci_info.device)
 
 
 def _thousandth(value: int | None) -> float | None:

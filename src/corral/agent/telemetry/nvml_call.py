@@ -48,15 +48,15 @@ class NvmlCall:
         """Values of fields, each by its number or with its scope; None for each that is not known.
         Raises: Lost, Gone."""
         try:
-            found = pynvml.nvmlDeviceGetFieldValues(self.handle, wanted)
+            field_values = pynvml.nvmlDeviceGetFieldValues(self.handle, wanted)
         except pynvml.NVMLError as trouble:
             _raise(trouble.value)
             return [None] * len(wanted)
         return [
             None
-            if one.nvmlReturn != pynvml.NVML_SUCCESS or one.valueType not in _VALUES
-            else getattr(one.value, _VALUES[one.valueType])
-            for one in found
+            if field_value.nvmlReturn != pynvml.NVML_SUCCESS or field_value.valueType not in _VALUES
+            else getattr(field_value.value, _VALUES[field_value.valueType])
+            for field_value in field_values
         ]
 
 

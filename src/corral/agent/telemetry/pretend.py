@@ -77,29 +77,34 @@ class Pretend:
         Raises: ValueError for a fault that is not a valid field.
         """
         seconds = max(0.0, at - self._read_at) if self._read_at else 0.0
-        held = [self._derived(one, work, at) for one in held]
-        self._cpu_seconds = {key: one.cpu_seconds for key, one in work.items()}
+        held = [self._derived(held_attempt, work, at) for held_attempt in held]
+        self._cpu_seconds = {key: process_work.cpu_seconds for key, process_work in work.items()}
         self._read_at = at
-        found = []
+        readings = []
         for gpu in self.gpus:
-            sample = sample_of(gpu, [one for one in held if gpu.index in one.gpus], pids, at)
+            sample = sample_of(
+                gpu,
+                [held_attempt for held_attempt in held if gpu.index in held_attempt.gpus],
+                pids,
+                at,
+            )
             joules = self._joules.get(gpu.index, 0.0) + seconds * (sample.power_watts or 0.0)
             self._joules[gpu.index] = joules
             sample = replace(sample, energy_joules=joules)
-            found.append(_faulty(sample, faults.get(str(gpu.index), {})))
-        return tuple(found)
+            readings.append(_faulty(sample, faults.get(str(gpu.index), {})))
+        return tuple(readings)
 
     def _derived(
         self, held: HeldAttempt, work: Mapping[AttemptKey, ProcessWork], at: float
     ) -> HeldAttempt:
         """Return it with the shares that its processes have used of each of its GPUs."""
         key = (held.job, held.attempt)
-        known, many = work.get(key, ProcessWork()), max(1, len(held.gpus))
+        known_work, many = work.get(key, ProcessWork()), max(1, len(held.gpus))
         since = self._read_at if key in self._cpu_seconds else max(held.since, self._read_at)
-        cpu_seconds = known.cpu_seconds - self._cpu_seconds.get(key, 0.0)
+        cpu_seconds = known_work.cpu_seconds - self._cpu_seconds.get(key, 0.0)
         use = max(0.0, cpu_seconds) / max(at - since, LEAST_SECONDS) / many
         room = sum(gpu.memory_bytes for gpu in self.gpus if gpu.index in held.gpus)
-        memory = known.memory_bytes / room if room else 0.0
+        memory = known_work.memory_bytes / room if room else 0.0
         return msgspec.structs.replace(
             held,
             use=min(1.0, use) if held.use is None else held.use,
@@ -114,14 +119,16 @@ def sample_of(
     at: float,
 ) -> GpuSample:
     """One GPU at one moment, but for what it has used since it began."""
-    used = min(1.0, sum(one.use or 0.0 for one in held))
-    since = min((one.since for one in held), default=at)
+    used = min(1.0, sum(held_attempt.use or 0.0 for held_attempt in held))
+    since = min((held_attempt.since for held_attempt in held), default=at)
     warm = 1 - math.exp(-max(0.0, at - since) / _WARM_UP_SECONDS)
     limit = float(_LIMIT_WATTS.get(gpu.type, 300))
     room = max(0, gpu.memory_bytes - OWN_MEMORY_BYTES)
     memory = {
-        (one.job, one.attempt): int(room * min(1.0, (one.memory or 0.0) / len(held)))
-        for one in held
+        (held_attempt.job, held_attempt.attempt): int(
+            room * min(1.0, (held_attempt.memory or 0.0) / len(held))
+        )
+        for held_attempt in held
     }
     return GpuSample(
         index=gpu.index,

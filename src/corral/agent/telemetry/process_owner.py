@@ -16,13 +16,13 @@ DEEPEST: Final = 256  # generations below a shim
 
 def shims(attempts: Path) -> dict[int, AttemptKey]:
     """The living shims of the node's attempts, by their process id."""
-    found = {}
+    shim_list = {}
     for file in attempts.glob(f"*/{PID_FILE}"):
         job, _, number = file.parent.name.rpartition(".")
         shim = LocalProcess.recorded(file)
         if shim is not None and number.isdecimal():
-            found[shim.pid] = (JobId(job), AttemptNumber(int(number)))
-    return found
+            shim_list[shim.pid] = (JobId(job), AttemptNumber(int(number)))
+    return shim_list
 
 
 def owner(pid: int, known: Mapping[int, AttemptKey]) -> AttemptKey | None:
@@ -45,11 +45,11 @@ def attributed(
     """The same, each with the attempt that it is of. `granted`: whose GPU it is alone, which counts
     for a process that cannot be looked up here: a driver counts as its machine does, not as a
     container."""
-    found = []
+    owned_processes = []
     for process in processes:
         whose = owner(process.pid, known)
         if whose is None and granted is not None and parent_of(process.pid) is None:
             whose = granted
         job, attempt = whose or (None, None)
-        found.append(replace(process, job=job, attempt=attempt))
-    return tuple(found)
+        owned_processes.append(replace(process, job=job, attempt=attempt))
+    return tuple(owned_processes)

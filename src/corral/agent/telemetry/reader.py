@@ -66,9 +66,9 @@ class SensorReader:
         self._ports = GuardedCall(lambda: ports(root))
         if (log := kernel_log(self.settings, self.node_dir)) is not None:
             self._log = KernelLog(log, self.source.at, self.tell, self.source.confirms)
-        own = self.node_dir.parent if is_part(self.settings.node) else self.node_dir
+        own_dir = self.node_dir.parent if is_part(self.settings.node) else self.node_dir
         for path in dict.fromkeys(
-            (str(own), *self.settings.shared)
+            (str(own_dir), *self.settings.shared)
         ):  # a part's folder goes with it
             self._disks[path] = GuardedCall(lambda path=path: disk(path))  # type: ignore[misc]
 
@@ -86,7 +86,7 @@ class SensorReader:
         found_ports = self._ports.end(deadline - time.monotonic())
         if found_ports is None:
             silent.append(PORTS)
-        silent += [one.path for one in disks if one.silent]
+        silent += [disk_sample.path for disk_sample in disks if disk_sample.silent]
         used, total = self.machine.memory()
         seconds = started - self._read_at if self._read_at is not None else 0.0
         self._read_at = started
@@ -112,20 +112,23 @@ class SensorReader:
 
     def _disk(self, path: str, deadline: float) -> DiskSample:
         try:
-            found = self._disks[path].end(deadline - time.monotonic())
+            disk_sample = self._disks[path].end(deadline - time.monotonic())
         except OSError:
             return DiskSample(path=path)
-        return found or DiskSample(path=path, silent=True)
+        return disk_sample or DiskSample(path=path, silent=True)
 
     def _gpus(
         self, held: Sequence[HeldAttempt], deadline: float
     ) -> tuple[tuple[GpuSample, ...], list[str]]:
         """Return a sample of each GPU with the owners of its processes, and the sensors that do not
         respond."""
-        known, granted = shims(self.node_dir / "attempts"), key_of(self.settings.node)
-        self.source.begin(held, known)
-        found, silent = self.source.end(deadline)
-        named = (replace(one, processes=attributed(one.processes, known, granted)) for one in found)
+        known_shims, granted = shims(self.node_dir / "attempts"), key_of(self.settings.node)
+        self.source.begin(held, known_shims)
+        gpu_samples, silent = self.source.end(deadline)
+        named = (
+            replace(gpu_sample, processes=attributed(gpu_sample.processes, known_shims, granted))
+            for gpu_sample in gpu_samples
+        )
         return tuple(named), [GPUS] * silent
 
 

@@ -47,12 +47,17 @@ class RulePast:
         for port in sample.ports:
             if port.up:
                 ports[port.name] = max(ports.get(port.name, 0.0), port.bits_per_second or 0.0)
-        written = {one.path for one in sample.disks if one.total_bytes and not one.read_only}
+        written = {disk.path for disk in sample.disks if disk.total_bytes and not disk.read_only}
         return RulePast(
             sample=replace(sample, gpus=gpus),
             gpus={**self.gpus, **{gpu.uuid: gpu.index for gpu in sample.gpus if gpu.uuid}},
             links=self.links
-            | {f"{gpu.uuid}/{one.link}" for gpu in sample.gpus for one in gpu.nvlinks if one.up},
+            | {
+                f"{gpu.uuid}/{nvlink.link}"
+                for gpu in sample.gpus
+                for nvlink in gpu.nvlinks
+                if nvlink.up
+            },
             ports=ports,
             written=self.written | written,
         )

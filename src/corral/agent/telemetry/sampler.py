@@ -84,9 +84,9 @@ class Senses:
                 began = clock()
                 self._soon.clear()
                 await self.look()
-                left = self.settings.sample_seconds - (clock() - began)
+                remaining_seconds = self.settings.sample_seconds - (clock() - began)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, left)):
+                    async with asyncio.timeout(max(0.0, remaining_seconds)):
                         await self._soon.wait()
                     await asyncio.sleep(SOON_SECONDS)
         finally:
@@ -132,12 +132,12 @@ class Senses:
         """Save the memory, and report the signals that the node may report."""
         part, uuids = is_part(self.settings.node), {}
         if part:
-            signals = [one for one in signals if may_tell(one)]
+            signals = [signal for signal in signals if may_tell(signal)]
             uuids = {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
-        told = tuple(self._with_attempts(_named(one, uuids)) for one in signals)
-        waiting = {key: self._with_attempts(one) for key, one in memory.waiting.items()}
-        self.notebook.take(replace(memory, waiting=waiting), told)
-        if told:
+        new_signals = tuple(self._with_attempts(_named(signal, uuids)) for signal in signals)
+        waiting = {key: self._with_attempts(signal) for key, signal in memory.waiting.items()}
+        self.notebook.take(replace(memory, waiting=waiting), new_signals)
+        if new_signals:
             self._wake()
 
     def _held(self) -> Iterator[HeldAttempt]:
@@ -163,14 +163,14 @@ class Senses:
         if self.attempts is None or signal.attempts:
             return signal
         launches = self.attempts.launches
-        phases = {one.key: one.phase for one in self.attempts.seen()}
-        there = [
+        phases = {attempt.key: attempt.phase for attempt in self.attempts.seen()}
+        job_ids = [
             key
             for key, launch in launches.items()
             if signal.gpu is None or signal.gpu in self._gpus(launch)
         ]
-        running = [key for key in there if phases.get(key) in RUNNING]
-        return replace(signal, attempts=tuple(running or there))
+        running = [key for key in job_ids if phases.get(key) in RUNNING]
+        return replace(signal, attempts=tuple(running or job_ids))
 
     def _gpus(self, launch: Launch) -> tuple[int, ...]:
         """Return the GPUs of the launch by the names that sensors use."""
@@ -185,9 +185,13 @@ class Senses:
             seconds=self.settings.sample_seconds,
             gpus=tuple(
                 GpuSample(
-                    index=one.index, uuid=one.uuid, type=one.type, pretend=one.pretend, silent=True
+                    index=gpu_sample.index,
+                    uuid=gpu_sample.uuid,
+                    type=gpu_sample.type,
+                    pretend=gpu_sample.pretend,
+                    silent=True,
                 )
-                for one in gpus
+                for gpu_sample in gpus
             ),
             silent=(SENSORS,),
         )

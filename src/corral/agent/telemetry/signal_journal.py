@@ -78,17 +78,17 @@ class Notebook:
             self._count()
             self._write()
         elif self.waiting and self.waiting[0].number <= number:
-            self.waiting = tuple(one for one in self.waiting if one.number > number)
+            self.waiting = tuple(signal for signal in self.waiting if signal.number > number)
             self._write()
         self.number = max(self.number, number)
 
     def _count(self) -> None:
         assert self.number is not None
         counted = []
-        for one in self.waiting:
-            if one.number == 0:
+        for signal in self.waiting:
+            if signal.number == 0:
                 self.number += 1
-            counted.append(one if one.number else replace(one, number=self.number))
+            counted.append(signal if signal.number else replace(signal, number=self.number))
         self.waiting = tuple(counted)
 
     def _write(self) -> None:

@@ -101,8 +101,8 @@ class PretendGpus:
         return self._newest, False
 
     def at(self, bus: Bus) -> int | None:
-        there = any(gpu.index == bus[1] for gpu in self.model.gpus)
-        return bus[1] if there and bus[::2] == (0, 0) else None
+        is_present = any(gpu.index == bus[1] for gpu in self.model.gpus)
+        return bus[1] if is_present and bus[::2] == (0, 0) else None
 
     def confirms(self) -> bool:
         return False
@@ -140,11 +140,14 @@ class AmdGpus:
         self.part.begin()
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
-        found = self.part.end(deadline - time.monotonic())
-        if found is not None:
-            self._newest = found
-            return found, False
-        silent = (GpuSample(index=one.index, uuid=one.uuid, silent=True) for one in self._newest)
+        gpu_samples = self.part.end(deadline - time.monotonic())
+        if gpu_samples is not None:
+            self._newest = gpu_samples
+            return gpu_samples, False
+        silent = (
+            GpuSample(index=gpu_sample.index, uuid=gpu_sample.uuid, silent=True)
+            for gpu_sample in self._newest
+        )
         return tuple(silent), True
 
     def at(self, bus: Bus) -> int | None:

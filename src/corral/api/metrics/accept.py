@@ -29,7 +29,9 @@ def wants_open_metrics(accept: str) -> bool:
     """
     ranges = list(_media_ranges(accept))
     qualities = [
-        one.quality for one in ranges if one.name == OPEN_TYPE and one.version in OPEN_VERSIONS
+        media_range.quality
+        for media_range in ranges
+        if media_range.name == OPEN_TYPE and media_range.version in OPEN_VERSIONS
     ]
     wanted = max(qualities, default=0.0)
     return wanted > 0 and wanted >= _text_quality(ranges)
@@ -37,7 +39,7 @@ def wants_open_metrics(accept: str) -> bool:
 
 def _text_quality(ranges: list[MediaRange]) -> float:
     for name in TEXT_RANGES:
-        qualities = [one.quality for one in ranges if one.name == name]
+        qualities = [media_range.quality for media_range in ranges if media_range.name == name]
         if qualities:
             return max(qualities)
     return 0.0

@@ -329,7 +329,7 @@ def escaped(text: str) -> str:
     Source: OpenMetrics 1.0, section "Text format".
     """
     if not text.isprintable():
-        text = "".join(one if one.isprintable() else "?" for one in text)
+        text = "".join(character if character.isprintable() else "?" for character in text)
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -347,15 +347,15 @@ def shown(value: float) -> str:
 
 def holders(world: World, seen: Callable[[Job], bool]) -> dict[tuple[NodeId, int], str]:
     """The labels of who holds each GPU; of a job that is not seen, its queue alone."""
-    found: dict[tuple[NodeId, int], list[tuple[str, str, str]]] = {}
-    for one in world.allocations.values():
-        job = world.jobs.get(one.job)
+    holder_rows: dict[tuple[NodeId, int], list[tuple[str, str, str]]] = {}
+    for allocation in world.allocations.values():
+        job = world.jobs.get(allocation.job)
         if job is not None:
             names = (str(job.id), str(job.owner)) if seen(job) else (HIDDEN, HIDDEN)
             who = (*names, str(job.spec.queue))
-            for index in one.seat.gpus:
-                found.setdefault((one.seat.node, index), []).append(who)
-    return {key: _labels_of(who) for key, who in found.items()}
+            for index in allocation.seat.gpus:
+                holder_rows.setdefault((allocation.seat.node, index), []).append(who)
+    return {key: _labels_of(who) for key, who in holder_rows.items()}
 
 
 def _labels_of(who: list[tuple[str, str, str]]) -> str:
@@ -378,8 +378,8 @@ def gpu_families(
 ) -> Iterator[str]:
     """The text of one family after the other. `counters`: the format knows counters whose names
     have no `_total`; OpenMetrics does not, and there they are `unknown`."""
-    found = _labelled(world, samples, seen)
-    labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in found]
+    nodes = _labelled(world, samples, seen)
+    labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in nodes]
     for series in GPUS:
         of, name = series.of, series.name
         lines = [
@@ -390,7 +390,7 @@ def gpu_families(
         if lines:
             kind = series.kind if counters or series.kind != "counter" else "unknown"
             yield f"# HELP {name} {series.help}\n# TYPE {name} {kind}\n{''.join(lines)}"
-    lines = [_xid_line(node, labels, gpu) for node, labels, gpu in found if _has_xids(gpu)]
+    lines = [_xid_line(node, labels, gpu) for node, labels, gpu in nodes if _has_xids(gpu)]
     if lines:
         about = "Value of the last XID error encountered, since it was last mended or booted."
         yield f"# HELP {XIDS} {about}\n# TYPE {XIDS} gauge\n{''.join(lines)}"
@@ -400,13 +400,13 @@ def _labelled(
     world: World, samples: Mapping[NodeId, NodeSample], seen: Callable[[Job], bool]
 ) -> list[tuple[Node, str, GpuSample]]:
     """Return all GPUs with known samples, and their labels without braces."""
-    nobody, held = ',job="",user="",queue=""', holders(world, seen)
+    nobody, holder_names = ',job="",user="",queue=""', holders(world, seen)
     return [
         (
             world.nodes[node],
             f'gpu="{gpu.index}",UUID="{escaped(gpu.uuid)}",device="nvidia{gpu.index}",'
             f'modelName="{escaped(gpu.type)}",Hostname="{escaped(node)}"'
-            f"{held.get((node, gpu.index), nobody)}",
+            f"{holder_names.get((node, gpu.index), nobody)}",
             gpu,
         )
         for node, sample in heard(world, samples).items()
@@ -422,9 +422,11 @@ def _has_xids(gpu: GpuSample) -> bool:
 def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
     """0 where there was none. Its code is a label too, as in the exporter, with what it means."""
     of_gpu = [
-        one
-        for one in node.ailments
-        if one.is_live and one.kind == SignalKind.XID and one.unit in (gpu.uuid, gpu.index)
+        ailment
+        for ailment in node.ailments
+        if ailment.is_live
+        and ailment.kind == SignalKind.XID
+        and ailment.unit in (gpu.uuid, gpu.index)
     ]
     code = (max(of_gpu, key=lambda one: one.last).code or 0) if of_gpu else 0
     title = rule_of(SignalKind.XID, code).title if code else "No Error"
@@ -433,11 +435,11 @@ def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
 
 def node_families(world: World, samples: Mapping[NodeId, NodeSample]) -> Iterator[str]:
     """Likewise of nodes."""
-    found = heard(world, samples)
+    node_samples_by_node = heard(world, samples)
     for series in NODES:
         lines = [
             f'{series.name}{{node="{escaped(node)}"{labels}}} {shown(value)}\n'
-            for node, sample in found.items()
+            for node, sample in node_samples_by_node.items()
             for labels, value in series.of(sample)
             if value is not None
         ]

@@ -40,7 +40,7 @@ class MetricFamily:
             suffix, kind = _PLAIN_FORMS[kind]
             name += suffix
         head = f"# HELP {name} {_help(self.help, is_open)}\n# TYPE {name} {kind}\n"
-        return head + "".join(_line(self.name, one) for one in self.samples)
+        return head + "".join(_line(self.name, sample) for sample in self.samples)
 
 
 _PLAIN_FORMS: Final = {"counter": ("_total", "counter"), "info": ("_info", "gauge")}
@@ -67,9 +67,14 @@ def histogram(
     """Each row: values of the labels, cumulative buckets, and the sum of what was observed."""
     samples = []
     for values, buckets, total in rows:
-        own = dict(zip(labels, values, strict=True))
-        samples += [Sample("_bucket", {**own, "le": bound}, count) for bound, count in buckets]
-        samples += [Sample("_count", own, buckets[-1][1]), Sample("_sum", own, total)]
+        own_labels_text = dict(zip(labels, values, strict=True))
+        samples += [
+            Sample("_bucket", {**own_labels_text, "le": bound}, count) for bound, count in buckets
+        ]
+        samples += [
+            Sample("_count", own_labels_text, buckets[-1][1]),
+            Sample("_sum", own_labels_text, total),
+        ]
     return MetricFamily(name, "histogram", help, tuple(samples))
 
 

@@ -41,9 +41,9 @@ def _rows(
     amounts: Mapping[QueueName, UsageAmounts], kinds: Mapping[str, str]
 ) -> Iterator[tuple[tuple[str, ...], float]]:
     at = {kind: AMOUNTS.index(f"{name}_gpu_seconds") for kind, name in kinds.items()}
-    for queue, one in amounts.items():
+    for queue, amount in amounts.items():
         for kind, place in at.items():
-            yield (str(queue), kind), one[place]
+            yield (str(queue), kind), amount[place]
 
 
 def goodput(report: UsageReport) -> Iterator[MetricFamily]:
@@ -70,5 +70,5 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
 
 def _share(one: UsageAmounts) -> float:
     """-1 where nothing was held. Clocks may disagree by a little: it is at most 1."""
-    held = one.allocated_gpu_seconds
-    return min(1.0, one.useful_gpu_seconds / held) if held > 0 else -1.0
+    allocated = one.allocated_gpu_seconds
+    return min(1.0, one.useful_gpu_seconds / allocated) if allocated > 0 else -1.0

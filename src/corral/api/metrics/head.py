@@ -90,18 +90,22 @@ def _jobs(world: World, now: float) -> Iterator[MetricFamily]:
 def _queues(look: QueueSnapshot) -> Iterator[MetricFamily]:
     rows = look.rows()
     for field, name, help in QUEUES:
-        found = [((row.name,), float(getattr(row, field))) for row in rows]
-        yield gauge(f"corral_queue_{name}", help, found, labels=("queue",))
+        values = [((row.name,), float(getattr(row, field))) for row in rows]
+        yield gauge(f"corral_queue_{name}", help, values, labels=("queue",))
     hours = [((row.name,), row.used_gpu_hours * 3600) for row in rows]
     yield counter(
         "corral_queue_gpu_seconds", "GPU-seconds held and given back.", hours, labels=("queue",)
     )
     budgets = [(row.name, row.budget) for row in rows if row.budget is not None]
-    left = [((name, one.unit), one.left) for name, one in budgets]
-    yield gauge("corral_queue_budget_left", "In its unit.", left, labels=("queue", "unit"))
-    amount = [((name, one.unit), one.amount) for name, one in budgets]
+    budget_left = [((name, budget_row.unit), budget_row.left) for name, budget_row in budgets]
+    yield gauge("corral_queue_budget_left", "In its unit.", budget_left, labels=("queue", "unit"))
+    amount = [((name, budget_row.unit), budget_row.amount) for name, budget_row in budgets]
     yield gauge("corral_queue_budget", "In its unit.", amount, labels=("queue", "unit"))
-    ends = [((name,), one.runs_out_at) for name, one in budgets if one.runs_out_at is not None]
+    ends = [
+        ((name,), budget_row.runs_out_at)
+        for name, budget_row in budgets
+        if budget_row.runs_out_at is not None
+    ]
     yield gauge(
         "corral_queue_budget_runs_out_timestamp_seconds",
         "When it is spent if what is held is held on.",
@@ -111,11 +115,11 @@ def _queues(look: QueueSnapshot) -> Iterator[MetricFamily]:
 
 
 def _nodes(world: World) -> Iterator[MetricFamily]:
-    found: Counter[tuple[str, ...]] = Counter()
+    node_counts: Counter[tuple[str, ...]] = Counter()
     for node in world.nodes.values():
         work = "drained" if node.draining else "cordoned" if node.cordoned else "open"
-        found[node.liveness.value, work] += 1
-    yield gauge("corral_nodes", "Nodes.", found.items(), labels=("liveness", "work"))
+        node_counts[node.liveness.value, work] += 1
+    yield gauge("corral_nodes", "Nodes.", node_counts.items(), labels=("liveness", "work"))
     up = [((str(id),), node.liveness.value == "alive") for id, node in sorted(world.nodes.items())]
     yield gauge("corral_node_up", "Whether the node is heard.", up, labels=("node",))
     gpus = views.gpus(world)
@@ -160,7 +164,10 @@ def _counts(control: Control) -> Iterator[MetricFamily]:
     )
     yield counter("corral_checkpoint_bytes", "Saved.", [((), counts.saved_bytes)])
     yield counter("corral_commits", "Decisions that were written down.", [((), counts.commits)])
-    waits = [((str(queue),), one.cumulative(), one.total) for queue, one in counts.waits.items()]
+    waits = [
+        ((str(queue),), histogram_counts.cumulative(), histogram_counts.total)
+        for queue, histogram_counts in counts.waits.items()
+    ]
     yield histogram("corral_wait_seconds", "From submit to the first place.", waits, by_queue)
     yield histogram(
         "corral_tick_seconds",

@@ -42,8 +42,8 @@ async def _text(house: House, is_open: bool, sight: CallerView) -> AsyncIterator
     series = HeadSeries(
         control, version=settings.version, disk=_disk_of(house), goodput=await _goodput(control)
     )
-    own = chain(series.collect(), connection_series(settings.connections))
-    yield "".join(family.text(is_open=is_open) for family in own).encode()
+    own_series = chain(series.collect(), connection_series(settings.connections))
+    yield "".join(family.text(is_open=is_open) for family in own_series).encode()
     families: Iterator[str] = chain(
         node_families(control.world, control.sensed.newest),
         gpu_families(control.world, control.sensed.newest, counters=not is_open, seen=sight.job),

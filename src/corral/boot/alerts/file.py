@@ -38,16 +38,18 @@ class AlertFiles:
     def _take(self) -> None:
         try:
             (document, *_) = read_documents(self._path)
-            found = read_alerts(document)
-            receivers = tuple(receiver_of(one, self._path.parent) for one in found.to)
-            self._asked = AlertSettings(rules=found.rules.domain, receivers=receivers)
+            alert_file = read_alerts(document)
+            receivers = tuple(
+                receiver_of(receiver_body, self._path.parent) for receiver_body in alert_file.to
+            )
+            self._asked = AlertSettings(rules=alert_file.rules.domain, receivers=receivers)
         except (CorralError, ValueError) as error:
             why = str(error).partition("\n")[0]
             log.warning("alerts_not_read", error=why)
             before = self._asked
-            told = f"alerts.yaml is not used as it is: {why}"
+            warning = f"alerts.yaml is not used as it is: {why}"
             self._asked = AlertSettings(
-                rules=before.rules, receivers=before.receivers, trouble=told
+                rules=before.rules, receivers=before.receivers, trouble=warning
             )
 
 

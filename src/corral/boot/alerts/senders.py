@@ -100,8 +100,8 @@ def webhook_form(notice: Notification, cluster: str) -> dict[str, Any]:
         "severity": notice.severity.value,
         "title": title_of(notice, cluster),
         "text": body_of(notice),
-        "alerts": [wire.AlertRow.of(one).model_dump() for one in notice.alerts],
-        "over": [wire.AlertRow.of(one).model_dump() for one in notice.over],
+        "alerts": [wire.AlertRow.of(alert).model_dump() for alert in notice.alerts],
+        "over": [wire.AlertRow.of(alert).model_dump() for alert in notice.over],
     }
 
 

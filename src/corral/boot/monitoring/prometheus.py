@@ -66,8 +66,8 @@ class Prometheus:
     def look_after(self, head_url: str) -> None:
         """Start it, in the place of one that an earlier head has left; and again when it ends."""
         if self.process is None:
-            if (left := LocalProcess.recorded(self._pid_file)) is not None:
-                left.signal(signal.SIGTERM)
+            if (local_process := LocalProcess.recorded(self._pid_file)) is not None:
+                local_process.signal(signal.SIGTERM)
             self._write(head_url)
         elif self.process.lives:
             return
@@ -132,9 +132,9 @@ def prometheus_of(place: ClusterDir, settings: ClusterSettings) -> Prometheus | 
     """Return the Prometheus of a cluster that has one."""
     if not settings.monitoring:
         return None
-    given = settings.tls_certificate
-    own = place.trusted if makes_own(settings) else None
-    return Prometheus(folder=place.monitoring, ca_file=Path(given) if given else own)
+    certificate = settings.tls_certificate
+    path = place.trusted if makes_own(settings) else None
+    return Prometheus(folder=place.monitoring, ca_file=Path(certificate) if certificate else path)
 
 
 def _free_port() -> int:

@@ -36,8 +36,8 @@ def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
         _show_rows("BUSY", alone, picture, width)
     elif picture.gpus and not alone:
         note(f"each of its {len(picture.gpus)} GPUs: --gpus")
-    for said in picture.notes:
-        note(said)
+    for chart_note in picture.notes:
+        note(chart_note)
 
 
 def _show_rows(title: str, rows: tuple[CurveRow, ...], picture: Picture, width: int) -> None:
@@ -55,7 +55,9 @@ def _show_rows(title: str, rows: tuple[CurveRow, ...], picture: Picture, width: 
     )
     for name, row in zip(names, rows, strict=True):
         low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
-        numbers = (value_text(one, row.unit) for one in (row.last, row.low, row.mean, row.high))
+        numbers = (
+            value_text(number, row.unit) for number in (row.last, row.low, row.mean, row.high)
+        )
         made.add_row(name, *numbers, sparkline(row.values, wide, low=low, high=high))
     made.columns[-1].min_width = max(len(_OVER_TIME), wide)  # neither it nor a curve is folded
     show_table(made)
@@ -102,4 +104,6 @@ def print_csv(picture: Picture, out: TextIO | None = None) -> None:
     heads = (f"{row.name} ({row.unit})" if row.unit else row.name for row in rows)
     writer.writerow(["at", *heads])
     for at, *values in zip(picture.grid.times, *(row.values for row in rows), strict=True):
-        writer.writerow([f"{at:.3f}", *("" if one is None else f"{one:.10g}" for one in values)])
+        writer.writerow(
+            [f"{at:.3f}", *("" if value is None else f"{value:.10g}" for value in values)]
+        )

@@ -140,15 +140,15 @@ class Grid:
     def row(self, points: Points) -> tuple[Value, ...]:
         """The mean of each cell. A cell without a moment has the value before it, for as long as
         the next one may take."""
-        found: list[list[float]] = [[] for _ in range(self.cells)]
+        cells: list[list[float]] = [[] for _ in range(self.cells)]
         for at, value in points:
             if self.since <= at <= self.until:
-                found[min(self.cells - 1, int((at - self.since) / self.step))].append(value)
+                cells[min(self.cells - 1, int((at - self.since) / self.step))].append(value)
         holds = int(_spacing(points) * HELD_STEPS / self.step)
         values: list[Value] = []
         last: Value = None
         unknown_for = 0
-        for cell in found:
+        for cell in cells:
             if cell:
                 last, unknown_for = sum(cell) / len(cell), 0
             else:
@@ -236,8 +236,8 @@ def job_picture(
 ) -> Picture:
     """`nodes`: as for `job_asks`."""
     gathered = _gathered(answers)
-    seats = max((len(one.seats) for one in job.attempts), default=0)
-    left = f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
+    seats = max((len(attempt.seats) for attempt in job.attempts), default=0)
+    left_out = f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
     logged = tuple(CurveKind(name, name) for name in sorted(gathered.own) if is_logged(name))
     return Picture(
         what=f"{job.name} ({job.id})",
@@ -245,7 +245,7 @@ def job_picture(
         rows=(*_of_gpus(gathered, grid), *_rows((*JOB, *logged), gathered.own, grid)),
         gpus=_each_gpu(gathered, grid),
         is_over=is_over,
-        notes=(left,) if left else (),
+        notes=(left_out,) if left_out else (),
         pretend=gathered.pretend,
     )
 
@@ -277,10 +277,10 @@ def plain_picture(
 
 
 def _gathered(answers: Iterable["SeriesView"]) -> Gathered:
-    found = Gathered()
+    gathered = Gathered()
     for series in answers:
-        found.take(series)
-    return found
+        gathered.take(series)
+    return gathered
 
 
 def _rows(kinds: Sequence[CurveKind], book: Mapping[str, Points], grid: Grid) -> Iterable[CurveRow]:

@@ -18,12 +18,12 @@ def sparkline(
     """At most `width` characters, the lowest block at `low` and the highest at `high` (else at the
     least and the most of them, at least a twentieth apart); a blank where nothing is known."""
     drawn = narrowed(values, width)
-    known = [value for value in drawn if value is not None]
-    if not known:
+    known_values = [value for value in drawn if value is not None]
+    if not known_values:
         return UNKNOWN * len(drawn)
-    top = max(known) if high is None else high
-    bottom = min(*known, top - LEAST_SPAN * abs(top)) if low is None else low
-    return "".join(UNKNOWN if one is None else _block(one, bottom, top) for one in drawn)
+    top = max(known_values) if high is None else high
+    bottom = min(*known_values, top - LEAST_SPAN * abs(top)) if low is None else low
+    return "".join(UNKNOWN if value is None else _block(value, bottom, top) for value in drawn)
 
 
 def _block(value: float, low: float, high: float) -> str:
@@ -49,8 +49,8 @@ def narrowed(values: Sequence[Value], width: int) -> list[Value]:
 
 def mean(values: Sequence[Value]) -> Value:
     """Return the mean of the known values; None if there are no known values."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) / len(known_values) if known_values else None
 
 
 def value_text(value: Value, unit: str) -> str:

@@ -109,10 +109,10 @@ def capacity(
     from corral.plan.capacity.report import report
 
     with progress("reading the history", shown=not shown.json) as at:
-        found, here = _history(history, own=own, dir=dir)
-        at.doing = f"forecasting the demand of {len(found.workload.submits):,} jobs"
+        trace, here = _history(history, own=own, dir=dir)
+        at.doing = f"forecasting the demand of {len(trace.workload.submits):,} jobs"
         request = CapacityRequest(
-            work=found.workload,
+            work=trace.workload,
             node_gpus=node_gpus,
             horizon_days=horizon_days,
             target=_target(how.wait, how.share),
@@ -128,8 +128,10 @@ def _said(options: ByHand | Replayed) -> list[str]:
     """Return the given options as they are typed."""
     from corral.plan.bounds import option
 
-    given = (one for one in fields(options) if getattr(options, one.name) != one.default)
-    return [option(one.name) for one in given]
+    given_fields = (
+        field for field in fields(options) if getattr(options, field.name) != field.default
+    )
+    return [option(field.name) for field in given_fields]
 
 
 def _refuse(options: Sequence[str], why: str, hint: str) -> None:
@@ -164,12 +166,12 @@ def _history(history: Path | None, *, own: bool, dir: Path | None) -> "tuple[Tra
     from corral.traces.traces import read_trace
 
     if own:
-        found, (here, _) = of_log(history, None, None, own=True, dir=dir)
+        trace, (here, _) = of_log(history, None, None, own=True, dir=dir)
     else:
-        found, here = read_trace(history or Path()), []
-    if found.skipped:
-        note(f"{found.skipped} rows have no GPUs or never ended: they are not counted")
-    return found, here
+        trace, here = read_trace(history or Path()), []
+    if trace.skipped:
+        note(f"{trace.skipped} rows have no GPUs or never ended: they are not counted")
+    return trace, here
 
 
 def _target(wait: str | None, share: float) -> "WaitTarget | None":

@@ -29,22 +29,22 @@ def catalog(
     from corral.catalog.facts import table as facts_of
 
     if kind is None:
-        kinds = {_shown(one): len(facts_of(one)) for one in tables()}
+        kinds = {_shown(file_name): len(facts_of(file_name)) for file_name in tables()}
         if json:
             print_json({"kinds": kinds})
         else:
             _show_counts(kinds)
         return
-    known = facts_of(_file(kind, tables()))
+    facts_by_subject = facts_of(_file(kind, tables()))
     if name is None:
         if json:
-            print_json({kind: sorted(known)})
+            print_json({kind: sorted(facts_by_subject)})
         else:
-            for one in known:
-                say(one)
+            for known_subject in facts_by_subject:
+                say(known_subject)
         return
     word = "GPU" if kind == "gpus" else kind.removesuffix("s")
-    facts = subject(word, name, known, *_spelling(kind), listed=kind)
+    facts = subject(word, name, facts_by_subject, *_spelling(kind), listed=kind)
     if json:
         print_json({"facts": [_data(fact) for fact in facts.values()]})
     else:
@@ -52,7 +52,7 @@ def catalog(
 
 
 def _shown(file: str) -> str:
-    return next((word for word, one in TABLES.items() if one == file), file)
+    return next((word for word, file_name in TABLES.items() if file_name == file), file)
 
 
 def _file(kind: str, files: "tuple[str, ...]") -> str:
@@ -60,7 +60,10 @@ def _file(kind: str, files: "tuple[str, ...]") -> str:
     file = TABLES.get(kind, kind)
     if file not in files:
         raise NotFound(
-            "kind of the catalog", kind, [_shown(one) for one in files], see="corral plan catalog"
+            "kind of the catalog",
+            kind,
+            [_shown(file_name) for file_name in files],
+            see="corral plan catalog",
         )
     return file
 

@@ -67,8 +67,8 @@ def cost(
     from corral.plan.cost.plan import cost as found_of
     from corral.plan.cost.report import report
 
-    asked = number_pairs(demand or (), "--demand")
-    most, use = peak_and_use(asked) if asked else (USUAL_GPUS, USUAL_USE)
+    demand_pairs = number_pairs(demand or (), "--demand")
+    most, use = peak_and_use(demand_pairs) if demand_pairs else (USUAL_GPUS, USUAL_USE)
     request = CostRequest(
         gpus=most if gpus is None else gpus,
         gpu=gpu,
@@ -78,7 +78,7 @@ def cost(
         storage_tb=storage_tb,
         egress_tb_month=egress_tb_month,
         budget_usd=budget_usd,
-        demand=asked,
+        demand=demand_pairs,
         assume=named_numbers(assume or (), "--assume"),
         cloud=cloud,
         region=region,

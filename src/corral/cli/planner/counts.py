@@ -24,22 +24,22 @@ def counted(kind: Any, tokens: Sequence[Token]) -> Any:
     numbers = {int, float} & {kind, *get_args(kind)}
     if not numbers:
         return cyclopts.convert(kind, tokens)
-    found = number(tokens[0].value)
+    decimal = number(tokens[0].value)
     if float in numbers:
-        return float(found)
-    if not found.is_finite() or found != found.to_integral_value():
+        return float(decimal)
+    if not decimal.is_finite() or decimal != decimal.to_integral_value():
         raise ValueError(f"{tokens[0].value} is no whole number.")
-    return int(found)
+    return int(decimal)
 
 
 def number(word: str) -> Decimal:
     """Raises: ValueError."""
     if _ODD.fullmatch(word):
         return Decimal(word)
-    found = _FORM.fullmatch(word)
-    if found is None:
+    match = _FORM.fullmatch(word)
+    if match is None:
         raise ValueError(f"{word!r} is no number, as 8192, 0.9, 1e6, 70B or 15T are.")
-    exact = Decimal(found[1]).scaleb(TIMES[found[2].lower()])
+    exact = Decimal(match[1]).scaleb(TIMES[match[2].lower()])
     if abs(exact.adjusted()) > LONGEST:
         raise ValueError(f"{word} is beyond any count.")
     return exact

@@ -46,11 +46,11 @@ def _file(said: str) -> Path | None:
 def _check(text: str, file: Path) -> None:
     """Raises: FileUnreadable, with the place, where it is no JSON object."""
     try:
-        said = json.loads(text)
+        config = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise FileUnreadable(f"{file} is no JSON: {where}: {error.msg}", hint=HINT) from error
     except (ValueError, RecursionError) as error:
         raise FileUnreadable(f"{file} is no JSON that can be read: {error}", hint=HINT) from error
-    if not isinstance(said, dict):
+    if not isinstance(config, dict):
         raise FileUnreadable(f"{file} is no config: it holds no {{...}}", hint=HINT)

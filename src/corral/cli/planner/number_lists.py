@@ -14,13 +14,13 @@ def named_numbers(words: Sequence[str], option: str) -> dict[str, float]:
 def number_pairs(words: Sequence[str], option: str) -> tuple[tuple[float, float], ...]:
     """64:1000 16:7760. Raises: Usage."""
     hint = "GPUS:HOURS, for example 64:1000 for 64 GPUs in 1,000 hours of a year"
-    found = (_pair(word, ":", option, hint) for word in words)
-    return tuple((_number(first, option, hint), second) for first, second in found)
+    pairs = (_pair(word, ":", option, hint) for word in words)
+    return tuple((_number(first, option, hint), second) for first, second in pairs)
 
 
 def _pair(word: str, mark: str, option: str, form: str) -> tuple[str, float]:
-    first, found, second = word.partition(mark)
-    if not found or not first:
+    first, mark_found, second = word.partition(mark)
+    if not mark_found or not first:
         raise Usage(f"{option} {word} cannot be read", hint=f"write {option} {form}")
     return first, _number(second, option, form)
 

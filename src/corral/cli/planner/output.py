@@ -57,7 +57,7 @@ def show_report(report: "PlannerReport") -> None:
         note(warning)
     if report.answers:
         say()
-    show_pairs((one.name, _answer(one)) for one in report.answers)
+    show_pairs((answer.name, _answer(answer)) for answer in report.answers)
     for shown in report.tables:
         say()
         _show_table(shown)
@@ -85,7 +85,9 @@ def _show_table(shown: "ReportTable") -> None:
     heads = [column_text(column) for column in shown.columns]
     made = _made(shown, heads)
     if not fits(made):  # units then stand below the names
-        made = _made(shown, [f"{one.name}\n{one.unit}" for one in shown.columns])
+        made = _made(
+            shown, [f"{table_column.name}\n{table_column.unit}" for table_column in shown.columns]
+        )
     show_table(made)
     if shown.note:
         say(shown.note)

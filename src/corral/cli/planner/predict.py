@@ -38,12 +38,12 @@ def predict(
     from corral.plan.predictors import PREDICTED, predictor
     from corral.plan.rows.columns import check_columns
 
-    one = predictor(kind)
+    predict_row = predictor(kind)
     check_writable(out)
     check_apart(out, [table])
     read = read_rows(table)
     check_columns(kind, read.columns)
-    answers = [_answered(row, one) for row in read.rows]
+    answers = [_answered(row, predict_row) for row in read.rows]
     fresh = [*PREDICTED[kind], "refused", "assumed"]
     write_rows(out, [*(name for name in read.columns if name not in fresh), *fresh], answers)
     refused = [row["refused"] for row in answers if row["refused"]]
@@ -80,9 +80,9 @@ def _answered(row: "Row", predict: "Predict") -> dict[str, Any]:
     from corral.domain.errors import CorralError
 
     try:
-        found = predict(row)
+        predicted = predict(row)
     except CorralError as error:
         reason = "; ".join(filter(None, (error.message, error.hint)))
         return {**row, "refused": reason, "assumed": ""}
-    values = {name: f"{value:.6g}" for name, value in found.values.items()}
-    return {**row, **values, "refused": "", "assumed": "; ".join(found.told)}
+    values = {name: f"{value:.6g}" for name, value in predicted.values.items()}
+    return {**row, **values, "refused": "", "assumed": "; ".join(predicted.told)}

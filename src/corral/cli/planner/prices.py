@@ -122,29 +122,29 @@ def read_prices_of(path: Path | None) -> "PriceList":
 
 
 def _rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
-    fit = (one for one in listed.rents if only in (None, one.device))
-    for one in sorted(fit, key=lambda one: (one.device, one.kind, one.usd_per_gpu_hour)):
+    fit = (rent for rent in listed.rents if only in (None, rent.device))
+    for rent in sorted(fit, key=lambda one: (one.device, one.kind, one.usd_per_gpu_hour)):
         yield {
-            "gpu": one.device,
-            "cloud": one.cloud,
-            "kind": one.kind,
-            "usd_per_gpu_hour": one.usd_per_gpu_hour,
-            "instance": one.instance,
-            "region": one.region,
-            "date": one.date.isoformat(),
-            "source": one.source,
+            "gpu": rent.device,
+            "cloud": rent.cloud,
+            "kind": rent.kind,
+            "usd_per_gpu_hour": rent.usd_per_gpu_hour,
+            "instance": rent.instance,
+            "region": rent.region,
+            "date": rent.date.isoformat(),
+            "source": rent.source,
         }
 
 
 def _sales(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]]:
-    fit = (one for one in listed.sales if only in (None, one.device))
-    for one in sorted(fit, key=lambda one: (one.device, one.what)):
+    fit = (sale for sale in listed.sales if only in (None, sale.device))
+    for sale in sorted(fit, key=lambda one: (one.device, one.what)):
         yield {
-            "gpu": one.device,
-            "what": one.what,
-            "usd": one.usd,
-            "date": one.date.isoformat(),
-            "source": one.source,
+            "gpu": sale.device,
+            "what": sale.what,
+            "usd": sale.usd,
+            "date": sale.date.isoformat(),
+            "source": sale.source,
         }
 
 
@@ -155,17 +155,17 @@ def _fetch(path: Path, only: str | None) -> int:
     from corral.catalog.facts import COLUMNS
     from corral.catalog.prices import RENT_UNIT
 
-    found = list(cheapest(_offers(), only))
+    offers = list(cheapest(_offers(), only))
     day = datetime.fromtimestamp(SystemClock().wall(), tz=UTC).date().isoformat()
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(COLUMNS)
-            for subject, kind, usd in found:
+            for subject, kind, usd in offers:
                 rows.writerow((subject, kind, f"{usd:.4f}", RENT_UNIT, SOURCE, day))
     except OSError as error:
         raise unwritable(path, error.strerror) from error
-    return len(found)
+    return len(offers)
 
 
 def _offers() -> Iterable[Any]:
@@ -192,22 +192,22 @@ def cheapest(offers: Iterable[Any], only: str | None) -> Iterator[tuple[str, str
 
     best: dict[tuple[str, str], float] = {}
     unknown: set[str] = set()
-    for one in offers:
-        if not one.gpu_count or not one.price:
+    for offer in offers:
+        if not offer.gpu_count or not offer.price:
             continue
-        name = f"{one.gpu_name} {one.gpu_memory:.0f}GB"
+        name = f"{offer.gpu_name} {offer.gpu_memory:.0f}GB"
         try:
-            known = device(name).name
+            device_name = device(name).name
         except NotFound:
             try:
-                known = device(str(one.gpu_name)).name
+                device_name = device(str(offer.gpu_name)).name
             except NotFound:
                 unknown.add(name)
                 continue
-        if only not in (None, known):
+        if only not in (None, device_name):
             continue
-        key = (f"{one.provider}:{known}", "spot" if one.spot else "on_demand")
-        usd = float(one.price) / one.gpu_count
+        key = (f"{offer.provider}:{device_name}", "spot" if offer.spot else "on_demand")
+        usd = float(offer.price) / offer.gpu_count
         best[key] = min(usd, best.get(key, usd))
     if unknown:
         note(f"not in the catalog, and left out: {', '.join(sorted(unknown))}")

@@ -42,8 +42,8 @@ def main(words: Sequence[str]) -> int:
             print(f"slurm 22.05.8 (corral {__version__})")
             return 0
         module, function = COMMANDS[name]
-        found = import_module(f"corral.cli.slurm.{module}")
-        command: Callable[[Sequence[str]], int] = getattr(found, function)
+        module_type = import_module(f"corral.cli.slurm.{module}")
+        command: Callable[[Sequence[str]], int] = getattr(module_type, function)
         code = command(words[1:])
         sys.stdout.flush()
         return code

@@ -78,7 +78,7 @@ def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
 def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
     """sacct -o. Raises: Wrong."""
     cells: list[Cell] = []
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in filter(None, (part_text.strip() for part_text in text.split(","))):
         match = _SACCT.fullmatch(part)
         field = names.get(match.group(1).lower()) if match else None
         if match is None or field is None:
@@ -100,7 +100,7 @@ def table(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) ->
         for at in range(len(cells))
     ]
     first = [_line(cells, titles, fits, is_title=True)] if header else []
-    return [*first, *(_line(cells, one, fits) for one in values)]
+    return [*first, *(_line(cells, value, fits) for value in values)]
 
 
 def _line(
@@ -120,7 +120,7 @@ def ruled(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) ->
     if header:
         titles = [cell.shown(cell.field.title, 0) for cell in cells if cell.field]
         values = [titles, ["-" * cell.width for cell in cells], *values]
-    return ["".join(f"{one} " for one in line) for line in values]
+    return ["".join(f"{cell} " for cell in line) for line in values]
 
 
 def parsable(

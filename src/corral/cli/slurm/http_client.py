@@ -32,13 +32,13 @@ class HeadClient:
 
     def jobs(self, *, everything: bool) -> list[Row]:
         """Newest first; with `everything` those that are over, too."""
-        found = self.ask("GET", "/v1/jobs", {"all": int(everything), "limit": MOST})
-        return list(found["jobs"])
+        answer = self.ask("GET", "/v1/jobs", {"all": int(everything), "limit": MOST})
+        return list(answer["jobs"])
 
     def named(self, id: str) -> list[Row]:
         """The job with this id or, of an array, its jobs. Raises: NotFound."""
-        found = self.ask("GET", "/v1/jobs", {"all": 1, "array": id})["jobs"]
-        return list(found) or [self.job(id)]
+        job_rows = self.ask("GET", "/v1/jobs", {"all": 1, "array": id})["jobs"]
+        return list(job_rows) or [self.job(id)]
 
     def job(self, id: str) -> Row:
         """One job whole."""
@@ -69,7 +69,7 @@ class HeadClient:
 
         Raises: a Refusal, or Unreachable.
         """
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             target = self.where.target()
             try:
                 with closing(_connection(target, self.where)) as connection:
@@ -78,11 +78,11 @@ class HeadClient:
             except (OSError, http.client.HTTPException, WrongHead) as trouble:
                 refused = isinstance(trouble, ConnectionRefusedError | WrongHead)
                 self.where.pass_over()
-                if not left or (method != "GET" and not refused):
+                if not tries_left or (method != "GET" and not refused):
                     raise no_answer(target, trouble) from None
                 time.sleep(PAUSE_SECONDS)
                 continue
-            if answer.status == 503 and left:
+            if answer.status == 503 and tries_left:
                 time.sleep(PAUSE_SECONDS)
                 continue
             if answer.status >= 400:
@@ -123,9 +123,9 @@ class HeadClient:
         while True:
             for _ in self.follow(f"/v1/jobs/{quote(id, safe='')}/events", {"follow": 1}):
                 pass
-            found = self.job(id)
-            if found["state"] in ("DONE", "FAILED", "CANCELLED"):
-                return found
+            job_row = self.job(id)
+            if job_row["state"] in ("DONE", "FAILED", "CANCELLED"):
+                return job_row
             time.sleep(PAUSE_SECONDS)
 
 
@@ -145,9 +145,9 @@ def _sent(
     headers = {"Authorization": f"Bearer {target.token}"}
     if body is not None:
         headers["Content-Type"] = "application/json"
-    asked = f"{path}?{urlencode(query)}" if query else path
+    address = f"{path}?{urlencode(query)}" if query else path
     data = None if body is None else json.dumps(body).encode()
-    connection.request(method, asked, body=data, headers=headers)
+    connection.request(method, address, body=data, headers=headers)
     return connection.getresponse()
 
 

@@ -61,7 +61,7 @@ class SlurmJobRow:
             return None
         number = raw_of(self.row["id"])
         index = self.row["array_index"]
-        known = {
+        known_columns = {
             "j": number,
             "J": number,
             "A": self.array,
@@ -69,7 +69,7 @@ class SlurmJobRow:
             "x": self.plan.name,
             "u": str(self.row["owner"]),
         }
-        return os.path.join(self.plan.chdir, file_name(pattern or self.plan.output, known))
+        return os.path.join(self.plan.chdir, file_name(pattern or self.plan.output, known_columns))
 
     @property
     def id(self) -> str:
@@ -272,10 +272,15 @@ KNOWN: Final = (
 )
 _TIMES: Final = "lLM"
 LETTERS: Final = {
-    one.letter: Field(title=one.title, value=one.value, is_cut=one.letter not in _TIMES)
-    for one in KNOWN
+    slurm_column.letter: Field(
+        title=slurm_column.title, value=slurm_column.value, is_cut=slurm_column.letter not in _TIMES
+    )
+    for slurm_column in KNOWN
 }
-NAMES: Final = {one.name: Field(title=one.title, value=one.value) for one in KNOWN}
+NAMES: Final = {
+    slurm_column.name: Field(title=slurm_column.title, value=slurm_column.value)
+    for slurm_column in KNOWN
+}
 
 
 def exit_of(job: SlurmJobRow) -> str:

@@ -159,16 +159,16 @@ def _lines(read: ParsedOptions, jobs: Sequence[SlurmJobRow]) -> list[str]:
 
 def _chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRow]:
     """Oldest first. Raises: Wrong."""
-    asked = ",".join(filter(None, (read.get("jobs"), *read.rest)))
-    rows = _named(head, asked) if asked else head.jobs(everything=True)
+    job_list = ",".join(filter(None, (read.get("jobs"), *read.rest)))
+    rows = _named(head, job_list) if job_list else head.jobs(everything=True)
     states = states_named(read.get("state") or "all")
-    since, until = _between(read, now, named=bool(asked))
-    users = _users(read, named=bool(asked))
-    found = [SlurmJobRow(row, now, head.job) for row in rows]
+    since, until = _between(read, now, named=bool(job_list))
+    users = _users(read, named=bool(job_list))
+    slurm_job_rows = [SlurmJobRow(row, now, head.job) for row in rows]
     return sorted(
         (
             job
-            for job in found
+            for job in slurm_job_rows
             if (states is None or job.state in states)
             and (users is None or job.row["owner"] in users)
             and _is_in(read.get("partition"), job.row["queue"])

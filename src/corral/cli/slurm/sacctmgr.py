@@ -135,14 +135,18 @@ def _rows(
         names = []
     users = [*names, *filter(None, (assigned.get("user") or assigned.get("name") or "").split(","))]
     total = sum(map(_weight, accounts))
-    found = [
+    associations = [
         Association(user=user, account=queue["name"], queue=queue, total_weight=total)
         for user in (users or [whoami()])
         for queue in accounts
         if (not wanted or queue["name"] in wanted) and _may_use(queue, user)
     ]
     one_line_each = entity == "user" and not with_accounts
-    return list({row.user: row for row in reversed(found)}.values()) if one_line_each else found
+    return (
+        list({row.user: row for row in reversed(associations)}.values())
+        if one_line_each
+        else associations
+    )
 
 
 def _may_use(queue: Queue, user: str) -> bool:

@@ -104,11 +104,11 @@ def with_singleton(head: HeadClient, batch: BatchSubmission) -> dict[str, Any]:
     """The spec; one of its name and owner at a time, where that was asked for."""
     if not batch.singleton:
         return batch.spec
-    mine = getpass.getuser()
+    own_name = getpass.getuser()
     others = [
         job["array"] or job["id"]
         for job in head.jobs(everything=False)
-        if job["owner"] == mine and batch.spec["name"] == _plain(job)
+        if job["owner"] == own_name and batch.spec["name"] == _plain(job)
     ]
     after = [{"job": id, "on": "ended"} for id in dict.fromkeys(others)]
     return {**batch.spec, "after": [*batch.spec.get("after", []), *after]}

@@ -29,14 +29,14 @@ def main(words: Sequence[str]) -> int:
         print(SCANCEL.usage())
         return 0
     number = _signal(read)
-    if not read.rest and not any(read.has(one) for one in _FILTERS):
+    if not read.rest and not any(read.has(filter_name) for filter_name in _FILTERS):
         raise SlurmRefusal("No job identification provided")
     head = HeadClient()
-    meant = [row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)]
+    chosen_rows = [row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)]
     if number is None:
-        failed = not _cancelled(head, read, meant)
+        failed = not _cancelled(head, read, chosen_rows)
     else:
-        failed = not all([_signalled(head, read, row, number) for row in meant])
+        failed = not all([_signalled(head, read, row, number) for row in chosen_rows])
     return 1 if failed else 0
 
 
@@ -86,11 +86,11 @@ def _cancelled(head: HeadClient, read: ParsedOptions, meant: Sequence[dict[str, 
     ids = [row["id"] for row in meant if row["state"] not in OVER]
     well = True
     for first in range(0, len(ids), MOST_CHANGED):
-        for one in head.cancel(ids[first : first + MOST_CHANGED]):
-            if one["code"] == Conflict.code or not one["jobs"]:
+        for outcome in head.cancel(ids[first : first + MOST_CHANGED]):
+            if outcome["code"] == Conflict.code or not outcome["jobs"]:
                 continue
-            denied = "Access/permission denied: " if one["code"] == Forbidden.code else ""
-            well = _refused(read, one["jobs"][0], denied + one["message"])
+            denied = "Access/permission denied: " if outcome["code"] == Forbidden.code else ""
+            well = _refused(read, outcome["jobs"][0], denied + outcome["message"])
     return well
 
 

@@ -86,15 +86,15 @@ def _jobs(head: HeadClient, names: Sequence[str]) -> list[SlurmJobRow]:
     now = SystemClock().wall()
     if not names:
         return [SlurmJobRow(row, now, head.job) for row in head.jobs(everything=False)]
-    found = []
+    rows_found = []
     for id in ids_of(",".join(names)):
         try:
-            found += [SlurmJobRow(row, now, head.job) for row in head.named(id)]
+            rows_found += [SlurmJobRow(row, now, head.job) for row in head.named(id)]
         except NotFound:
             raise SlurmRefusal(
                 "slurm_load_jobs error: Invalid job id specified", before=None
             ) from None
-    return found
+    return rows_found
 
 
 def _show_jobs(names: Sequence[str]) -> Iterator[list[str]]:
@@ -267,14 +267,14 @@ def _release(words: Sequence[str]) -> int:
 
 def _update(words: Sequence[str]) -> int:
     """Update waiting jobs. Raises: Wrong."""
-    said = dict(word.partition("=")[::2] for word in words)
-    told = {name.lower(): value for name, value in said.items()}
-    ids = told.pop("jobid", None) or told.pop("job", None)
+    stated_changes = dict(word.partition("=")[::2] for word in words)
+    changes_by_name = {name.lower(): value for name, value in stated_changes.items()}
+    ids = changes_by_name.pop("jobid", None) or changes_by_name.pop("job", None)
     if not ids:
         raise SlurmRefusal(
             "only jobs are updated here", hint="write: scontrol update JobId=17 NAME=VALUE"
         )
-    changes = [change_of(name, value) for name, value in told.items()]
+    changes = [change_of(name, value) for name, value in changes_by_name.items()]
     if not changes:
         raise SlurmRefusal("No changes specified")
     body = {name: value for name, value in changes}

@@ -41,6 +41,6 @@ def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] 
         raise SpecInvalid(
             f"{path}: --dependency=singleton needs to know who waits", hint=f"run: sbatch {path}"
         )
-    for one in batch.notes:
-        note(one)
+    for batch_note in batch.notes:
+        note(batch_note)
     return batch.spec

@@ -49,9 +49,11 @@ class NodeGroup:
 
     def sums(self, *, cpus: bool) -> str:
         """allocated/idle/other/total, of CPUs or of nodes."""
-        each = [(one, int(one["cpus"]) if cpus else 1) for one in self.nodes]
-        busy = sum(count for one, count in each if state_of(one) in ("mixed", "allocated"))
-        idle = sum(count for one, count in each if state_of(one) == "idle")
+        each = [(node, int(node["cpus"]) if cpus else 1) for node in self.nodes]
+        busy = sum(
+            count for node_state, count in each if state_of(node_state) in ("mixed", "allocated")
+        )
+        idle = sum(count for node_state, count in each if state_of(node_state) == "idle")
         total = sum(count for _, count in each)
         return f"{busy}/{idle}/{total - busy - idle}/{total}"
 
@@ -163,17 +165,17 @@ def main(words: Sequence[str]) -> int:
 
 
 def _show(read: ParsedOptions, head: HeadClient) -> None:
-    nodes = [one for one in head.ask("GET", "/v1/nodes")["nodes"] if _is_meant(read, one)]
+    nodes = [node for node in head.ask("GET", "/v1/nodes")["nodes"] if _is_meant(read, node)]
     if read.has("json"):
-        print(json.dumps({**document([]), "nodes": [record(one) for one in nodes]}, indent=2))
+        print(json.dumps({**document([]), "nodes": [record(node) for node in nodes]}, indent=2))
         return
     cells = _cells(read)
-    asked = (read.get("partition") or "").split(",") if read.has("partition") else None
+    partitions_asked = (read.get("partition") or "").split(",") if read.has("partition") else None
     queues = partitions(head)
     groups = [
         group
         for name, limit in queues.items()
-        if asked is None or name in asked
+        if partitions_asked is None or name in partitions_asked
         for group in _groups(read, name, limit, nodes)
     ]
     header = not read.has("noheader")
@@ -187,12 +189,12 @@ def partitions(head: HeadClient) -> dict[str, str]:
     """Every queue that takes jobs, and how long they may run there."""
     rows = head.ask("GET", "/v1/queues")["queues"]
     parents = {row["parent"] for row in rows}
-    found = {
+    partition_by_name = {
         row["name"]: str(row["form"].get("max_duration") or "infinite")
         for row in rows
         if row["name"] not in parents
     }
-    return found or {"default": "infinite"}
+    return partition_by_name or {"default": "infinite"}
 
 
 def _cells(read: ParsedOptions) -> list[columns.Cell]:
@@ -207,7 +209,9 @@ def _cells(read: ParsedOptions) -> list[columns.Cell]:
 
 
 def _is_meant(read: ParsedOptions, node: Row) -> bool:
-    states = {one.lower() for one in (read.get("states") or "").split(",") if one}
+    states = {
+        state_text.lower() for state_text in (read.get("states") or "").split(",") if state_text
+    }
     state = state_of(node)
     named = set(expand(read.get("nodes") or "")) if read.has("nodes") else set()
     silent = node["liveness"] != "alive"
@@ -229,7 +233,10 @@ def _groups(read: ParsedOptions, name: str, limit: str, nodes: Sequence[Row]) ->
     for node in nodes:
         key = node["id"] if read.has("Node") else (state_of(node), node["liveness"], gres_of(node))
         alike.setdefault(key, []).append(node)
-    return [NodeGroup(partition=title, nodes=tuple(found), limit=limit) for found in alike.values()]
+    return [
+        NodeGroup(partition=title, nodes=tuple(group_nodes), limit=limit)
+        for group_nodes in alike.values()
+    ]
 
 
 def record(node: Row) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def reason_of(job: Mapping[str, Any]) -> str:
 def states_named(text: str) -> frozenset[str] | None:
     """The long words of pd,RUNNING,...; None for all. Raises: Wrong."""
     by_short = {short: state for state, short in COMPACT.items()}
-    found: set[str] = set()
+    state_names: set[str] = set()
     for part in text.upper().split(","):
         if part == "ALL":
             return None
@@ -51,8 +51,8 @@ def states_named(text: str) -> frozenset[str] | None:
                 f"Invalid job state specified: {part}",
                 f"Valid job states include: {', '.join(COMPACT)}",
             )
-        found.add(state)
-    return frozenset(found)
+        state_names.add(state)
+    return frozenset(state_names)
 
 
 def exit_text(job: Mapping[str, Any]) -> str:

@@ -80,19 +80,19 @@ def _cells(read: ParsedOptions) -> list[columns.Cell]:
 def chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRow]:
     """The jobs that the options ask for. Raises: Wrong."""
     states = states_named(read.get("states") or ",".join(ACTIVE))
-    asked = read.get("jobs") or read.get("job")
+    job_list = read.get("jobs") or read.get("job")
     rows = (
-        _asked(head, asked)
-        if asked
+        _asked(head, job_list)
+        if job_list
         else head.jobs(everything=states is None or bool(states - ACTIVE))
     )
     users = set((read.get("user") or "").split(",")) if read.has("user") else set()
     users |= {whoami()} if read.has("me") else set()
-    found = [SlurmJobRow(row, now, head.job) for row in rows]
+    slurm_job_rows = [SlurmJobRow(row, now, head.job) for row in rows]
     nodes = set(_hosts(read.get("nodelist")))
     return [
         job
-        for job in found
+        for job in slurm_job_rows
         if (states is None or job.state in states)
         and (not users or job.row["owner"] in users)
         and _is_in(read.get("partition"), job.row["queue"])
@@ -133,33 +133,36 @@ def _is_in(names: str | None, name: str) -> bool:
 
 def folded(jobs: Iterable[SlurmJobRow]) -> list[SlurmJobRow]:
     """The waiting jobs of an array are one line: 17_[0-3]."""
-    found: list[SlurmJobRow] = []
+    slurm_job_rows: list[SlurmJobRow] = []
     waiting: dict[str, list[SlurmJobRow]] = {}
     for job in jobs:
         if job.state == "PENDING" and job.row["array"] is not None:
             waiting.setdefault(job.row["array"], []).append(job)
         else:
-            found.append(job)
+            slurm_job_rows.append(job)
     for group in waiting.values():
         indices = sorted(job.row["array_index"] for job in group)
         first = min(group, key=lambda job: job.row["array_index"])
-        found.append(SlurmJobRow(first.row, first.now, first._whole, indices))
-    return found
+        slurm_job_rows.append(SlurmJobRow(first.row, first.now, first._whole, indices))
+    return slurm_job_rows
 
 
 def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
     """Sort by partition, state and priority; or by the letters of -S, the last letter first."""
-    found = sorted(jobs, key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0))
+    slurm_job_rows = sorted(
+        jobs, key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0)
+    )
     if not sort:
         return sorted(
-            found, key=lambda job: (job.row["queue"], _place(job.state), -job.row["priority"])
+            slurm_job_rows,
+            key=lambda job: (job.row["queue"], _place(job.state), -job.row["priority"]),
         )
     for part in reversed(sort.split(",")):
         field = LETTERS.get(part.lstrip("+-"))
         if field is None:
             raise SlurmRefusal(f"Invalid sort specification: {part}")
-        _sort(found, field.value, downwards=part[:1] == "-")
-    return found
+        _sort(slurm_job_rows, field.value, downwards=part[:1] == "-")
+    return slurm_job_rows
 
 
 def _sort(jobs: list[SlurmJobRow], show: Callable[[SlurmJobRow], str], *, downwards: bool) -> None:
@@ -176,8 +179,12 @@ def _place(state: str) -> int:
 
 def _expected(head: HeadClient, job: SlurmJobRow, now: float) -> float | None:
     """Return the likely start: the later end of the predicted interval."""
-    told = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
-    seconds = told["starts"]["high_seconds"] or told["starts"]["low_seconds"] if told else None
+    start_forecast = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
+    seconds = (
+        start_forecast["starts"]["high_seconds"] or start_forecast["starts"]["low_seconds"]
+        if start_forecast
+        else None
+    )
     return None if seconds is None else now + seconds
 
 

@@ -19,13 +19,13 @@ POLL_SECONDS: Final = 0.2
 
 def divided(words: Sequence[str]) -> list[list[str]]:
     """Return the words of each component; a word ":" divides them."""
-    found: list[list[str]] = [[]]
+    components: list[list[str]] = [[]]
     for word in words:
         if word == ":":
-            found.append([])
+            components.append([])
         else:
-            found[-1].append(word)
-    return found
+            components[-1].append(word)
+    return components
 
 
 def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -33,7 +33,7 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
 
     Raises: Wrong.
     """
-    found, before = [], 0
+    placed_components, before = [], 0
     for words in components:
         read = SRUN.read(words)
         if not read.rest:
@@ -43,9 +43,11 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
         tasks = nodes * value_forms.count(
             each, "--ntasks-per-node"
         )  # and not those of the whole job
-        found.append([f"--nodes={nodes}", f"--relative={before}", f"--ntasks={tasks}", *words])
+        placed_components.append(
+            [f"--nodes={nodes}", f"--relative={before}", f"--ntasks={tasks}", *words]
+        )
         before += nodes
-    return found
+    return placed_components
 
 
 def run(components: Sequence[Sequence[str]]) -> int:

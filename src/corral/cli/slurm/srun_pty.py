@@ -73,9 +73,9 @@ def _until_over(head: HeadClient, id: str) -> None:
 def _until_running(head: HeadClient, id: str) -> dict[str, Any] | None:
     """None when it runs; the job where it has ended before."""
     while True:
-        found = head.job(id)
-        if found["state"] == "RUNNING":
+        job_row = head.job(id)
+        if job_row["state"] == "RUNNING":
             return None
-        if found["state"] in _OVER:
-            return found
+        if job_row["state"] in _OVER:
+            return job_row
         time.sleep(PAUSE_SECONDS)

@@ -66,9 +66,13 @@ class SrunStep:
 
     def _feed(self) -> None:
         """Send standard input to the tasks that receive it."""
-        said = self._read.get("input")
-        is_file = said is not None and said not in ("all", "none") and not said.isdecimal()
-        source = os.open(self._path(said or "", 0), os.O_RDONLY) if is_file else 0
+        input_path = self._read.get("input")
+        is_file = (
+            input_path is not None
+            and input_path not in ("all", "none")
+            and not input_path.isdecimal()
+        )
+        source = os.open(self._path(input_path or "", 0), os.O_RDONLY) if is_file else 0
         with suppress(OSError):
             while data := os.read(source, READ_BYTES):
                 self._frames.send({"type": "input"}, data)
@@ -88,9 +92,9 @@ class SrunStep:
             data = self._labelled(task, stream, data)
         target = self._target(task, stream)
         with suppress(BrokenPipeError):
-            left = memoryview(data)
-            while left:
-                left = left[os.write(target, left) :]
+            remaining_bytes = memoryview(data)
+            while remaining_bytes:
+                remaining_bytes = remaining_bytes[os.write(target, remaining_bytes) :]
 
     def _labelled(self, task: int, stream: str, data: bytes) -> bytes:
         """Whole lines, each with its task; the rest waits for its end."""
@@ -117,18 +121,18 @@ class SrunStep:
         if path not in self._files:
             mode = os.O_APPEND if (self._read.get("open-mode") or "")[:1] == "a" else os.O_TRUNC
             try:
-                found = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o644)
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o644)
             except OSError as trouble:
                 print(f"srun: error: Could not open stdout file: {trouble}", file=sys.stderr)
-                found = 1
-            self._files[path] = found
+                descriptor = 1
+            self._files[path] = descriptor
         return self._files[path]
 
     def _path(self, pattern: str, task: int) -> str:
         node = self._node_of(task)
         env = os.environ
         number = env.get("SLURM_JOB_ID", "")
-        known = {
+        patterns = {
             "j": number,
             "J": f"{number}.{self._number}",
             "A": env.get("SLURM_ARRAY_JOB_ID", number),
@@ -140,7 +144,7 @@ class SrunStep:
             "n": str(node),
             "N": self._nodes[node] if node < len(self._nodes) else "",
         }
-        return os.path.join(self._read.get("chdir") or ".", file_name(pattern, known))
+        return os.path.join(self._read.get("chdir") or ".", file_name(pattern, patterns))
 
     def _node_of(self, task: int) -> int:
         """The place of its node in the step."""
@@ -177,15 +181,15 @@ def _killed(number: int) -> str:
 
 def _input(read: ParsedOptions) -> str | int:
     """Return which tasks receive standard input: all, none, or the number of one."""
-    said = read.get("input") or "all"
-    if said == "none":
+    input_mode = read.get("input") or "all"
+    if input_mode == "none":
         return "none"
-    return int(said) if said.isdecimal() else "all"
+    return int(input_mode) if input_mode.isdecimal() else "all"
 
 
 def _request(read: ParsedOptions) -> Message:
     """Return the request of srun to the first node. Raises: Wrong."""
-    asked = SrunOptions(
+    srun_options = SrunOptions(
         nodes=value_forms.nodes(read.get("nodes") or "1")[1] if read.has("nodes") else None,
         tasks=_count(read, "ntasks"),
         tasks_per_node=_count(read, "ntasks-per-node"),
@@ -197,7 +201,7 @@ def _request(read: ParsedOptions) -> Message:
     gpus = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")[1]
     return {
         "type": "run",
-        "asked": asdict(asked),
+        "asked": asdict(srun_options),
         "words": list(read.rest),
         "env": _environment(read, dict(os.environ)),
         "folder": os.path.join(os.getcwd(), read.get("chdir") or "."),
@@ -207,8 +211,8 @@ def _request(read: ParsedOptions) -> Message:
 
 
 def _count(read: ParsedOptions, name: str) -> int | None:
-    said = read.get(name)
-    return None if said is None else value_forms.count(said, f"--{name}")
+    count_text = read.get(name)
+    return None if count_text is None else value_forms.count(count_text, f"--{name}")
 
 
 def _hosts(read: ParsedOptions, name: str) -> list[str]:
@@ -220,9 +224,9 @@ def _hosts(read: ParsedOptions, name: str) -> list[str]:
 
 def _environment(read: ParsedOptions, own: Mapping[str, str]) -> dict[str, str]:
     """ALL, NONE, NAMES and NAME=VALUE of --export; Slurm's own names always."""
-    said = read.get("export")
-    parts = said.split(",") if said else ["ALL"]
-    found = {
+    export_text = read.get("export")
+    parts = export_text.split(",") if export_text else ["ALL"]
+    variables = {
         name: value
         for name, value in own.items()
         if "ALL" in parts or name.startswith(("SLURM", "CORRAL_")) or name in parts
@@ -230,8 +234,8 @@ def _environment(read: ParsedOptions, own: Mapping[str, str]) -> dict[str, str]:
     for part in parts:
         name, sign, value = part.partition("=")
         if sign:
-            found[name] = value
-    return found
+            variables[name] = value
+    return variables
 
 
 def run(read: ParsedOptions, path: str) -> int:

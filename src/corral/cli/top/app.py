@@ -87,17 +87,17 @@ class Top(App[None]):
     def renew(self) -> None:
         """There may be news: the table in sight takes it in, the others when they are opened. Rows
         that would be made of the same answers are not made again; but times of jobs go on."""
-        known, now = self.feed.known, self.feed.wall()
-        answers = (known.status, known.gpus, known.jobs)
+        top_state, now = self.feed.known, self.feed.wall()
+        answers = (top_state.status, top_state.gpus, top_state.jobs)
         before = self._made_of.get(self.shown, (None,) * len(answers))
-        is_new = any(one is not other for one, other in zip(answers, before, strict=True))
+        is_new = any(answer is not other for answer, other in zip(answers, before, strict=True))
         self._made_of[self.shown] = answers
         if self.shown in BESIDE:
-            self.tables["jobs"].take(jobs.rows(known, now))
+            self.tables["jobs"].take(jobs.rows(top_state, now))
         if is_new and self.shown in BESIDE:
-            self.tables["nodes"].take(nodes.rows(known))
+            self.tables["nodes"].take(nodes.rows(top_state))
         elif is_new:
-            self.table.take(gpus.rows(known))
+            self.table.take(gpus.rows(top_state))
         self.redraw()
 
     def redraw(self) -> None:
@@ -120,12 +120,12 @@ class Top(App[None]):
 
     def _table(self, width: int, height: int) -> list[Line]:
         """The table in sight; below it its neighbour, where there is room."""
-        own = len(self.table.rows) + 1
+        own_rows = len(self.table.rows) + 1
         second = self.tables.get(BESIDE.get(self.shown, ""))
-        if second is None or not second.rows or height - own - 1 < LEAST_SECOND:
+        if second is None or not second.rows or height - own_rows - 1 < LEAST_SECOND:
             return self.table.lines(width, height)
-        below = second.lines(width, height - own - 1, marked=False)
-        return [*self.table.lines(width, own), [TextPart("")], *below]
+        below = second.lines(width, height - own_rows - 1, marked=False)
+        return [*self.table.lines(width, own_rows), [TextPart("")], *below]
 
     def _footer(self, width: int, height: int) -> list[Line]:
         return [sized(key_bindings.footer(key_bindings.TABLES, self._about()), width)]

@@ -151,11 +151,11 @@ class Feed:
         if self.wanted != self._listed:
             self._paces["jobs"] = PollPace()
         wanted = self.wanted
-        found = await self._if_due("jobs", number, lambda: self._jobs(wanted))
-        if found is not None:
+        job_views = await self._if_due("jobs", number, lambda: self._jobs(wanted))
+        if job_views is not None:
             self._listed = wanted
-            more = len(found) > wanted.count
-            jobs = found[: wanted.count]
+            more = len(job_views) > wanted.count
+            jobs = job_views[: wanted.count]
             self.known = replace(self.known, jobs=jobs, more=more, at=self.wall())
 
     async def _if_due(self, name: str, number: int, ask: Callable[[], Awaitable[T]]) -> T | None:
@@ -168,12 +168,12 @@ class Feed:
 
     async def _jobs(self, wanted: JobsQuery) -> "list[api.JobView]":
         """One more than are wanted, where there are more."""
-        found: list[api.JobView] = []
+        job_views: list[api.JobView] = []
         for chain in WHICH[wanted.which]:
-            left = wanted.count + 1 - len(found)
-            if left <= 0:
+            rows_left = wanted.count + 1 - len(job_views)
+            if rows_left <= 0:
                 break
-            found += await self.source.jobs(
-                everything=chain.everything, limit=left, states=chain.states, text=wanted.text
+            job_views += await self.source.jobs(
+                everything=chain.everything, limit=rows_left, states=chain.states, text=wanted.text
             )
-        return found
+        return job_views

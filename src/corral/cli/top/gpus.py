@@ -59,7 +59,7 @@ def rows(known: TopState) -> list[GpuRow]:
     types = {
         node.id: ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend for node in nodes
     }
-    found = []
+    gpu_rows = []
     for node in known.gpus.nodes:
         kind = types.get(node.node, "")
         for index, busy, memory, watts, heat, holders, sign in zip(
@@ -74,10 +74,10 @@ def rows(known: TopState) -> list[GpuRow]:
         ):
             job = known.job_of.get(holders.partition(",")[0])
             name, user = (job.name, job.owner) if job is not None else ("", "")
-            found.append(
+            gpu_rows.append(
                 GpuRow(node.node, index, kind, busy, memory, watts, heat, holders, sign, name, user)
             )
-    return found
+    return gpu_rows
 
 
 def cells(row: GpuRow) -> Sequence[Cell]:
@@ -97,9 +97,9 @@ def cells(row: GpuRow) -> Sequence[Cell]:
 
 
 def _job(row: GpuRow) -> Cell:
-    said = {"lost": "lost", "silent": "no answer", "taken": "others"}.get(row.sign, "")
-    if said:
-        return [TextPart(said, "bad" if row.sign == "lost" else "warn")]
+    sign_text = {"lost": "lost", "silent": "no answer", "taken": "others"}.get(row.sign, "")
+    if sign_text:
+        return [TextPart(sign_text, "bad" if row.sign == "lost" else "warn")]
     if not row.holders:
         return [TextPart("free", "dim")]
     first, _, more = row.holders.partition(",")

@@ -47,18 +47,18 @@ def _gpus(known: TopState) -> list[TextPart]:
 
 def money_text(now: "GpusNow") -> str:
     """Return for example: 2.50 EUR an hour, 19.66 USD an hour at list prices."""
-    own = f"{now.cost_per_hour:,.2f} {now.currency} an hour"
+    own_cost = f"{now.cost_per_hour:,.2f} {now.currency} an hour"
     if not now.list_cost_per_hour:
-        return own
+        return own_cost
     listed = LIST.format(now.list_cost_per_hour)
-    return f"{own}, {listed}" if now.cost_per_hour else listed
+    return f"{own_cost}, {listed}" if now.cost_per_hour else listed
 
 
 def _work(known: TopState) -> list[TextPart]:
     status = known.status
     if status is None:
         return []
-    alive = sum(one.liveness == "alive" for one in status.nodes)
+    alive = sum(node.liveness == "alive" for node in status.nodes)
     queued = status.jobs.get("QUEUED", 0)
     running = status.jobs.get("RUNNING", 0)
     other = sum(status.jobs.values()) - queued - running

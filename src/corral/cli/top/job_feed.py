@@ -104,8 +104,8 @@ class JobFeed:
         asks = job_asks(job, grid.since, grid.until, nodes=MOST_NODES)
         answers = [
             await self.source.series(
-                one.key, since=one.since, until=one.until, fields=one.fields, points=POINTS
+                ask.key, since=ask.since, until=ask.until, fields=ask.fields, points=POINTS
             )
-            for one in asks
+            for ask in asks
         ]
         return job_picture(job, grid, answers, is_over=job.is_over, nodes=MOST_NODES)

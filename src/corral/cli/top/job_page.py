@@ -40,15 +40,17 @@ def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
     """
     job = known.job
     if job is None:
-        said = known.link.why or "asking the head"
-        return _filled([[TextPart(clean(said), "bad" if known.link.why else "dim")]], width, height)
+        link_state = known.link.why or "asking the head"
+        return _filled(
+            [[TextPart(clean(link_state), "bad" if known.link.why else "dim")]], width, height
+        )
     top: list[Line] = [_title(job), _facts(job, now), *_why(job, known.why, width)]
     curves = _curves(known.picture, width)
     room = height - len(top) - 1
     curves = curves[: max(0, room - LEAST_LOG)]
     lines: list[Line] = [*top, *curves, [TextPart("LOG", "title"), TextPart(_of_log(known), "dim")]]
-    left = max(0, height - len(lines))
-    printed = known.log[max(0, len(known.log) - left) :] if left else ()
+    lines_left = max(0, height - len(lines))
+    printed = known.log[max(0, len(known.log) - lines_left) :] if lines_left else ()
     lines += [[TextPart(clean(text.expandtabs(4)))] for text in printed]
     return _filled(lines, width, height)
 
@@ -72,7 +74,7 @@ def _facts(job: "api.JobDetail", now: float) -> Line:
     shape = job.shape
     kind = f"{shape.gpu_type} " if shape.gpu_type else ""
     nodes = f"{shape.nodes} node{'s' * (shape.nodes > 1)}"
-    said = [
+    facts = [
         f"queue {job.queue}, {job.owner}",
         f"{nodes} with {shape.gpus_per_node:g} {kind}GPUs",
         f"attempt {job.attempt}" if job.attempt else "",
@@ -81,7 +83,7 @@ def _facts(job: "api.JobDetail", now: float) -> Line:
         f"on {','.join(job.nodes)}" if job.nodes else "",
         _step(job),
     ]
-    return [TextPart(clean(", ".join(one for one in said if one)), "dim")]
+    return [TextPart(clean(", ".join(fact for fact in facts if fact)), "dim")]
 
 
 def _step(job: "api.JobDetail") -> str:
@@ -106,8 +108,10 @@ def _why(job: "api.JobDetail", why: "api.Why | None", width: int) -> list[Line]:
         texts += [why.holders] if why.holders else []
         texts += [why.ending.text] if why.ending is not None and why.ending.text else []
         texts += why.suggestions
-    found = [line for text in texts for line in wrapped(clean(text), width, 2)]
-    return [[TextPart(line, "warn" if at == 0 else "")] for at, line in enumerate(found[:MOST_WHY])]
+    why_lines = [line for text in texts for line in wrapped(clean(text), width, 2)]
+    return [
+        [TextPart(line, "warn" if at == 0 else "")] for at, line in enumerate(why_lines[:MOST_WHY])
+    ]
 
 
 def _curves(picture: Picture | None, width: int) -> list[Line]:
@@ -121,12 +125,12 @@ def _curves(picture: Picture | None, width: int) -> list[Line]:
 
 
 def _curve(row: CurveRow, width: int) -> Line:
-    told = "" if row.unit in ("", "share", "bytes/s") else f" ({row.unit})"
+    unit_text = "" if row.unit in ("", "share", "bytes/s") else f" ({row.unit})"
     low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
-    numbers = [value_text(one, row.unit) for one in (row.last, row.low, row.mean, row.high)]
+    numbers = [value_text(number, row.unit) for number in (row.last, row.low, row.mean, row.high)]
     wide = max(1, width - NAMES - NUMBERS * len(numbers) - 2)
     return [
-        *sized([TextPart(row.name + told)], NAMES),
+        *sized([TextPart(row.name + unit_text)], NAMES),
         *(TextPart(text.rjust(NUMBERS)) for text in numbers),
         TextPart("  "),
         TextPart(sparkline(row.values, wide, low=low, high=high), "good"),

@@ -69,8 +69,8 @@ class TopJobRow:
 
     @property
     def gpus(self) -> float:
-        asked = self.job.shape.nodes * self.job.shape.gpus_per_node
-        return asked if self.job.held_gpus is None else self.job.held_gpus
+        gpus = self.job.shape.nodes * self.job.shape.gpus_per_node
+        return gpus if self.job.held_gpus is None else self.job.held_gpus
 
     @property
     def done(self) -> float | None:

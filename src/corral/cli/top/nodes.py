@@ -73,16 +73,18 @@ class TopNodeRow:
 
     @property
     def watts(self) -> float | None:
-        said = (
-            [] if self.gpus is None else [one for one in self.gpus.power_watts if one is not None]
+        watt_readings = (
+            []
+            if self.gpus is None
+            else [power_watt for power_watt in self.gpus.power_watts if power_watt is not None]
         )
-        return sum(said) if said else None
+        return sum(watt_readings) if watt_readings else None
 
     @property
     def heat(self) -> float | None:
         """Return the temperature of its hottest GPU."""
-        said = [] if self.gpus is None else self.gpus.temperature_celsius
-        return max((one for one in said if one is not None), default=None)
+        celsius = [] if self.gpus is None else self.gpus.temperature_celsius
+        return max((reading for reading in celsius if reading is not None), default=None)
 
     @property
     def used(self) -> float:
@@ -94,10 +96,10 @@ class TopNodeRow:
         node = self.node
         suspect = "suspect: cordon it with: corral node cordon --suspects" if node.suspect else ""
         why = node.why if node.liveness != "alive" else ""
-        said = [one for one in (suspect, node.health, why, node.closed) if one]
+        remarks = [remark for remark in (suspect, node.health, why, node.closed) if remark]
         what = ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend
         labels = " ".join(f"{name}={value}" for name, value in node.labels.items())
-        return clean("; ".join(said) or " ".join(one for one in (what, labels) if one))
+        return clean("; ".join(remarks) or " ".join(remark for remark in (what, labels) if remark))
 
     @property
     def words(self) -> str:

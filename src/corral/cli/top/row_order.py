@@ -20,6 +20,6 @@ class Order(Generic[R]):
 def ordered(rows: Sequence[R], order: Order[R], *, turned: bool) -> list[R]:
     """Rows that are equal stay as they were."""
     keyed = [(order.key(row), row) for row in rows]
-    known = [pair for pair in keyed if pair[0] is not None]
-    known.sort(key=lambda pair: pair[0], reverse=order.down != turned)
-    return [row for _, row in known] + [row for key, row in keyed if key is None]
+    known_pairs = [pair for pair in keyed if pair[0] is not None]
+    known_pairs.sort(key=lambda pair: pair[0], reverse=order.down != turned)
+    return [row for _, row in known_pairs] + [row for key, row in keyed if key is None]

@@ -15,18 +15,18 @@ ROWS: Final = 20  # of each table
 
 def show(feed: Feed, width: int, rows: int) -> None:
     """The header, then nodes with what is wrong first, then jobs."""
-    known, now = feed.known, feed.wall()
-    for line in header(known, width, now)[:2]:
+    top_state, now = feed.known, feed.wall()
+    for line in header(top_state, width, now)[:2]:
         say(plain(line))
-    warnings = known.status.warnings if known.status is not None else []
+    warnings = top_state.status.warnings if top_state.status is not None else []
     for warning in warnings:
         note(f"warning: {warning}")
     here: AnyListing = RowTable(nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble")
-    here.take(nodes.rows(known))
+    here.take(nodes.rows(top_state))
     _table(here, nodes.COLUMNS, width, rows, "nodes: corral node ls")
     work: AnyListing = RowTable(jobs.COLUMNS, jobs.cells, jobs.ORDERS)
-    work.take(jobs.rows(known, now))
-    _table(work, jobs.COLUMNS, width, rows, "jobs: corral ps", more=known.more)
+    work.take(jobs.rows(top_state, now))
+    _table(work, jobs.COLUMNS, width, rows, "jobs: corral ps", more=top_state.more)
 
 
 def _table(
@@ -44,8 +44,11 @@ def _table(
     shown = [listing.cells(row) for row in listing.rows[:rows]]
     needs = [max(column) for column in zip(*map(lengths, shown), strict=True)]
     places = fitted(columns, width, needs)
-    for line in (title_line(columns, places), *(row_line(columns, one, places) for one in shown)):
+    for line in (
+        title_line(columns, places),
+        *(row_line(columns, row_texts, places) for row_texts in shown),
+    ):
         say(plain(line))
-    left = len(listing.rows) - len(shown)
-    if left or more:
-        note(f"there are {'' if more else f'{left} '}more {rest}")
+    left_out = len(listing.rows) - len(shown)
+    if left_out or more:
+        note(f"there are {'' if more else f'{left_out} '}more {rest}")

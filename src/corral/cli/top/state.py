@@ -39,7 +39,7 @@ class TopState:
 
     @cached_property
     def gpus_of(self) -> "Mapping[str, answers.GpusOfNode]":
-        return {} if self.gpus is None else {one.node: one for one in self.gpus.nodes}
+        return {} if self.gpus is None else {node.node: node for node in self.gpus.nodes}
 
     @cached_property
     def busy_of(self) -> Mapping[str, float]:
@@ -55,24 +55,24 @@ class TopState:
     @cached_property
     def watts(self) -> float | None:
         """Return the power of all GPUs; None if none reports it."""
-        said = [
+        watt_readings = [
             watts
             for node in (self.gpus.nodes if self.gpus is not None else ())
             for watts in node.power_watts
             if watts is not None
         ]
-        return sum(said) if said else None
+        return sum(watt_readings) if watt_readings else None
 
     @cached_property
     def held_busy(self) -> float | None:
         """Return how busy allocated GPUs are on average."""
-        said = [
+        busy_readings = [
             busy
             for node in (self.gpus.nodes if self.gpus is not None else ())
             for holders, busy in zip(node.holders, node.utilisation, strict=True)
             if holders and busy is not None
         ]
-        return sum(said) / len(said) if said else None
+        return sum(busy_readings) / len(busy_readings) if busy_readings else None
 
     def as_json(self) -> dict[str, Any]:
         return {

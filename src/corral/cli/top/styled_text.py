@@ -41,25 +41,27 @@ def fitted(
     """(place, width) of the columns that have room, in their order. All of them, with the gaps,
     are no wider than `width`. `needs`: what the cells of each take; the last that grows has all
     that is left."""
-    kept = list(range(len(columns)))
+    kept_columns = list(range(len(columns)))
 
     def needed() -> int:
-        return sum(columns[at].width for at in kept) + GAP * (len(kept) - 1)
+        return sum(columns[at].width for at in kept_columns) + GAP * (len(kept_columns) - 1)
 
-    while len(kept) > 1 and needed() > width:
-        kept.remove(max(kept, key=lambda at: (columns[at].goes, at)))
-    left = width - needed()
-    if left < 0:
-        return [(kept[0], max(0, width))]
-    last = max((at for at in kept if columns[at].grows), default=-1)
-    found = []
-    for at in kept:
-        one = columns[at]
-        most = min(one.most, needs[at]) if at < len(needs) and at != last else one.most
-        more = max(0, min(left, most - one.width)) if one.grows else 0
-        left -= more
-        found.append((at, one.width + more))
-    return found
+    while len(kept_columns) > 1 and needed() > width:
+        kept_columns.remove(max(kept_columns, key=lambda at: (columns[at].goes, at)))
+    spare_width = width - needed()
+    if spare_width < 0:
+        return [(kept_columns[0], max(0, width))]
+    last = max((at for at in kept_columns if columns[at].grows), default=-1)
+    cell_texts = []
+    for at in kept_columns:
+        text_column = columns[at]
+        most = (
+            min(text_column.most, needs[at]) if at < len(needs) and at != last else text_column.most
+        )
+        more = max(0, min(spare_width, most - text_column.width)) if text_column.grows else 0
+        spare_width -= more
+        cell_texts.append((at, text_column.width + more))
+    return cell_texts
 
 
 def row_line(
@@ -82,8 +84,8 @@ def title_line(
 ) -> list[TextPart]:
     """The titles; the one that is sorted by has an arrow before it."""
     cells = [
-        [TextPart(f"{arrow if one.title == sorted_by else ''}{one.title}", "title")]
-        for one in columns
+        [TextPart(f"{arrow if column.title == sorted_by else ''}{column.title}", "title")]
+        for column in columns
     ]
     return row_line(columns, cells, places)
 
@@ -99,11 +101,11 @@ def sized(cell: Cell, width: int, *, right: bool = False) -> list[TextPart]:
         blank = TextPart(" " * (width - length))
         return [blank, *cell] if right else [*cell, blank]
     parts: list[TextPart] = []
-    left = max(0, width - 1)
+    width_left = max(0, width - 1)
     for part in cell:
-        wide = min(left, cell_len(part.text))
+        wide = min(width_left, cell_len(part.text))
         parts.append(TextPart(set_cell_size(part.text, wide), part.tone))
-        left -= wide
+        width_left -= wide
     return [*parts, TextPart(ELLIPSIS[:width])]
 
 

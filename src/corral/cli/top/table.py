@@ -70,12 +70,12 @@ class RowTable(Generic[R]):
 
     def _arrange(self) -> None:
         text, words = self.text.lower(), self.words
-        kept = (
+        kept_rows = (
             [row for row in self.given if text in words(row)]
             if text and words is not None
             else list(self.given)
         )
-        self.rows = ordered(kept, self.orders[self.by], turned=self.turned)
+        self.rows = ordered(kept_rows, self.orders[self.by], turned=self.turned)
         places = {row.key: at for at, row in enumerate(self.rows)}
         self._choose(places.get(self.key, self.cursor))
 
@@ -110,12 +110,12 @@ class RowTable(Generic[R]):
         places = fitted(self.columns, width, self.needs)
         order = self.orders[self.by]
         arrow = "▼" if order.down != self.turned else "▲"
-        found: list[Line] = [title_line(self.columns, places, order.title, arrow)]
+        line_list: list[Line] = [title_line(self.columns, places, order.title, arrow)]
         for at, cells in enumerate(shown, start=self.first):
             line = row_line(self.columns, cells, places)
             chosen = [TextPart(part.text, "chosen") for part in sized(line, width)]
-            found.append(chosen if marked and at == self.cursor else line)
-        return found
+            line_list.append(chosen if marked and at == self.cursor else line)
+        return line_list
 
     def at(self, y: int) -> int | None:
         """The row that is drawn on this line, if there is one."""

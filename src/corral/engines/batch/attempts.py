@@ -62,8 +62,8 @@ class Desk:
 
     def want(self, wanted: DesiredState, at: float) -> None:
         """Take the head's newest word for a node."""
-        known = self._wanted.get(wanted.node)
-        if known is not None and known.version > wanted.version:
+        desired_state = self._wanted.get(wanted.node)
+        if desired_state is not None and desired_state.version > wanted.version:
             return
         self._wanted[wanted.node] = wanted
         for handed in self.attempts.values():
@@ -109,11 +109,11 @@ class Desk:
         key = key_of(part)
         if key is not None and (signals or key in self.attempts):
             self._handed(key).signals[node_of(part)] = signals
-        for one in seen:
-            if key is not None and one.key == key:
+        for attempt in seen:
+            if key is not None and attempt.key == key:
                 handed = self._handed(key)
-                handed.parts[node_of(part)] = one
-                if one.trouble == LEAVING and handed.left_at is None:
+                handed.parts[node_of(part)] = attempt
+                if attempt.trouble == LEAVING and handed.left_at is None:
                     handed.left_at = self.looked_at or 0.0
 
     def hand(self, key: AttemptKey) -> None:
@@ -154,9 +154,9 @@ class Desk:
         unknown."""
         if self.looked_at is None:
             return Due()
-        cancel = [key for key, one in self.attempts.items() if self._must_be_ended(one, at)]
-        done = [key for key, one in self.attempts.items() if is_done(one)]
-        late = [key for key, one in self.attempts.items() if may_begin_yet(one)]
+        cancel = [key for key, handed in self.attempts.items() if self._must_be_ended(handed, at)]
+        done = [key for key, handed in self.attempts.items() if is_done(handed)]
+        late = [key for key, handed in self.attempts.items() if may_begin_yet(handed)]
         return Due(
             submit=tuple(self._whole_gangs()),
             withhold=tuple(late),
@@ -188,8 +188,8 @@ class Desk:
         seen: dict[NodeId, list[Seen]] = {}
         for handed in self.attempts.values():
             for where in handed.where - handed.settled:
-                said = self._seen(handed, where, by_part_alone=where in silent)
-                seen.setdefault(where, []).append(said)
+                attempt_seen = self._seen(handed, where, by_part_alone=where in silent)
+                seen.setdefault(where, []).append(attempt_seen)
         return [
             NodeFacts(
                 node=node.node,
@@ -211,21 +211,21 @@ class Desk:
         reported while no head was there is reported again.
         """
         is_new = (self.looked_at or 0.0) - self._began_at < REPORT_SECONDS
-        found: set[NodeId] = set()
+        node_ids: set[NodeId] = set()
         for handed in self.attempts.values():
             for where in handed.where - handed.settled:
                 node = self.nodes.get(where)
                 if node is None:
                     continue
                 if node.down and is_new and handed.submitted:
-                    found.add(where)
+                    node_ids.add(where)
                 if not node.down and where not in self._spoken_at and where in handed.parts:
-                    found.add(where)
-        return found
+                    node_ids.add(where)
+        return node_ids
 
     def _signals(self, node: NodeId) -> tuple[Signal, ...]:
         """Return the signals of all pilots of the node; the head takes each once (0062)."""
-        return tuple(one for it in self.attempts.values() for one in it.signals.get(node, ()))
+        return tuple(signal for it in self.attempts.values() for signal in it.signals.get(node, ()))
 
     def proofs(self) -> Mapping[NodeId, str]:
         """Nodes on which nothing runs any more, with the proof."""
@@ -249,17 +249,21 @@ class Desk:
             word,
             node=part,
             boot=BootId(""),
-            run=tuple(one for one in word.run if one.key == key),
-            stop=tuple(one for one in word.stop if one.key == key),
+            run=tuple(launch for launch in word.run if launch.key == key),
+            stop=tuple(stop for stop in word.stop if stop.key == key),
             settled=(key,) if over else (),  # for good: a later word of the node's is silent of it
-            committed=tuple(one for one in word.committed if one[0] == key),
-            notices=tuple(one for one in word.notices if one.key == key),
+            committed=tuple(job_ids for job_ids in word.committed if job_ids[0] == key),
+            notices=tuple(notice for notice in word.notices if notice.key == key),
         )
 
     def parts_on(self, node: NodeId) -> list[NodeId]:
         """The parts of a node that may be there."""
-        here = (one for one in self.attempts.values() if one.submitted and node in one.where)
-        return [part_of(node, one.key) for one in here]
+        here = (
+            attempt
+            for attempt in self.attempts.values()
+            if attempt.submitted and node in attempt.where
+        )
+        return [part_of(node, handed.key) for handed in here]
 
     def says(self, key: AttemptKey) -> str:
         """Return why the attempt waits in the batch system; "" if it does not."""
@@ -272,12 +276,12 @@ class Desk:
 
     def is_unheard(self, key: AttemptKey) -> bool:
         """Whether it runs, and an agent of it does not reach the head."""
-        return (one := self.attempts.get(key)) is not None and bool(self._unheard(one))
+        return (handed := self.attempts.get(key)) is not None and bool(self._unheard(handed))
 
     def unheard(self) -> list[str]:
         """A sentence for each attempt that runs and whose agents do not reach the head."""
-        said = ((key, self._unheard(one)) for key, one in self.attempts.items())
-        return [f"{key[0]}: {why}" for key, why in said if why]
+        job_id_lists = ((key, self._unheard(handed)) for key, handed in self.attempts.items())
+        return [f"{key[0]}: {why}" for key, why in job_id_lists if why]
 
     def _unheard(self, handed: Handed) -> str:
         if handed.running_since is None or handed.stop_since is not None or handed.settled:
@@ -297,15 +301,15 @@ class Desk:
     def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
         """Gangs to be handed over, or equipped: each node of theirs has been told, and none is to
         stop."""
-        found: dict[AttemptKey, list[Launch]] = {}
+        launches_by_job_ids: dict[AttemptKey, list[Launch]] = {}
         for word in self._wanted.values():
             for launch in word.run:
-                found.setdefault(launch.key, []).append(launch)
-        for key, launches in found.items():
+                launches_by_job_ids.setdefault(launch.key, []).append(launch)
+        for key, launches in launches_by_job_ids.items():
             handed = self._handed(key)
             is_there = handed.is_equipped if self._places else handed.submitted
-            known = is_there or handed.handing or handed.refusal or handed.is_gone
-            fresh = not known and handed.stop_since is None
+            is_known = is_there or handed.handing or handed.refusal or handed.is_gone
+            fresh = not is_known and handed.stop_since is None
             if fresh and len(launches) == len(launches[0].nodes):
                 yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
 
@@ -354,14 +358,21 @@ class Desk:
         return handed.settled_at is not None and at - handed.settled_at > LEAVE_SECONDS
 
     def _grace_seconds(self, key: AttemptKey) -> float:
-        stops = [one for word in self._wanted.values() for one in word.stop if one.key == key]
+        stops = [
+            stop_order
+            for word in self._wanted.values()
+            for stop_order in word.stop
+            if stop_order.key == key
+        ]
         return max((stop.grace_seconds for stop in stops), default=0.0)
 
     def _offered(self, node: LentNode) -> Inventory:
         """Return the node's capacity and what others hold. Where the batch system places, only the
         taken GPUs count, for numbering Corral's own; the room is not Corral's to judge."""
         word, has = self._wanted.get(node.node), node.inventory
-        gpus = _taken(node, [gpu for one in (word.run if word else ()) for gpu in one.seat.gpus])
+        gpus = _taken(
+            node, [gpu for launch in (word.run if word else ()) for gpu in launch.seat.gpus]
+        )
         if self._places:
             return replace(has, gpus=gpus)
         return replace(

@@ -144,8 +144,8 @@ class LendingEngine:
         return ExternalPlacing(chosen=self.asking.chosen(), says=self.asking.says())
 
     def says(self, key: AttemptKey) -> str:
-        said = self.desk.says(key)
-        return self._with_way(said) if self.desk.is_unheard(key) else said
+        reason = self.desk.says(key)
+        return self._with_way(reason) if self.desk.is_unheard(key) else reason
 
     def _with_way(self, said: str) -> str:
         return f"{said}; {way}" if (way := self.way()) else said
@@ -180,9 +180,11 @@ class LendingEngine:
         """With `kill` every attempt is ended; without, they run on and are found again."""
         await self._stop()
         if kill:
-            left = [key for key, one in self.desk.attempts.items() if one.is_left]
-            left += [key for key, asked in self.asking.asked.items() if asked.is_left]
-            for key in left:
+            job_ids = [key for key, handed in self.desk.attempts.items() if handed.is_left]
+            job_ids += [
+                key for key, queued_attempt in self.asking.asked.items() if queued_attempt.is_left
+            ]
+            for key in job_ids:
                 await self._try(self.driver.cancel, "cancel", key)
         await self.driver.close()
 
@@ -224,10 +226,10 @@ class LendingEngine:
         try:
             look = await self.driver.look()
         except Trouble as trouble:
-            said = f"{self.name} {NO_ANSWER}: {trouble.message}"
-            if self.trouble != said:
-                log.warning(said)
-            self.trouble = said
+            complaint = f"{self.name} {NO_ANSWER}: {trouble.message}"
+            if self.trouble != complaint:
+                log.warning(complaint)
+            self.trouble = complaint
         else:
             self._note_troubles(look)
             self._take(look)
@@ -240,7 +242,7 @@ class LendingEngine:
         """Keep what cannot be used now for `trouble`; log it when it is new."""
         unheard = self.desk.unheard()
         more = [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")] if unheard else []
-        trouble = "; ".join(f"{self.name}: {one}" for one in (*look.troubles, *more))
+        trouble = "; ".join(f"{self.name}: {complaint}" for complaint in (*look.troubles, *more))
         if trouble and trouble != self.trouble:
             log.warning(trouble)
         self.trouble = trouble
@@ -255,15 +257,15 @@ class LendingEngine:
             begun = self.desk.attempts.keys()
             self.asking.look(look, begun)
             tickets = tuple(ticket for ticket in look.tickets if ticket.key in begun)
-            kept = tuple(key for key in look.kept if key in begun)
-            look = replace(look, tickets=tickets, kept=kept)
+            job_ids = tuple(key for key in look.kept if key in begun)
+            look = replace(look, tickets=tickets, kept=job_ids)
         self.desk.look(look, _now())
         for part in list(self._unfitted):
             if word := self.part_word(part):
                 self.links.push(word)
-        known = (dict(self.desk.proofs()), dict(self.asking.chosen()))
-        if known != self._known:
-            self._known = known
+        known_state = (dict(self.desk.proofs()), dict(self.asking.chosen()))
+        if known_state != self._known:
+            self._known = known_state
             self.links.wake()
 
     async def _act(self, due: Due) -> None:

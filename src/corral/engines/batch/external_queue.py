@@ -35,8 +35,8 @@ class QueuedAttempt(BatchAttemptState):
     @property
     def chosen(self) -> tuple[NodeId, ...]:
         """The nodes that it has been given."""
-        given = self.ticket is not None and self.ticket.state == TicketState.RUNNING
-        return self.ticket.nodes if self.ticket is not None and given else ()
+        is_granted = self.ticket is not None and self.ticket.state == TicketState.RUNNING
+        return self.ticket.nodes if self.ticket is not None and is_granted else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,12 @@ class Asking:
 
     def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
         """All that waits, the first first; none of it is wanted on a node."""
-        self._offered = {one.key: one for one in waiting}
-        self._again = {key: told for key, told in self._again.items() if key in self._offered}
-        for key, one in self.asked.items():
-            one.is_withdrawn |= key not in self._offered
+        self._offered = {
+            external_candidate.key: external_candidate for external_candidate in waiting
+        }
+        self._again = {key: refusal for key, refusal in self._again.items() if key in self._offered}
+        for key, queued_attempt in self.asked.items():
+            queued_attempt.is_withdrawn |= key not in self._offered
 
     def look(self, look: BatchSnapshot, begun: Iterable[AttemptKey]) -> None:
         """Take what the batch system says of those that have not `begun`."""
@@ -73,36 +75,40 @@ class Asking:
         tickets = {ticket.key: ticket for ticket in look.tickets}
         for key in {*tickets, *look.kept} - set(begun):
             self.asked.setdefault(key, QueuedAttempt(key=key)).submitted = True
-        for key, one in self.asked.items():
+        for key, queued_attempt in self.asked.items():
             if ticket := tickets.get(key):
-                one.ticket, one.missed = ticket, 0
+                queued_attempt.ticket, queued_attempt.missed = ticket, 0
             else:
-                one.missed += one.submitted
-                if one.missed >= MISSED_LOOKS:
-                    one.ticket = None
-            one.is_withdrawn |= self._must_be_asked_anew(one)
+                queued_attempt.missed += queued_attempt.submitted
+                if queued_attempt.missed >= MISSED_LOOKS:
+                    queued_attempt.ticket = None
+            queued_attempt.is_withdrawn |= self._must_be_asked_anew(queued_attempt)
 
     def submitted(self, group: Iterable[ExternalCandidate]) -> None:
         """It was handed over; the next looks show it."""
         for candidate in group:
-            one = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
-            one.submitted, one.excluded = True, candidate.excluded
+            queued_attempt = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
+            queued_attempt.submitted, queued_attempt.excluded = True, candidate.excluded
 
     def refused(self, group: Iterable[ExternalCandidate], why: str) -> None:
         """The batch system will not take it as it is."""
         for candidate in group:
-            one = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
-            one.refusal = why
+            queued_attempt = self.asked.setdefault(candidate.key, QueuedAttempt(key=candidate.key))
+            queued_attempt.refusal = why
 
     def begins(self, key: AttemptKey) -> Ticket | None:
         """It is wanted on nodes now: no more is it what waits."""
-        one = self.asked.pop(key, None)
-        return None if one is None else one.ticket
+        queued_attempt = self.asked.pop(key, None)
+        return None if queued_attempt is None else queued_attempt.ticket
 
     def forgotten(self, key: AttemptKey, at: float) -> None:
         """Its folder is gone. What nobody here has taken back is asked again later."""
-        one = self.asked.pop(key, None)
-        if one is not None and not one.is_withdrawn and (why := _why_over(one)):
+        queued_attempt = self.asked.pop(key, None)
+        if (
+            queued_attempt is not None
+            and not queued_attempt.is_withdrawn
+            and (why := _why_over(queued_attempt))
+        ):
             self._again[key] = (at + AGAIN_SECONDS, why)
 
     # -- what follows ----------------------------------------------------------------------------
@@ -112,9 +118,17 @@ class Asking:
         if self._offered is None or not self._has_looked:
             return DueAsking()
         all_asked = self.asked.items()
-        withdrawn = [key for key, one in all_asked if one.is_withdrawn and not one.is_over]
-        over = [key for key, one in all_asked if one.is_over]
-        never = [key for key, one in all_asked if one.is_withdrawn and not one.submitted]
+        withdrawn = [
+            key
+            for key, queued_attempt in all_asked
+            if queued_attempt.is_withdrawn and not queued_attempt.is_over
+        ]
+        over = [key for key, queued_attempt in all_asked if queued_attempt.is_over]
+        never = [
+            key
+            for key, queued_attempt in all_asked
+            if queued_attempt.is_withdrawn and not queued_attempt.submitted
+        ]
         return DueAsking(
             ask=tuple(self._groups(at)),
             cancel=tuple(key for key in withdrawn if self.asked[key].ticket is not None),
@@ -123,18 +137,22 @@ class Asking:
 
     def chosen(self) -> Mapping[AttemptKey, tuple[NodeId, ...]]:
         """Return the nodes that were given to attempts, which may begin there."""
-        found = {key: one.chosen for key, one in self.asked.items() if not one.is_withdrawn}
-        return {key: nodes for key, nodes in found.items() if nodes}
+        node_ids_by_job_ids = {
+            key: queued_attempt.chosen
+            for key, queued_attempt in self.asked.items()
+            if not queued_attempt.is_withdrawn
+        }
+        return {key: nodes for key, nodes in node_ids_by_job_ids.items() if nodes}
 
     def says(self) -> Mapping[AttemptKey, str]:
         """Return why the others wait, as far as that is known."""
-        said = {key: why for key, (_, why) in self._again.items()}
-        for key, one in self.asked.items():
-            if one.ticket is not None and one.ticket.reason:
-                said[key] = one.ticket.reason
-            elif one.refusal:
-                said[key] = one.refusal
-        return said
+        reasons = {key: why for key, (_, why) in self._again.items()}
+        for key, queued_attempt in self.asked.items():
+            if queued_attempt.ticket is not None and queued_attempt.ticket.reason:
+                reasons[key] = queued_attempt.ticket.reason
+            elif queued_attempt.refusal:
+                reasons[key] = queued_attempt.refusal
+        return reasons
 
     # -- the rules -------------------------------------------------------------------------------
 
@@ -150,19 +168,27 @@ class Asking:
 
     def _groups(self, at: float) -> Iterable[tuple[ExternalCandidate, ...]]:
         """Indices of one array that are alike go together."""
-        room = MOST_WAITING - sum(not one.chosen for one in self.asked.values())
-        fresh = [one for one in (self._offered or {}).values() if self._is_fresh(one.key, at)]
+        room = MOST_WAITING - sum(
+            not queued_attempt.chosen for queued_attempt in self.asked.values()
+        )
+        fresh = [
+            candidate
+            for candidate in (self._offered or {}).values()
+            if self._is_fresh(candidate.key, at)
+        ]
         groups: dict[object, list[ExternalCandidate]] = {}
-        for one in fresh[: max(room, 0)]:
-            groups.setdefault(_likeness(one), []).append(one)
+        for external_candidate in fresh[: max(room, 0)]:
+            groups.setdefault(_likeness(external_candidate), []).append(external_candidate)
         for group in groups.values():
             if allowed := self._allowed(group):
                 yield tuple(group[:allowed])
 
     def _is_fresh(self, key: AttemptKey, at: float) -> bool:
-        one = self.asked.get(key)
+        queued_attempt = self.asked.get(key)
         not_before, _ = self._again.get(key, (at, ""))
-        return not_before <= at and (one is None or not (one.submitted or one.refusal))
+        return not_before <= at and (
+            queued_attempt is None or not (queued_attempt.submitted or queued_attempt.refusal)
+        )
 
     def _allowed(self, group: Sequence[ExternalCandidate]) -> int:
         """The limit of an array holds over all its groups: beside others, so many as are left."""
@@ -172,8 +198,8 @@ class Asking:
             return len(group)
         offered = self._offered or {}
         beside = first.running + sum(
-            offered[key].array == first.array and one.submitted
-            for key, one in self.asked.items()
+            offered[key].array == first.array and queued_attempt.submitted
+            for key, queued_attempt in self.asked.items()
             if key in offered
         )
         return len(group) if beside == 0 else max(limit - beside, 0)

@@ -49,8 +49,8 @@ class Handed(BatchAttemptState):
 
 def is_done(handed: Handed) -> bool:
     """Recorded on each node that it concerns, and nothing of it is left."""
-    left = handed.handing or (handed.submitted and not handed.is_gone and not handed.refusal)
-    return bool(handed.settled) and handed.where <= handed.settled and not left
+    is_left = handed.handing or (handed.submitted and not handed.is_gone and not handed.refusal)
+    return bool(handed.settled) and handed.where <= handed.settled and not is_left
 
 
 def may_begin_yet(handed: Handed) -> bool:

@@ -52,12 +52,12 @@ def read_config(settings: KubernetesSettings) -> SingleConfig:
     try:
         read = KubeConfig.from_env() if not settings.kubeconfig else None
         read = read or KubeConfig.from_file(settings.kubeconfig or "~/.kube/config")
-        found = read.get(context_name=settings.context)
+        config = read.get(context_name=settings.context)
     except (AttributeError, TypeError, yaml.YAMLError) as wrong:
         raise ConfigError(f"the kubeconfig does not read: {wrong}") from wrong
-    if found is None:
+    if config is None:
         raise ConfigError(f"it has no context {settings.context or ''}".rstrip())
-    return found
+    return config
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,11 +108,11 @@ class Access:
 
     async def put(self, object: Any, is_same: Callable[[Any], bool], *, namespace: str) -> None:
         """Let it be there as it is here. Raises: NotTaken, Trouble."""
-        found = await self.find(type(object), object.metadata.name, namespace=namespace)
-        if found is None:
-            found = await self.create(object, namespace=namespace)
-        if found is not None and not is_same(found):
-            object.metadata.resourceVersion = found.metadata.resourceVersion
+        current = await self.find(type(object), object.metadata.name, namespace=namespace)
+        if current is None:
+            current = await self.create(object, namespace=namespace)
+        if current is not None and not is_same(current):
+            object.metadata.resourceVersion = current.metadata.resourceVersion
             client: Any = self.client
             await self.ask(client.replace(object, namespace=namespace))
 

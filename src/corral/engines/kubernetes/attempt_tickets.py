@@ -36,9 +36,9 @@ def ticket_of(
 
     A pod that is being deleted runs until its kubelet has said that it ended.
     """
-    left = [pod for pod in pods if not _is_over(pod)]
+    live_pods = [pod for pod in pods if not _is_over(pod)]
     is_finished = job is None or _is_finished(job)
-    if is_finished and not left:
+    if is_finished and not live_pods:
         state = TicketState.ENDED
     elif not is_finished and (lacks_pods(job, pods) or any(map(_is_pending, pods))):
         state = TicketState.WAITING  # a gang begins when the last of its pods is there
@@ -92,6 +92,6 @@ def _is_pending(pod: Pod) -> bool:
 def _is_finished(job: Job) -> bool:
     status = job.status or JobStatus()
     return any(
-        one.type in ("Complete", "Failed") and one.status == "True"
-        for one in status.conditions or []
+        condition.type in ("Complete", "Failed") and condition.status == "True"
+        for condition in status.conditions or []
     )

@@ -99,7 +99,7 @@ class KubernetesDriver:
         self.nodes = mirror(Node)
         others = {names.CLUSTER: not_equal(self.cluster)}
         self.others = mirror(Pod, namespace=ALL_NS, labels=others)
-        self._tasks = [asyncio.create_task(one.run()) for one in self._mirrors]
+        self._tasks = [asyncio.create_task(mirror.run()) for mirror in self._mirrors]
         self.spaces = QueueNamespaces(
             access=self.access,
             cluster=self.cluster,
@@ -122,24 +122,32 @@ class KubernetesDriver:
         await self._all_synced()
         await self._watch_others()
         await self._find_claims()
-        found = self._lent()
-        gone = await self._tell_pods(found)
+        lent_nodes = self._lent()
+        gone = await self._tell_pods(lent_nodes)
         await self._ask_events()
         await self._try_held()
-        events = {key: told for key, (_, told) in self._events.items()}
+        events = {key: event_list for key, (_, event_list) in self._events.items()}
         spaces = self.spaces
         jobs = [job for space in spaces for job in spaces.counted(space, space.jobs)]
         pods = [pod for space in spaces for pod in spaces.counted(space, space.pods)]
-        secrets = [one for space in spaces for one in spaces.counted(space, space.secrets)]
+        secrets = [secret for space in spaces for secret in spaces.counted(space, space.secrets)]
         seen = attempt_tickets.tickets_of(jobs, pods, events)
-        known = {ticket.key for ticket in seen}
-        kept = {key: is_handed_over(one) for one in secrets if (key := key_of(one)) is not None}
-        waiting = [_waiting(key, one.why) for key, one in self.held.items() if key not in known]
+        job_ids = {ticket.key for ticket in seen}
+        handed_over = {
+            key: is_handed_over(secret) for secret in secrets if (key := key_of(secret)) is not None
+        }
+        waiting = [
+            _waiting(key, pending_submission.why)
+            for key, pending_submission in self.held.items()
+            if key not in job_ids
+        ]
         return BatchSnapshot(
-            nodes=(*found, *gone),
+            nodes=(*lent_nodes, *gone),
             tickets=(*seen, *waiting),
-            kept=tuple(key for key, is_sent in kept.items() if is_sent or key in known),
-            unsent=tuple(key for key, is_sent in kept.items() if not is_sent and key not in known),
+            kept=tuple(key for key, is_sent in handed_over.items() if is_sent or key in job_ids),
+            unsent=tuple(
+                key for key, is_sent in handed_over.items() if not is_sent and key not in job_ids
+            ),
             troubles=tuple(self.spaces.troubles()),
         )
 
@@ -212,17 +220,19 @@ class KubernetesDriver:
         gone = dict(list(gone.items())[-MOST_GONE:])
         address = self.head()
         await self.spaces.drop_unused()
-        await self.head_map.write(address, gone | {one.node: one.boot for one in lent})
+        await self.head_map.write(
+            address, gone | {lent_node.node: lent_node.boot for lent_node in lent}
+        )
         claims = [claim for claim, _ in self.settings.mounted_claims]
         others = [space for space in self.spaces if space is not self.spaces.own]
-        checks = [one for space in others if (one := space.start_check(address, claims))]
+        checks = [task for space in others if (task := space.start_check(address, claims))]
         if checks:
             await asyncio.wait(checks, timeout=CHECK_WAIT_SECONDS)
         return [nodes.gone_node(NodeId(node), boot) for node, boot in gone.items()]
 
     async def _ask_events(self) -> None:
         """Read the events of a Job: only they say why there are no pods. Raises: Trouble."""
-        now, asked = time.monotonic(), {}
+        now, asked_places = time.monotonic(), {}
         for space in self.spaces:
             pods = {key_of(pod) for pod in self.spaces.counted(space, space.pods)}
             for job in self.spaces.counted(space, space.jobs):
@@ -232,16 +242,16 @@ class KubernetesDriver:
                 told_at, events = self._events.get(key, (0.0, []))
                 if now - told_at > EVENTS_SECONDS:
                     told_at, events = now, await self._events_of(space, job)
-                asked[key] = (told_at, events)
-        self._events = asked
+                asked_places[key] = (told_at, events)
+        self._events = asked_places
 
     async def _events_of(self, space: Namespace, job: Job) -> list[Event]:
         """None of a queue's namespace that does not answer. Raises: Trouble."""
         assert job.metadata is not None
         which: dict[str, Any] = {"involvedObject.uid": job.metadata.uid}
-        found: Any = self.access.client.list(Event, namespace=space.name, fields=which)
+        event_rows: Any = self.access.client.list(Event, namespace=space.name, fields=which)
         try:
-            return await self.access.ask(_all(found))
+            return await self.access.ask(_all(event_rows))
         except Trouble:
             if space is self.spaces.own:
                 raise
@@ -256,7 +266,10 @@ class KubernetesDriver:
         secret = manifests.secret_of(self.cluster, gang, parts)
         gpus = {name: nodes.gpu_resources(node) for (_, name), node in self.nodes.objects.items()}
         job = manifests.job_of(
-            self.cluster, gang, {NodeId(name): one for name, one in gpus.items()}, self.settings
+            self.cluster,
+            gang,
+            {NodeId(name): gpu_name for name, gpu_name in gpus.items()},
+            self.settings,
         )
         try:
             space = await self.spaces.choose(key)
@@ -272,12 +285,14 @@ class KubernetesDriver:
 
     async def _try_held(self) -> None:
         """Submit again what was refused, for example over a quota."""
-        for key, one in list(self.held.items()):
-            if time.monotonic() - one.tried_at > RETRY_SECONDS:
+        for key, pending_submission in list(self.held.items()):
+            if time.monotonic() - pending_submission.tried_at > RETRY_SECONDS:
                 try:
-                    await self.submit(one.gang, one.parts)
+                    await self.submit(pending_submission.gang, pending_submission.parts)
                 except (NotTaken, Trouble) as wrong:
-                    self.held[key] = replace(one, why=wrong.message, tried_at=time.monotonic())
+                    self.held[key] = replace(
+                        pending_submission, why=wrong.message, tried_at=time.monotonic()
+                    )
 
     async def withhold(self, key: AttemptKey) -> None:
         """Its ranks begin by the head's word alone."""
@@ -303,35 +318,35 @@ class KubernetesDriver:
         launch = replace(launch, seat=seat, image=None)
         if self.settings.host_network:
             return launch
-        own = self._addresses.get(launch.key) or self._find_addresses(launch.key)
-        if own is None:
+        own_addresses = self._addresses.get(launch.key) or self._find_addresses(launch.key)
+        if own_addresses is None:
             return None
-        return replace(launch, nodes=own, master_address=own[0])
+        return replace(launch, nodes=own_addresses, master_address=own_addresses[0])
 
     def _find_addresses(self, key: AttemptKey) -> tuple[str, ...] | None:
         """Return the addresses of the pods by node rank, once all have theirs: they never change
         then."""
         job = self.spaces.job(key)
-        told = (job.metadata.annotations or {}) if job and job.metadata else {}
-        gang = [NodeId(node) for node in json.loads(told.get(names.NODES, "[]"))]
-        known = attempt_tickets.addresses_of(self.spaces.pods_of(key))
-        if not gang or not known.keys() >= set(gang):
+        annotations = (job.metadata.annotations or {}) if job and job.metadata else {}
+        gang = [NodeId(node) for node in json.loads(annotations.get(names.NODES, "[]"))]
+        known_addresses = attempt_tickets.addresses_of(self.spaces.pods_of(key))
+        if not gang or not known_addresses.keys() >= set(gang):
             return None
-        return self._addresses.setdefault(key, tuple(known[node] for node in gang))
+        return self._addresses.setdefault(key, tuple(known_addresses[node] for node in gang))
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
         """The part asks its pod nothing: it is told which GPUs it has."""
         certificate = f"{manifests.HEAD}/{manifests.CERTIFICATE}"
         node = self.nodes.objects.get(("", launch.seat.node))
         types = nodes.gpu_types(node) if node is not None else []
-        own = [types[index] for index in launch.seat.gpus if index < len(types)]
+        gpu_types = [types[index] for index in launch.seat.gpus if index < len(types)]
         return NodeSettings(
             node=part,
             head_file=f"{manifests.HEAD}/{manifests.HEAD_JSON}",
             trusted=certificate if manifests.CERTIFICATE in self.head() else None,
             real_gpus=tuple(range(len(launch.seat.gpus))),
             gpu_numbers=launch.seat.gpus,
-            gpu_type=own[0] if own else "",
+            gpu_type=gpu_types[0] if gpu_types else "",
             memory_bytes=launch.seat.memory_bytes or None,
             shared=tuple(path for _, path in self.settings.mounted_claims),
             isolation="none",  # the container's own root is all that there is
@@ -367,4 +382,4 @@ def _waiting(key: AttemptKey, why: str) -> Ticket:
 
 
 async def _all(found: AsyncIterable[T]) -> list[T]:
-    return [one async for one in found]
+    return [item_read async for item_read in found]

@@ -41,8 +41,8 @@ class HeadMap:
         """Read what is there; what was used before is kept from the first time. Raises: Trouble."""
         async with self._lock:
             name = names.head_name(self.cluster)
-            found = await self.access.find(ConfigMap, name, namespace=self.namespace)
-            self._written = (found.data or {}) if found is not None else {}
+            config_map = await self.access.find(ConfigMap, name, namespace=self.namespace)
+            self._written = (config_map.data or {}) if config_map is not None else {}
             self.boots = nodes.known_nodes(self._written.get(KEPT_NODES))
             if not self.is_read:
                 self.used = used_namespaces(self._written.get(USED_NAMESPACES))
@@ -70,8 +70,10 @@ class HeadMap:
     async def _put(self, used: Mapping[str, frozenset[QueueName]]) -> None:
         files = {**self._address, KEPT_NODES: json.dumps(self.boots)}
         if used:
-            found = {namespace: sorted(queues) for namespace, queues in sorted(used.items())}
-            files[USED_NAMESPACES] = json.dumps(found)
+            queues_by_namespace = {
+                namespace: sorted(queues) for namespace, queues in sorted(used.items())
+            }
+            files[USED_NAMESPACES] = json.dumps(queues_by_namespace)
         if files != self._written:
             wanted = manifests.head_map_of(self.cluster, files)
             await self.access.put(
@@ -83,13 +85,13 @@ class HeadMap:
 def used_namespaces(text: str | None) -> dict[str, frozenset[QueueName]]:
     """Read what `HeadMap` wrote. {} for what does not read."""
     try:
-        found = json.loads(text or "{}")
+        namespaces = json.loads(text or "{}")
     except ValueError:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(namespaces, dict):
         return {}
     return {
         namespace: frozenset(QueueName(str(queue)) for queue in queues)
-        for namespace, queues in found.items()
+        for namespace, queues in namespaces.items()
         if isinstance(queues, list) and NAMESPACE_NAME.fullmatch(namespace)
     }

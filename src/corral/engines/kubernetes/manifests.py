@@ -119,10 +119,10 @@ def job_of(
     nodes = [launch.seat.node for launch in gang]
     labels = labels_of(cluster, first.key)
     queue = {QUEUE: settings.queue} if settings.queue else {}
-    told = {NAME: first.job_name, OWNER: first.owner, NODES: json.dumps(nodes)}
+    annotations = {NAME: first.job_name, OWNER: first.owner, NODES: json.dumps(nodes)}
     return Job(
         metadata=ObjectMeta(
-            name=name_of(cluster, first.key), labels=labels | queue, annotations=told
+            name=name_of(cluster, first.key), labels=labels | queue, annotations=annotations
         ),
         spec=JobSpec(
             completionMode="Indexed",
@@ -268,13 +268,13 @@ def _container(
 
 def _agent_container(settings: KubernetesSettings) -> Container:
     """Copies the agent of its image into the pod, where the job's image finds it."""
-    asked = {"cpu": "100m", "memory": str(AGENT_BYTES)}
+    requests = {"cpu": "100m", "memory": str(AGENT_BYTES)}
     return Container(
         name="agent",
         image=settings.agent_image,
         command=["sh", "-c", f"cp -R {AGENT_SOURCE}/. {AGENT}/"],
         securityContext=_container_security(settings),
-        resources=ResourceRequirements(limits=asked, requests=asked),
+        resources=ResourceRequirements(limits=requests, requests=requests),
         volumeMounts=[VolumeMount(name="agent", mountPath=AGENT)],
     )
 
@@ -294,10 +294,10 @@ def _resources(
 ) -> ResourceRequirements:
     """Return the resources of each pod: the same on every node, since one template makes them
     all."""
-    asked = [_gpus_of(launch, gpu_resources) for launch in gang]
-    if any(other != asked[0] for other in asked):
+    gpu_counts = [_gpus_of(launch, gpu_resources) for launch in gang]
+    if any(other != gpu_counts[0] for other in gpu_counts):
         raise Trouble(f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names")
-    limits = {name: str(count) for name, count in sorted(asked[0].items())}
+    limits = {name: str(count) for name, count in sorted(gpu_counts[0].items())}
     limits |= dict(settings.extra_resources)
     seat = gang[0].seat
     requests = {"memory": str(seat.memory_bytes + AGENT_BYTES)}  # without any it is evicted first
@@ -335,7 +335,7 @@ def _volumes(cluster: str, gang: Sequence[Launch], settings: KubernetesSettings)
         volumes.append(Volume(name="home", emptyDir=EmptyDirVolumeSource()))
     for kind, mounted in _mounted(settings):
         for at, (source, _) in enumerate(mounted):
-            held = (
+            volume = (
                 Volume(name=f"secret-{at}", secret=SecretVolumeSource(secretName=source))
                 if kind == "secret"
                 else Volume(
@@ -343,7 +343,7 @@ def _volumes(cluster: str, gang: Sequence[Launch], settings: KubernetesSettings)
                     persistentVolumeClaim=PersistentVolumeClaimVolumeSource(claimName=source),
                 )
             )
-            volumes.append(held)
+            volumes.append(volume)
     return volumes
 
 

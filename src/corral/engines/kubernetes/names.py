@@ -44,8 +44,8 @@ def labels_of(cluster: str, key: AttemptKey) -> dict[str, str]:
 
 def key_of(labels: Mapping[str, str] | None) -> AttemptKey | None:
     """The attempt that an object is of; None when its labels do not say."""
-    found = labels or {}
-    number = found.get(ATTEMPT, "")
-    if JOB not in found or not number.isdecimal():
+    label_values = labels or {}
+    number = label_values.get(ATTEMPT, "")
+    if JOB not in label_values or not number.isdecimal():
         return None
-    return JobId(found[JOB]), AttemptNumber(int(number))
+    return JobId(label_values[JOB]), AttemptNumber(int(number))

@@ -83,7 +83,7 @@ class Namespace:
 
     def watch(self) -> None:
         """Start the watches. To be called within the head's loop."""
-        self._tasks = [asyncio.create_task(one.run()) for one in self.mirrors]
+        self._tasks = [asyncio.create_task(mirror.run()) for mirror in self.mirrors]
 
     @property
     def mirrors(self) -> tuple[Mirror[Any], ...]:
@@ -103,9 +103,9 @@ class Namespace:
     @property
     def trouble(self) -> str:
         """Return why attempts cannot begin there, or cannot be observed; "" if they can."""
-        told = (mirror.trouble for mirror in self.mirrors if mirror.trouble)
+        troubles = (mirror.trouble for mirror in self.mirrors if mirror.trouble)
         late = "" if self.is_listed else NO_ANSWER
-        return next(told, "") or self.refusal or late
+        return next(troubles, "") or self.refusal or late
 
     def check_tasks(self) -> None:
         """Raises: what a watch has died of, which is a fault of Corral."""
@@ -152,13 +152,15 @@ class Namespace:
         """
         for claim in claims:
             if claim not in self.claims:
-                found = await self.access.find(PersistentVolumeClaim, claim, namespace=self.name)
-                if found is None:
+                claim_object = await self.access.find(
+                    PersistentVolumeClaim, claim, namespace=self.name
+                )
+                if claim_object is None:
                     self.refusal = (
                         f"there is no PersistentVolumeClaim {claim} in namespace {self.name}"
                     )
                     return
-                self.claims[claim] = found.metadata.uid
+                self.claims[claim] = claim_object.metadata.uid
         self.refusal = ""
 
     def job(self, key: AttemptKey) -> Job | None:
@@ -189,8 +191,8 @@ class Namespace:
         Raises: NotTaken, Trouble.
         """
         name = names.name_of(self.cluster, key)
-        kept = await self.access.create(secret, namespace=self.name)
-        if kept is None:
+        created = await self.access.create(secret, namespace=self.name)
+        if created is None:
             if await self.access.find(Job, name, namespace=self.name) is not None:
                 return  # an earlier try did it, and its answer was lost
             await self.access.put(
@@ -204,7 +206,7 @@ class Namespace:
         if made is not None:
             self.jobs.put(made)
         with suppress(Trouble, NotTaken):  # the Job is there, which says the same while it is
-            await self._note_handed_over(kept or secret, is_newest=kept is not None)
+            await self._note_handed_over(created or secret, is_newest=created is not None)
 
     async def _note_handed_over(self, secret: Secret, *, is_newest: bool) -> None:
         """`is_newest`: it is as the server has answered. Raises: NotTaken, Trouble."""

@@ -46,8 +46,8 @@ _MIB, _GB = 1024**2, 10**9
 
 def gpu_resources(node: Node) -> list[str]:
     """The resource that each GPU of the node is asked for by, in the order of its indices."""
-    held = _gpu_counts(node)
-    return [name for name in sorted(held) for _ in range(held[name])]
+    held_gpus = _gpu_counts(node)
+    return [name for name in sorted(held_gpus) for _ in range(held_gpus[name])]
 
 
 def unhealthy_gpus(node: Node) -> int:
@@ -76,7 +76,7 @@ def lent_node(
 ) -> LentNode:
     """`claims`: PersistentVolumeClaim -> its uid, which proves that its files are the same."""
     name = NodeId(_name(node))
-    held, labels = _allocatable(node), _labels(node)
+    allocatable, labels = _allocatable(node), _labels(node)
     gpus = tuple(
         Gpu(
             index=index,
@@ -88,8 +88,8 @@ def lent_node(
     )
     inventory = Inventory(
         gpus=gpus,
-        cpu_millis=millis(held, "cpu"),
-        memory_bytes=max(whole(held, "memory") - max(len(gpus), AGENTS) * AGENT_BYTES, 0),
+        cpu_millis=millis(allocatable, "cpu"),
+        memory_bytes=max(whole(allocatable, "memory") - max(len(gpus), AGENTS) * AGENT_BYTES, 0),
         ports=PORTS,
         shared=tuple(sorted((path, claims[claim]) for claim, path in settings.mounted_claims
                             if claim in claims)),
@@ -152,21 +152,21 @@ def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
 
     A pod for which the scheduler makes room by preemption holds its node already.
     """
-    found: dict[NodeId, Foreign] = {}
+    foreigns_by_node: dict[NodeId, Foreign] = {}
     for pod in pods:
         status = pod.status or PodStatus()
         where = (pod.spec.nodeName if pod.spec else None) or status.nominatedNodeName
         if not where or status.phase in OVER:
             continue
-        asked = asked_by(pod)
-        old = found.get(node := NodeId(where), Foreign())
-        gpus = [name for name in asked if name in WHOLE or MIG.fullmatch(name)]
-        found[node] = Foreign(
-            gpus=old.gpus + sum(whole(asked, name) for name in gpus),
-            cpu_millis=old.cpu_millis + millis(asked, "cpu"),
-            memory_bytes=old.memory_bytes + whole(asked, "memory"),
+        requested = asked_by(pod)
+        old = foreigns_by_node.get(node := NodeId(where), Foreign())
+        gpus = [name for name in requested if name in WHOLE or MIG.fullmatch(name)]
+        foreigns_by_node[node] = Foreign(
+            gpus=old.gpus + sum(whole(requested, name) for name in gpus),
+            cpu_millis=old.cpu_millis + millis(requested, "cpu"),
+            memory_bytes=old.memory_bytes + whole(requested, "memory"),
         )
-    return found
+    return foreigns_by_node
 
 
 def asked_by(pod: Pod) -> dict[str, str]:
@@ -191,16 +191,20 @@ def asked_by(pod: Pod) -> dict[str, str]:
 def known_nodes(text: str | None) -> dict[str, str]:
     """Node -> boot id, as they were written down. {} for what does not read."""
     try:
-        found = json.loads(text or "{}")
+        node_entries = json.loads(text or "{}")
     except ValueError:
         return {}
-    return {str(name): str(boot) for name, boot in found.items()} if isinstance(found, dict) else {}
+    return (
+        {str(name): str(boot) for name, boot in node_entries.items()}
+        if isinstance(node_entries, dict)
+        else {}
+    )
 
 
 def address_of(node: Node) -> str:
     """Return the address of the node within the cluster."""
     status = node.status or NodeStatus()
-    kinds = {one.type: one.address for one in reversed(status.addresses or [])}
+    kinds = {address.type: address.address for address in reversed(status.addresses or [])}
     return kinds.get("InternalIP") or kinds.get("Hostname") or _name(node)
 
 
@@ -222,13 +226,13 @@ def _type_of(resource: str, labels: Mapping[str, str]) -> str:
 def _memory_of(resource: str, labels: Mapping[str, str]) -> int:
     if mig := MIG.fullmatch(resource):
         return int(mig[2]) * _GB
-    told = labels.get(MEMORY_LABEL, "") if resource.startswith("nvidia.com/") else ""
-    return int(told) * _MIB if told.isdecimal() else 0
+    memory_text = labels.get(MEMORY_LABEL, "") if resource.startswith("nvidia.com/") else ""
+    return int(memory_text) * _MIB if memory_text.isdecimal() else 0
 
 
 def _told(labels: Mapping[str, str], settings: KubernetesSettings) -> tuple[tuple[str, str], ...]:
     """The node's labels, and of those that tell topology Corral's own words for them."""
-    found = {
+    label_values = {
         name: value
         for name, value in labels.items()
         if name != HOSTNAME and LABEL.fullmatch(name) and LABEL.fullmatch(value)
@@ -236,9 +240,9 @@ def _told(labels: Mapping[str, str], settings: KubernetesSettings) -> tuple[tupl
     for level, names in settings.topology:
         value = next((labels[name] for name in names if labels.get(name)), "")
         if value and LABEL.fullmatch(value):
-            found.setdefault(level, value)
-    found.pop("node", None)  # every node's own name
-    return tuple(sorted(found.items()))
+            label_values.setdefault(level, value)
+    label_values.pop("node", None)  # every node's own name
+    return tuple(sorted(label_values.items()))
 
 
 def _proof(node: Node) -> str:
@@ -259,7 +263,10 @@ def _is_ready(node: Node) -> bool:
     Source: https://kubernetes.io/docs/reference/node/node-status/#condition
     """
     status = node.status or NodeStatus()
-    return any(one.type == "Ready" and one.status == "True" for one in status.conditions or [])
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in status.conditions or []
+    )
 
 
 def boot_of(node: Node) -> str:

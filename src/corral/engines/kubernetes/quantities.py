@@ -17,10 +17,10 @@ def quantity(text: str | None) -> Decimal:
     """None is nothing. Raises: ValueError for what is no quantity."""
     if text is None:
         return Decimal(0)
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no quantity")
-    number, unit = Decimal(found[1]), found[2]
+    number, unit = Decimal(match[1]), match[2]
     if unit[:1] in ("e", "E") and len(unit) > 1 and unit != "Ei":
         return number * Decimal(10) ** int(unit[1:])
     if unit in _SMALL:

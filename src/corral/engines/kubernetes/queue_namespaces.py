@@ -55,10 +55,10 @@ class QueueNamespaces:
 
     def watch(self, namespace: str) -> Namespace:
         """Watch one more. To be called within the head's loop."""
-        found = Namespace.unwatched(namespace, self.cluster, self.access, self.changed)
-        found.watch()
-        self.by_name[namespace] = found
-        return found
+        namespace_watch = Namespace.unwatched(namespace, self.cluster, self.access, self.changed)
+        namespace_watch.watch()
+        self.by_name[namespace] = namespace_watch
+        return namespace_watch
 
     def watch_others(self) -> list[Namespace]:
         """Watch the namespaces of queues, and those in which attempts of before may be."""
@@ -137,27 +137,29 @@ class QueueNamespaces:
     def counted(self, space: Namespace, mirror: Mirror[T]) -> list[T]:
         """The objects there that are of an attempt which may be there."""
         return [
-            one
-            for one in mirror.objects.values()
-            if (key := key_of(one)) is not None and self._may_be_in(space, key)
+            mirrored
+            for mirrored in mirror.objects.values()
+            if (key := key_of(mirrored)) is not None and self._may_be_in(space, key)
         ]
 
     def where(self, key: AttemptKey) -> list[Namespace]:
         """Return the namespace of the attempt; if it was not seen, all namespaces in which it may
         be."""
-        spaces = [one for one in self if self._may_be_in(one, key)]
-        found = [one for one in spaces if one.name == self.placed_in.get(key) or one.holds(key)]
-        return found or [self.own, *(one for one in spaces if not one.is_listed)]
+        spaces = [namespace for namespace in self if self._may_be_in(namespace, key)]
+        namespaces = [
+            space for space in spaces if space.name == self.placed_in.get(key) or space.holds(key)
+        ]
+        return namespaces or [self.own, *(space for space in spaces if not space.is_listed)]
 
     def job(self, key: AttemptKey) -> Job | None:
         """The Job of the attempt."""
-        spaces = (one for one in self if self._may_be_in(one, key))
-        found = (space.job(key) for space in spaces)
-        return next((job for job in found if job is not None), None)
+        spaces = (namespace for namespace in self if self._may_be_in(namespace, key))
+        jobs = (space.job(key) for space in spaces)
+        return next((job for job in jobs if job is not None), None)
 
     def pods_of(self, key: AttemptKey) -> list[Pod]:
         """The pods of the attempt."""
-        spaces = (one for one in self if self._may_be_in(one, key))
+        spaces = (namespace for namespace in self if self._may_be_in(namespace, key))
         return [pod for space in spaces for pod in space.pods_of(key)]
 
 

@@ -77,9 +77,12 @@ def _queue_of(job: Job | None) -> str:
 
 def _why_pod_waits(pod: Pod) -> str:
     status = pod.status or PodStatus()
-    for one in status.conditions or []:
-        if one.type == "PodScheduled" and one.status == "False":
-            return f"{one.message or 'no node takes its pod'} ({one.reason or 'Unschedulable'})"
+    for condition in status.conditions or []:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return (
+                f"{condition.message or 'no node takes its pod'} "
+                f"({condition.reason or 'Unschedulable'})"
+            )
     for container in _containers(status):
         waiting = container.state.waiting if container.state else None
         if waiting is not None and waiting.reason:
@@ -92,11 +95,11 @@ def _why_pod_waits(pod: Pod) -> str:
 def lacks_room(pods: Iterable[Pod]) -> str:
     """Return what the scheduler says where a pod's node has no room for it; "" elsewhere."""
     for pod in pods:
-        for one in (pod.status or PodStatus()).conditions or []:
-            told = one.message or ""
-            is_refused = one.type == "PodScheduled" and one.status == "False"
-            if is_refused and any(word in told for word in _NO_ROOM):
-                return told
+        for condition in (pod.status or PodStatus()).conditions or []:
+            condition_text = condition.message or ""
+            is_refused = condition.type == "PodScheduled" and condition.status == "False"
+            if is_refused and any(word in condition_text for word in _NO_ROOM):
+                return condition_text
     return ""
 
 
@@ -108,8 +111,12 @@ def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
     if any(pod.metadata and pod.metadata.deletionTimestamp for pod in pods):
         return PodEnd(text="its pod was deleted in Kubernetes")
     status = (job.status if job else None) or JobStatus()
-    for one in status.conditions or []:
-        if one.type == "Failed" and one.status == "True" and one.reason == "DeadlineExceeded":
+    for condition in status.conditions or []:
+        if (
+            condition.type == "Failed"
+            and condition.status == "True"
+            and condition.reason == "DeadlineExceeded"
+        ):
             return PodEnd(text="its time in Kubernetes is over (DeadlineExceeded)")
     return None
 
@@ -117,23 +124,27 @@ def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
 def _why_pod_ended(pod: Pod) -> PodEnd | None:
     status = pod.status or PodStatus()
     if status.reason == "Evicted":
-        told = status.message or "no reason told"
-        is_own = any(words in told for words in _OVER_ITS_LIMIT)
+        pod_message = status.message or "no reason told"
+        is_own = any(words in pod_message for words in _OVER_ITS_LIMIT)
         who = "it was evicted for what it used of its own" if is_own else "its node evicted it"
-        return PodEnd(text=f"{who} (Evicted): {told}", infra=not is_own)
+        return PodEnd(text=f"{who} (Evicted): {pod_message}", infra=not is_own)
     for container in _containers(status):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.reason == "OOMKilled":
             return PodEnd(text="it took more memory than it asked for (OOMKilled)", infra=False)
-    for one in status.conditions or []:
-        if one.type == "DisruptionTarget" and one.status == "True":
-            what = _DISRUPTED.get(one.reason or "", "Kubernetes has ended its pod")
-            return PodEnd(text=f"{what} ({one.reason}): {one.message or ''}".rstrip(": "))
+    for condition in status.conditions or []:
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            what = _DISRUPTED.get(condition.reason or "", "Kubernetes has ended its pod")
+            return PodEnd(
+                text=f"{what} ({condition.reason}): {condition.message or ''}".rstrip(": ")
+            )
     for container in _containers(status):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.reason in ("StartError", "ContainerCannotRun"):
-            told = f"its container could not be started ({ended.reason}): {ended.message or ''}"
-            return PodEnd(text=told.rstrip(": "), infra=False)
+            pod_message = (
+                f"its container could not be started ({ended.reason}): {ended.message or ''}"
+            )
+            return PodEnd(text=pod_message.rstrip(": "), infra=False)
         if ended is not None and ended.exitCode:
             return PodEnd(text=f"its container ended with code {ended.exitCode}")
     return None

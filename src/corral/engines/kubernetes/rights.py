@@ -51,12 +51,16 @@ async def missing_rights(access: Access, namespace: str) -> str:
 
     Raises: Trouble.
     """
-    asked = [(right, namespace) for right in IN_NAMESPACE] + [(right, "") for right in IN_CLUSTER]
-    found = await asyncio.gather(*(_may(access, right, where) for right, where in asked))
-    lacks = [pair for pair, may in zip(asked, found, strict=True) if not may]
-    own = ", ".join(str(right) for right, where in lacks if where)
+    kubernetes_rights = [(right, namespace) for right in IN_NAMESPACE] + [
+        (right, "") for right in IN_CLUSTER
+    ]
+    allowed = await asyncio.gather(
+        *(_may(access, right, where) for right, where in kubernetes_rights)
+    )
+    lacks = [pair for pair, may in zip(kubernetes_rights, allowed, strict=True) if not may]
+    missing_text = ", ".join(str(right) for right, where in lacks if where)
     everywhere = ", ".join(str(right) for right, where in lacks if not where)
-    parts = [f"{own} in namespace {namespace}"] if own else []
+    parts = [f"{missing_text} in namespace {namespace}"] if missing_text else []
     parts += [f"{everywhere} in the whole cluster"] if everywhere else []
     if not parts:
         return ""

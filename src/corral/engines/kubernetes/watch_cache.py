@@ -80,14 +80,14 @@ class Mirror(Generic[T]):
 
     async def _list(self) -> str:
         """Returns: the version that was listed."""
-        found = self.client.list(self.kind, chunk_size=PAGE, **self._which())
-        objects = {place_of(one): one async for one in found}
-        self.objects, self.newest = objects, int(found.resourceVersion)
+        list_async_iterable = self.client.list(self.kind, chunk_size=PAGE, **self._which())
+        objects = {place_of(listed): listed async for listed in list_async_iterable}
+        self.objects, self.newest = objects, int(list_async_iterable.resourceVersion)
         self.lists += 1
         self.trouble = ""
         self.answered.set()
         self.changed()
-        return found.resourceVersion
+        return list_async_iterable.resourceVersion
 
     async def _follow(self, version: str) -> None:
         """Raises: TimeoutError when nothing was heard for long; ApiError, HTTPError."""

@@ -75,12 +75,12 @@ class LocalEngine:
                 self.former[id] = LocalNode(
                     id=id, dir=folder, reboot_seconds=0.0, on_death=self.on_death
                 )
-        if left := await self._begin(waiting):
-            self._later = asyncio.create_task(self._begin_later(left))
+        if node_settings := await self._begin(waiting):
+            self._later = asyncio.create_task(self._begin_later(node_settings))
 
     async def _begin(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
         """Prepare and begin these nodes. Return those whose folders cannot be written."""
-        prepared, left = [], []
+        prepared, left_over = [], []
         for settings in some:
             node = self.nodes[settings.node]
             try:
@@ -89,13 +89,13 @@ class LocalEngine:
                 log.warning(
                     "node %s stays down until its folder can be written: %s", node.id, error
                 )
-                left.append(settings)
+                left_over.append(settings)
                 continue
             await self.register(node.id, sha256)
             prepared.append(node)
         for node in prepared:
             node.begin()
-        return left
+        return left_over
 
     async def _begin_later(self, left: list[NodeSettings]) -> None:
         while left:
@@ -157,8 +157,8 @@ class LocalEngine:
     async def _until_gone(self, nodes: Iterable[LocalNode]) -> None:
         clock = asyncio.get_running_loop().time
         deadline = clock() + DOWN_SECONDS
-        left = list(nodes)
-        while (left := [node for node in left if node.agent]) and clock() < deadline:
+        local_nodes = list(nodes)
+        while (local_nodes := [node for node in local_nodes if node.agent]) and clock() < deadline:
             await asyncio.sleep(0.02)
 
     def _node(self, id: NodeId) -> LocalNode:

@@ -21,15 +21,15 @@ def labels_of_nodes(nodes: int, texts: Iterable[str], topology: str | None) -> l
     `topology`: racks=2,pods=1: the nodes in order, divided into so many equal parts.
     Raises: SpecInvalid.
     """
-    found: list[dict[str, str]] = [{} for _ in range(nodes)]
+    labels_list: list[dict[str, str]] = [{} for _ in range(nodes)]
     for label, count in _domains(nodes, topology).items():
-        for at, own in enumerate(found):
-            own[label] = f"{_FIRST[label]}{at * count // nodes + 1}"
+        for at, node_labels in enumerate(labels_list):
+            node_labels[label] = f"{_FIRST[label]}{at * count // nodes + 1}"
     for text in texts:
-        one, label, value = _label(text, nodes)
-        for own in found if one is None else [found[one]]:
-            own[label] = value
-    return [tuple(sorted(own.items())) for own in found]
+        node_number, label, value = _label(text, nodes)
+        for node_labels in labels_list if node_number is None else [labels_list[node_number]]:
+            node_labels[label] = value
+    return [tuple(sorted(node_labels.items())) for node_labels in labels_list]
 
 
 def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:

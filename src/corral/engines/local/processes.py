@@ -28,8 +28,8 @@ class LocalProcess:
             pid, started = (int(word) for word in file.read_text().split())
         except (OSError, ValueError):
             return None
-        there = cls.find(pid)
-        return there if there == cls(pid, started) else None
+        local_process = cls.find(pid)
+        return local_process if local_process == cls(pid, started) else None
 
     def record(self, file: Path) -> None:
         """Write "PID STARTED" to the file, as a whole."""

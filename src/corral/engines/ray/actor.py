@@ -71,10 +71,10 @@ class AgentActor:
 
     async def lives(self, folder: str) -> bool:
         """Whether anything lives of a node of this machine, this one or another."""
-        there = LocalNode(
+        local_node = LocalNode(
             id=self._node, dir=Path(folder), reboot_seconds=0.0, on_death=lambda: None
         )
-        return there.is_there()
+        return local_node.is_there()
 
     async def end(self, kill: bool) -> None:
         """End the agent, and with `kill`, or where nothing runs, all of the node."""

@@ -19,23 +19,23 @@ def bundles(
     """Return what the nodes of a cluster must hold at once: busy nodes, whole as they are, and
     every waiting gang, since Ray does not count what is already in use. `types`: Ray's names for
     the types of GPUs that its autoscaler could add."""
-    asked = [{"GPU": float(node.gpus)} for node in busy if node.gpus]
+    bundle_list = [{"GPU": float(node.gpus)} for node in busy if node.gpus]
     for shape in waiting:
-        asked += [bundle(shape, types or {})] * min(shape.nodes, MOST_BUNDLES)
-    return asked[:MOST_BUNDLES]
+        bundle_list += [bundle(shape, types or {})] * min(shape.nodes, MOST_BUNDLES)
+    return bundle_list[:MOST_BUNDLES]
 
 
 def bundle(shape: Shape, types: Mapping[str, str]) -> dict[str, float]:
     """One node's part of a gang, in Ray's words. A part that asks for nothing still needs a node
     with a CPU. GPUs are whole: Corral holds them so."""
     needs = shape.resources
-    found = {
+    bundle_resources = {
         "GPU": float(-(-needs.gpu_millis // MILLIS_PER_GPU)),
         "CPU": needs.cpu_millis / MILLIS_PER_CPU,
     }
     if needs.gpu_type is not None and needs.gpu_type in types:
-        found[types[needs.gpu_type]] = OF_TYPE
-    return {name: amount for name, amount in found.items() if amount} or {"CPU": 1.0}
+        bundle_resources[types[needs.gpu_type]] = OF_TYPE
+    return {name: amount for name, amount in bundle_resources.items() if amount} or {"CPU": 1.0}
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Sleepers:
             self._asleep.clear()
             self._idle_since.clear()
             return []
-        self._asleep = {id: one for id, one in self._asleep.items() if id not in busy}
+        self._asleep = {id: since for id, since in self._asleep.items() if id not in busy}
         idle = [id for id, row in nodes.items() if row.alive and not row.is_head and id not in busy]
         self._idle_since = {id: self._idle_since.get(id, now) for id in idle}
         fresh = [

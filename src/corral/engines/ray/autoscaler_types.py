@@ -51,23 +51,24 @@ def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
 def left_of(kinds: Iterable[NodeKind], nodes: Iterable[RayNode]) -> tuple[NodeKind, ...]:
     """Return how many nodes could still be added. Nodes that do not report their kind are matched
     by their GPUs: the count is rather too low than too high."""
-    there = [node for node in nodes if node.alive and not node.is_head]
+    ray_nodes = [node for node in nodes if node.alive and not node.is_head]
     less = [
-        replace(kind, most=kind.most - sum(_is_of(kind, one) for one in there)) for kind in kinds
+        replace(kind, most=kind.most - sum(_is_of(kind, ray_node) for ray_node in ray_nodes))
+        for kind in kinds
     ]
     return tuple(kind for kind in less if kind.most > 0)
 
 
 def _is_of(kind: NodeKind, node: RayNode) -> bool:
-    said = dict(node.labels).get(_GROUP)
-    return node.gpus == len(kind.inventory.gpus) if said is None else said == kind.name
+    group_name = dict(node.labels).get(_GROUP)
+    return node.gpus == len(kind.inventory.gpus) if group_name is None else group_name == kind.name
 
 
 def _inventory(name: str, kind: Mapping[str, Any], gpu_type: str) -> Inventory:
     resources, labels = kind["resources"], kind.get("labels") or {}
-    found = gpu_type_of(resources, labels) or gpu_type
+    gpu_kind = gpu_type_of(resources, labels) or gpu_type
     gpus = tuple(
-        Gpu(index=index, uuid=f"{name}-{index}", type=found, memory_bytes=0)
+        Gpu(index=index, uuid=f"{name}-{index}", type=gpu_kind, memory_bytes=0)
         for index in range(int(resources.get("GPU", 0)))
     )
     cpus = resources.get("CPU")

@@ -115,8 +115,10 @@ class RayHere:
 
     def _environment(self) -> Mapping[str, str]:
         token_file = self.token_file if Path(self.token_file).exists() else ""
-        kept = {} if self.address else start_options.keeping(self.settings.redis, self.cluster)
-        return {**os.environ, **start_options.environment(token_file), **kept}
+        kept_variables = (
+            {} if self.address else start_options.keeping(self.settings.redis, self.cluster)
+        )
+        return {**os.environ, **start_options.environment(token_file), **kept_variables}
 
     async def down(self) -> None:
         """End it, with all that Ray has started on this machine; Corral's agent is apart. Then what
@@ -139,8 +141,8 @@ class RayHere:
         while process.lives and clock() < deadline:
             await asyncio.sleep(0.05)
             reap(process.pid)
-        for one in family:
-            one.signal(signal.SIGKILL)  # what did not end in time; nothing where all did
+        for local_process in family:
+            local_process.signal(signal.SIGKILL)  # what did not end in time; nothing where all did
         reap(process.pid)
         self.pid_file.unlink(missing_ok=True)
 
@@ -184,7 +186,7 @@ def is_free(host: str, port: int) -> bool:
 
 def descendants(root: LocalProcess) -> list[LocalProcess]:
     """The living processes that come from this one and have not been left by their parents."""
-    found: list[LocalProcess] = []
+    local_processes: list[LocalProcess] = []
     parents = [root.pid]
     while parents:
         pid = parents.pop()
@@ -192,17 +194,17 @@ def descendants(root: LocalProcess) -> list[LocalProcess]:
             with suppress(OSError):
                 for child in map(int, task.read_text().split()):
                     parents.append(child)
-                    one = LocalProcess.find(child)
-                    found += [one] if one is not None else []
-    return found
+                    local_process = LocalProcess.find(child)
+                    local_processes += [local_process] if local_process is not None else []
+    return local_processes
 
 
 def folder_of(process: LocalProcess) -> str:
     """Return the folder into which this process of a Ray that Corral started writes; "" for any
     other."""
     with suppress(OSError):
-        found = _FOLDER.search(Path(f"/proc/{process.pid}/cmdline").read_bytes())
-        return found[1].decode() if found else ""
+        match = _FOLDER.search(Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        return match[1].decode() if match else ""
     return ""
 
 

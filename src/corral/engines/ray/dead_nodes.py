@@ -42,7 +42,7 @@ class Deaths:
             self.taken.add(row.id)
             self._prove(row.id, f"Ray's autoscaler took node {row.id} away: {row.death}")
             return
-        witnesses = [one for one in look.nodes if one.alive and one.address == row.address]
+        witnesses = [node for node in look.nodes if node.alive and node.address == row.address]
         for witness in witnesses[:1]:
             with suppress(Trouble):
                 folder = self.folder_there(row.id)

@@ -105,7 +105,7 @@ class RayDriver:
 
     async def ask_for(self, bundles: Sequence[Mapping[str, float]]) -> None:
         """Tell Ray's autoscaler what waits for nodes."""
-        await self._call("ask_for", bundles=[dict(one) for one in bundles])
+        await self._call("ask_for", bundles=[dict(bundle) for bundle in bundles])
 
     async def close(self) -> None:
         """End the helper; what it has made in Ray stays."""
@@ -181,10 +181,10 @@ class RayDriver:
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        mine = self._waiting
+        waiting_calls = self._waiting
         while line := await process.stdout.readline():
             answer = json.loads(line)
-            waiting = mine.get(answer["id"])
+            waiting = waiting_calls.get(answer["id"])
             if waiting is None or waiting.done():
                 continue
             if "trouble" in answer:
@@ -192,7 +192,7 @@ class RayDriver:
             else:
                 waiting.set_result(answer["found"])
         await process.wait()
-        for waiting in mine.values():
+        for waiting in waiting_calls.values():
             if not waiting.done():
                 waiting.set_exception(RayTrouble("the helper that speaks with Ray has died"))
 

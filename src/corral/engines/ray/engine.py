@@ -150,19 +150,21 @@ class RayEngine:
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
         """The labels that Ray tells of the node; None for a node that Ray does not know now."""
-        kept = self.nodes.get(node)
-        return None if kept is None else kept.row.labels
+        ray_node_state = self.nodes.get(node)
+        return None if ray_node_state is None else ray_node_state.row.labels
 
     def is_empty(self) -> bool:
         return not self._busy
 
     def says(self, key: AttemptKey) -> str:
-        said = [self._says_of(node) for node, keys in self._placed.items() if key in keys]
-        return next(filter(None, said), "")
+        reasons = [self._says_of(node) for node, keys in self._placed.items() if key in keys]
+        return next(filter(None, reasons), "")
 
     def _says_of(self, node: NodeId) -> str:
-        kept = self.nodes.get(node)
-        row, trouble = (None, "") if kept is None else (kept.row, kept.trouble)
+        ray_node_state = self.nodes.get(node)
+        row, trouble = (
+            (None, "") if ray_node_state is None else (ray_node_state.row, ray_node_state.trouble)
+        )
         return why_not_begun(node, row, trouble=trouble, heard=self.links.hears(node))
 
     def look_after(self) -> None:
@@ -179,8 +181,11 @@ class RayEngine:
         """End the agents, and with `kill` all else of the nodes, and the head's own Ray."""
         await self._stop_looking()
         if self._driver is not None:
-            living = [kept for kept in self.nodes.values() if kept.row.alive]
-            ends = [self._driver.end(kept.row.ray_node, kill=kill) for kept in living]
+            living = [node for node in self.nodes.values() if node.row.alive]
+            ends = [
+                self._driver.end(ray_node_state.row.ray_node, kill=kill)
+                for ray_node_state in living
+            ]
             for outcome in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(outcome, Exception):
                     log.warning("an agent was not ended: %s", outcome)
@@ -217,10 +222,12 @@ class RayEngine:
         assert self._driver is not None
         look = await self._driver.look()
         assert self._deaths is not None
-        self.could_bring = left_of(self._kinds, [one for one in look.nodes if self._is_known(one)])
+        self.could_bring = left_of(
+            self._kinds, [node for node in look.nodes if self._is_known(node)]
+        )
         await self._scale({row.id: row for row in look.nodes})
         for row in look.nodes:
-            known = self.nodes.get(row.id)
+            ray_node_state = self.nodes.get(row.id)
             if row.alive and self._sleeps(row):
                 continue
             if row.alive:
@@ -229,10 +236,10 @@ class RayEngine:
                 if self._holds is not None:
                     self._holds.settle(row, look.waiting_gpus)
                 continue
-            if known is not None:
-                known.row = row
+            if ray_node_state is not None:
+                ray_node_state.row = row
             sleeps = self._sleeps(row)
-            is_ours = known is not None or sleeps or self._folder_here(row.id).exists()
+            is_ours = ray_node_state is not None or sleeps or self._folder_here(row.id).exists()
             if is_ours and not self.links.hears(row.id):
                 await self._deaths.judge(row, look, sleeps=sleeps)
 
@@ -251,10 +258,10 @@ class RayEngine:
         waiting = self.links.waiting()
         busy = {id for id in rows if id in self._busy or id in self._wanted}
         run = [rows[id] for id in sorted(busy)]
-        asked = autoscaler.bundles(run, waiting, self._types) if waiting else []
-        if asked != self._asked:
-            await self._driver.ask_for(asked)
-            self._asked = asked
+        bundle_list = autoscaler.bundles(run, waiting, self._types) if waiting else []
+        if bundle_list != self._asked:
+            await self._driver.ask_for(bundle_list)
+            self._asked = bundle_list
         now = asyncio.get_running_loop().time()
         for id in self._sleepers.tired(rows, busy=busy, waits=bool(waiting), now=now):
             await self._put_to_sleep(rows[id])
@@ -263,24 +270,26 @@ class RayEngine:
         """Nothing of Corral is left there, so that Ray sees it idle. Raises: Trouble."""
         assert self._driver is not None
         log.info("node %s is idle: Ray may take it back", row.id)
-        kept = self.nodes.pop(row.id, None)
-        if kept is not None and kept.fitting is not None:
-            kept.fitting.cancel()
+        ray_node_state = self.nodes.pop(row.id, None)
+        if ray_node_state is not None and ray_node_state.fitting is not None:
+            ray_node_state.fitting.cancel()
         if self._holds is not None:
             await self._holds.let_go(row.id)
         await self._driver.end(row.ray_node, kill=False)
 
     def _keep(self, row: RayNode) -> None:
-        kept = self.nodes.get(row.id)
-        if kept is None or kept.row.ray_node != row.ray_node:
-            if kept is not None and kept.fitting is not None:
-                kept.fitting.cancel()
-            kept = self.nodes[row.id] = RayNodeState(row)
-        kept.row = row
+        ray_node_state = self.nodes.get(row.id)
+        if ray_node_state is None or ray_node_state.row.ray_node != row.ray_node:
+            if ray_node_state is not None and ray_node_state.fitting is not None:
+                ray_node_state.fitting.cancel()
+            ray_node_state = self.nodes[row.id] = RayNodeState(row)
+        ray_node_state.row = row
         now = asyncio.get_running_loop().time()
-        idle = kept.fitting is None or kept.fitting.done()
-        if idle and now >= kept.fitted_at + (REFIT_SECONDS if not kept.trouble else LOOK_SECONDS):
-            kept.fitting = asyncio.create_task(self._fit(kept))
+        idle = ray_node_state.fitting is None or ray_node_state.fitting.done()
+        if idle and now >= ray_node_state.fitted_at + (
+            REFIT_SECONDS if not ray_node_state.trouble else LOOK_SECONDS
+        ):
+            ray_node_state.fitting = asyncio.create_task(self._fit(ray_node_state))
 
     async def _fit(self, kept: RayNodeState) -> None:
         """Let the node have its files, and its agent run."""
@@ -357,12 +366,12 @@ class RayEngine:
             log.warning(trouble or f"{self.name} answers again")
 
     async def _stop_looking(self) -> None:
-        tasks = [kept.fitting for kept in self.nodes.values()] + [self._looking]
-        found = [task for task in tasks if task is not None]
-        for task in found:
+        tasks = [node.fitting for node in self.nodes.values()] + [self._looking]
+        live_tasks = [task for task in tasks if task is not None]
+        for task in live_tasks:
             task.cancel()
         self._looking = None  # looked after no more, also while the nodes are taken down
-        await asyncio.gather(*found, return_exceptions=True)
+        await asyncio.gather(*live_tasks, return_exceptions=True)
         if self._holds is not None:
             await self._holds.close()
 
@@ -387,8 +396,8 @@ def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str,
     if not settings.autoscaling_config:
         return (), {}
     try:
-        told = yaml.safe_load(Path(settings.autoscaling_config).read_text())
-        return kinds_of(told, gpu_type=settings.gpu_type), type_resources(told)
+        config = yaml.safe_load(Path(settings.autoscaling_config).read_text())
+        return kinds_of(config, gpu_type=settings.gpu_type), type_resources(config)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as wrong:
         log.warning("what Ray's autoscaler could bring is not known: %s", wrong)
         return (), {}

@@ -43,8 +43,8 @@ class Holds:
         """The word, with GPUs marked as taken that Corral does not hold."""
         users = self._users[word.node]
         users.see(word)
-        held = self._nodes[word.node].held
-        ours = offered(held) | users.busy(held.keys())
+        held_gpus = self._nodes[word.node].held
+        ours = offered(held_gpus) | users.busy(held_gpus.keys())
         inventory = marked(word.inventory, ours)
         return word if inventory is word.inventory else replace(word, inventory=inventory)
 
@@ -72,25 +72,25 @@ class Holds:
         if node.settling is not None:
             node.settling.cancel()
             await asyncio.gather(node.settling, return_exceptions=True)
-        for one in node.held.values():
-            await self.driver.let_go(node.ray_node, one.number)
+        for held_gpu in node.held.values():
+            await self.driver.let_go(node.ray_node, held_gpu.number)
 
     async def _settle(self, node: _Node, row: RayNode, waiting: Sequence[int]) -> None:
         try:
             if node.ray_node != row.ray_node:
                 node.held = await self._found(row)
                 node.ray_node = row.ray_node
-            found = moves(
+            hold_changes = moves(
                 node.held,
                 self._users[row.id].busy(node.held.keys()),
                 free=row.gpus - row.gpus_used,
                 waiting=waiting,
                 now=asyncio.get_running_loop().time(),
             )
-            for index in found.let_go:
+            for index in hold_changes.let_go:
                 await self.driver.let_go(row.ray_node, node.held[index].number)
-            node.held = dict(found.held)
-            for _ in range(found.take):
+            node.held = dict(hold_changes.held)
+            for _ in range(hold_changes.take):
                 await self._take(node, row)
         except Trouble as trouble:
             log.warning("GPUs of node %s in Ray's books: %s", row.id, trouble)
@@ -104,7 +104,7 @@ class Holds:
         }
 
     async def _take(self, node: _Node, row: RayNode) -> None:
-        used = {one.number for one in node.held.values()}
+        used = {held_gpu.number for held_gpu in node.held.values()}
         number = next(number for number in count() if number not in used)
         node.held[await self.driver.hold(row.ray_node, number)] = HeldGpu(number=number)
 

@@ -57,29 +57,34 @@ class RayCalls:
         status = get_cluster_status(self._address, ANSWER_SECONDS)
         living = [*status.active_nodes, *status.idle_nodes]
         used = {
-            node.node_id: {one.resource_name: one.used for one in node.resource_usage.usage}
+            node.node_id: {
+                resource_usage.resource_name: resource_usage.used
+                for resource_usage in node.resource_usage.usage
+            }
             for node in living
             if node.resource_usage is not None
         }
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
-        own = self._unplaced({node["NodeID"] for node in nodes if node["Alive"]})
+        own_count = self._unplaced({node["NodeID"] for node in nodes if node["Alive"]})
         demands = status.resource_demands
         waiting = [
-            {"resources": dict(one.bundle), "count": one.count}
+            {"resources": dict(request_by_count.bundle), "count": request_by_count.count}
             for demand in [*demands.ray_task_actor_demand, *demands.placement_group_demand]
-            for one in demand.bundles_by_count
+            for request_by_count in demand.bundles_by_count
         ]
-        return {"nodes": nodes, "used": used, "waiting": waiting, "own": own}
+        return {"nodes": nodes, "used": used, "waiting": waiting, "own": own_count}
 
     def _unplaced(self, living: set[str]) -> int:
         """Return how many GPUs are about to be reserved. Reservations on a dead node would wait
         forever, so they are released."""
-        names = [one["name"] for one in _groups() if one["state"] in ("PENDING", "RESCHEDULING")]
-        own = [name for name in names if name.startswith(self._prefix)]
-        dead = [name for name in own if start_options.held_on(name) not in living]
+        names = [
+            group["name"] for group in _groups() if group["state"] in ("PENDING", "RESCHEDULING")
+        ]
+        own_names = [name for name in names if name.startswith(self._prefix)]
+        dead = [name for name in own_names if start_options.held_on(name) not in living]
         for name in dead:
             self.let_go(name)
-        return len(own)
+        return len(own_names)
 
     def outfit(self, name: str, ray_node: str, node: str, folder: str, files: Any) -> Any:
         """The actor of this node with these files (base64), made where there is none."""
@@ -131,7 +136,7 @@ class RayCalls:
 
     def held(self) -> list[str]:
         """Names of the placement groups that exist."""
-        return [one["name"] for one in _groups() if one["state"] != "REMOVED"]
+        return [group["name"] for group in _groups() if group["state"] != "REMOVED"]
 
     def ask_for(self, bundles: list[dict[str, float]]) -> None:
         """Let Ray's autoscaler bring up nodes that could hold all these at once; an empty list
@@ -159,7 +164,7 @@ class RayCalls:
 
 @ray.remote(num_gpus=1, num_cpus=0, max_retries=0)
 def _gpu_indices() -> list[str]:
-    return [str(one) for one in ray.get_gpu_ids()]
+    return [str(get_gpu_id) for get_gpu_id in ray.get_gpu_ids()]
 
 
 def _groups() -> list[Any]:
@@ -171,13 +176,13 @@ def _answer(reference: Any) -> Any:
 
 
 def _obey(helper: RayCalls, line: bytes, tell: Callable[[Mapping[str, Any]], None]) -> None:
-    asked = json.loads(line)
+    call_request = json.loads(line)
     try:
-        found = getattr(helper, asked["call"])(**asked["args"])
-        tell({"id": asked["id"], "found": found})
+        result = getattr(helper, call_request["call"])(**call_request["args"])
+        tell({"id": call_request["id"], "found": result})
     except Exception as trouble:  # whatever Ray raises is the world's, and told as such
         words = str(trouble).strip().splitlines() or [""]
-        tell({"id": asked["id"], "trouble": f"{type(trouble).__name__}: {words[0]}"})
+        tell({"id": call_request["id"], "trouble": f"{type(trouble).__name__}: {words[0]}"})
 
 
 def main() -> None:

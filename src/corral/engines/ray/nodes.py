@@ -80,9 +80,9 @@ def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapsh
         beside[address] += 1
     waiting = [
         gpus
-        for one in answer["waiting"]
-        if (gpus := _gpus(one["resources"]))
-        for _ in range(min(int(one["count"]), MOST_WAITING))
+        for waiting_entry in answer["waiting"]
+        if (gpus := _gpus(waiting_entry["resources"]))
+        for _ in range(min(int(waiting_entry["count"]), MOST_WAITING))
     ]
     for _ in range(int(answer["own"])):  # they are Corral's, about to be held
         if 1 in waiting:
@@ -98,13 +98,13 @@ def newest_of_each(
     Several living ones without a name of their own, on one address, are told apart by their ports;
     who has the plain name keeps it, and of new ones Ray's own head is the first to have it.
     """
-    found: dict[NodeId, Mapping[str, Any]] = {}
+    newest: dict[NodeId, Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: _turn(row, names)):
         name = names.get(str(row["NodeID"])) or _name_of(row)
-        if row["Alive"] and name in found and found[name]["Alive"]:
+        if row["Alive"] and name in newest and newest[name]["Alive"]:
             name = NodeId(f"{name}-{row['NodeManagerPort']}")
-        found[name] = row
-    return found
+        newest[name] = row
+    return newest
 
 
 def _turn(row: Mapping[str, Any], names: Mapping[str, NodeId]) -> tuple[bool, bool, bool, str]:
@@ -155,36 +155,36 @@ def _gpus(resources: Mapping[str, float]) -> int:
 def gpu_type_of(resources: Iterable[str], labels: Mapping[str, str]) -> str:
     """Return the GPU type that Ray has detected in the words of jobs: h100; "" if it is unknown."""
     detected = (name for name in resources if name.startswith(TYPE_RESOURCE))
-    found = (
+    type_name = (
         labels.get(PRETEND_LABEL)
         or labels.get(_TYPE_LABEL)
         or next(detected, "").removeprefix(TYPE_RESOURCE)
     )
-    return short_type(found) if found else ""
+    return short_type(type_name) if type_name else ""
 
 
 def labels_of(labels: Mapping[str, str], resources: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Labels for placing: those given to `ray start --labels`, the vendor of its GPUs, and where
     Ray says that its machine is (zone, region, market type)."""
-    found = {}
+    label_values = {}
     for name, value in labels.items():
         if name in (NODE_LABEL, PRETEND_LABEL, "ray.io/node-id", _TYPE_LABEL):
             continue
-        found[name.removeprefix(_OWN_LABEL)] = value
+        label_values[name.removeprefix(_OWN_LABEL)] = value
     if vendor := vendor_of(labels, resources):
-        found.setdefault("gpu-vendor", vendor)
+        label_values.setdefault("gpu-vendor", vendor)
     return tuple(
-        sorted((n, v) for n, v in found.items() if LABEL.fullmatch(n) and LABEL.fullmatch(v))
+        sorted((n, v) for n, v in label_values.items() if LABEL.fullmatch(n) and LABEL.fullmatch(v))
     )
 
 
 def vendor_of(labels: Mapping[str, str], resources: Iterable[str]) -> str:
     """Return the vendor of the GPUs that Ray has detected: it names each but NVIDIA. "" if there
     are none, or if the accelerator is not a GPU."""
-    found = (name for name in resources if name.startswith(TYPE_RESOURCE))
-    detected = labels.get(_TYPE_LABEL) or next(found, "").removeprefix(TYPE_RESOURCE)
+    type_resources = (name for name in resources if name.startswith(TYPE_RESOURCE))
+    detected = labels.get(_TYPE_LABEL) or next(type_resources, "").removeprefix(TYPE_RESOURCE)
     if not detected:
         return ""
     begins = detected.lower()
-    known = (vendor for prefix, vendor in _VENDORS.items() if begins.startswith(prefix))
-    return next(known, "nvidia")
+    known_vendors = (vendor for prefix, vendor in _VENDORS.items() if begins.startswith(prefix))
+    return next(known_vendors, "nvidia")

@@ -39,5 +39,5 @@ def why_not_begun(node: NodeId, row: RayNode | None, *, trouble: str, heard: boo
 def in_our_words(trouble: str) -> str:
     """Translate an error of Ray, `NAME: TEXT`; Ray's own name stands behind."""
     name, _, text = trouble.partition(":")
-    known = _TROUBLES.get(name)
-    return f"{known} ({name})" if known else f"Ray says {text.strip() or name}"
+    known_text = _TROUBLES.get(name)
+    return f"{known_text} ({name})" if known_text else f"Ray says {text.strip() or name}"

@@ -60,8 +60,8 @@ class RaySettings:
 
     def __post_init__(self) -> None:
         for name, what in (("address", "a Ray cluster"), ("redis", "a Redis")):
-            if not _is_address(said := getattr(self, name)):
-                raise wrong(RaySettings, name, f"{name}={said} is no address of {what}")
+            if not _is_address(address := getattr(self, name)):
+                raise wrong(RaySettings, name, f"{name}={address} is no address of {what}")
         for name in ("num_cpus", "num_gpus"):
             if (count := getattr(self, name)) is not None and count < 0:
                 raise wrong(RaySettings, name, f"{name}={count}: a Ray node has no less than none")

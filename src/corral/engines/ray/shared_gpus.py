@@ -50,20 +50,20 @@ class GpuUsers:
 
     def see(self, word: NodeFacts) -> None:
         over = (Phase.ENDED, Phase.REFUSED)
-        self._seen = frozenset(one.key for one in word.seen if one.phase not in over)
+        self._seen = frozenset(attempt.key for attempt in word.seen if attempt.phase not in over)
         self._forget()
 
     def busy(self, held: AbstractSet[int]) -> set[int]:
         """Return those of the reserved GPUs that are in use; all, if there is an attempt whose GPUs
         are unknown."""
-        there = self._wanted | self._seen
-        if any(key not in self._seats for key in there):
+        job_ids = self._wanted | self._seen
+        if any(key not in self._seats for key in job_ids):
             return set(held)
-        return {index for key in there for index in self._seats[key]}
+        return {index for key in job_ids for index in self._seats[key]}
 
     def _forget(self) -> None:
-        there = self._wanted | self._seen
-        self._seats = {key: gpus for key, gpus in self._seats.items() if key in there}
+        job_ids = self._wanted | self._seen
+        self._seats = {key: gpus for key, gpus in self._seats.items() if key in job_ids}
 
 
 def moves(
@@ -84,21 +84,25 @@ def moves(
     wanted = sum(_served(waiting, free + len(idle))) - free
     leaving = [index for index in held if held[index].leaving_since is not None]
     if wanted <= 0:
-        kept = {index: replace(one, leaving_since=None) for index, one in held.items()}
+        kept_gpus = {
+            index: replace(held_gpu, leaving_since=None) for index, held_gpu in held.items()
+        }
         served = bool(_served(waiting, free))
-        return HoldChanges(held=kept, take=0 if served else free)
+        return HoldChanges(held=kept_gpus, take=0 if served else free)
     chosen = sorted(idle, key=lambda index: (index not in leaving, -index))[:wanted]
     after = {
-        index: replace(one, leaving_since=_since(one, now) if index in chosen else None)
-        for index, one in held.items()
+        index: replace(held_gpu, leaving_since=_since(held_gpu, now) if index in chosen else None)
+        for index, held_gpu in held.items()
     }
     gone = tuple(index for index in chosen if now - _since(held[index], now) >= LEAVE_SECONDS)
-    return HoldChanges(held={i: one for i, one in after.items() if i not in gone}, let_go=gone)
+    return HoldChanges(
+        held={i: held_gpu for i, held_gpu in after.items() if i not in gone}, let_go=gone
+    )
 
 
 def offered(held: Mapping[int, HeldGpu]) -> frozenset[int]:
     """Indices on which work may be placed."""
-    return frozenset(index for index, one in held.items() if one.leaving_since is None)
+    return frozenset(index for index, held_gpu in held.items() if held_gpu.leaving_since is None)
 
 
 def _since(one: HeldGpu, now: float) -> float:

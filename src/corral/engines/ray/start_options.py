@@ -61,17 +61,17 @@ def keeping(redis: str, cluster: str) -> dict[str, str]:
 
 def head_words(settings: RaySettings, *, port: int, temp_dir: str) -> list[str]:
     """The command that starts a Ray cluster on this machine, until it is ended."""
-    own = [f"--port={port}", "--include-dashboard=false", f"--temp-dir={temp_dir}"]
+    own_words = [f"--port={port}", "--include-dashboard=false", f"--temp-dir={temp_dir}"]
     if settings.autoscaling_config:
-        own.append(f"--autoscaling-config={settings.autoscaling_config}")
-    return [*_START, "--head", *own, *_LEAN, *_node_words(settings)]
+        own_words.append(f"--autoscaling-config={settings.autoscaling_config}")
+    return [*_START, "--head", *own_words, *_LEAN, *_node_words(settings)]
 
 
 def join_words(settings: RaySettings, *, address: str, labels: Mapping[str, str]) -> list[str]:
     """The command that makes this machine a node of a Ray cluster, until it is ended."""
-    told = ",".join(f"{name}={value}" for name, value in labels.items())
+    label_text = ",".join(f"{name}={value}" for name, value in labels.items())
     here = _node_words(settings)
-    return [*_START, f"--address={address}", *_LEAN, *here, f"--labels={told}"]
+    return [*_START, f"--address={address}", *_LEAN, *here, f"--labels={label_text}"]
 
 
 def _node_words(settings: RaySettings) -> list[str]:

@@ -53,7 +53,7 @@ def script_of(
 
 def text_of(options: Iterable[str], body: Iterable[str]) -> str:
     """The script with these options of sbatch's."""
-    return "\n".join(["#!/bin/bash", *(f"#SBATCH {one}" for one in options), "", *body, ""])
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *body, ""])
 
 
 def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[str]:
@@ -113,8 +113,8 @@ def shape_of(
         f"--cpus-per-task={max(1, ceil(cpu_millis / MILLIS_PER_CPU))}",
     ]
     if memory_bytes:
-        asked = ceil(memory_bytes / _MIB) + AGENT_MIB
-        shape.append(f"--mem={min(asked, most_memory_bytes // _MIB or asked)}M")
+        asked_mib = ceil(memory_bytes / _MIB) + AGENT_MIB
+        shape.append(f"--mem={min(asked_mib, most_memory_bytes // _MIB or asked_mib)}M")
     if exclusive:
         shape.append("--exclusive")
     if gres:

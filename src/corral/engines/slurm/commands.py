@@ -71,9 +71,9 @@ class Commands:
 
     async def text(self, *words: str) -> str:
         """Return the output of the command. Raises: SlurmTrouble."""
-        code, out, said = await self._run(words)
+        code, out, errors = await self._run(words)
         if code != 0:
-            raise SlurmTrouble(f"{words[0]} failed: {said}", hint=f"run: {words[0]}")
+            raise SlurmTrouble(f"{words[0]} failed: {errors}", hint=f"run: {words[0]}")
         return out
 
     async def submit(self, script: Path) -> str:
@@ -81,12 +81,14 @@ class Commands:
 
         Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot now.
         """
-        code, out, said = await self._run(("sbatch", "--parsable", str(script)))
+        code, out, errors = await self._run(("sbatch", "--parsable", str(script)))
         if code == 0:
             return out.strip().partition(";")[0]
-        if any(word in said for word in NEVER):
-            raise Unsupported(f"Slurm does not take it: {said}", hint=f"run: less {script}; sinfo")
-        raise SlurmTrouble(f"sbatch failed: {said}", hint="run: sinfo")
+        if any(word in errors for word in NEVER):
+            raise Unsupported(
+                f"Slurm does not take it: {errors}", hint=f"run: less {script}; sinfo"
+            )
+        raise SlurmTrouble(f"sbatch failed: {errors}", hint="run: sinfo")
 
     async def _run(self, words: Sequence[str]) -> tuple[int, str, str]:
         """(exit code, output, the last line of what it complained of). Raises: SlurmTrouble."""
@@ -106,7 +108,7 @@ class Commands:
             ) from error
         try:
             async with asyncio.timeout(self.seconds):
-                out, said = await running.communicate()
+                out, errors = await running.communicate()
         except TimeoutError:
             raise SlurmTrouble(
                 f"{words[0]} did not answer within {self.seconds:g} s", hint="run: scontrol ping"
@@ -117,7 +119,7 @@ class Commands:
                     running.kill()
                 await running.communicate()  # `wait` alone hangs where a stream is paused
         assert running.returncode is not None
-        return running.returncode, out.decode(errors="replace"), _last_line(said)
+        return running.returncode, out.decode(errors="replace"), _last_line(errors)
 
 
 def _last_line(said: bytes) -> str:

@@ -55,10 +55,10 @@ class SlurmDriver:
             self.folders.tell_head()
             nodes = await self.calls.nodes()
             jobs = await self.calls.queue()
-            found = self.folders.keys()
-            kept = dict(zip(found, map(self.name_of, found), strict=True))
-            jobs, strays = without_strays(jobs, self.short, kept)
-            jobs = merged(jobs, await self._past(kept, jobs))
+            job_ids = self.folders.keys()
+            kept_names = dict(zip(job_ids, map(self.name_of, job_ids), strict=True))
+            jobs, strays = without_strays(jobs, self.short, kept_names)
+            jobs = merged(jobs, await self._past(kept_names, jobs))
         except (OSError, ValueError) as wrong:
             raise SlurmTrouble(f"Slurm cannot be understood: {wrong}", hint=LOOK_AT) from wrong
         if unwanted := (*strays, *doubles_of(jobs, self.short)):
@@ -69,7 +69,7 @@ class SlurmDriver:
                 self._lent(node, place, jobs) for place, node in enumerate(self.nodes.values())
             ),
             tickets=tickets_of(jobs, self.short, slurm_places=self.settings.slurm_places),
-            kept=tuple(kept),
+            kept=tuple(kept_names),
         )
 
     async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
@@ -205,6 +205,6 @@ class SlurmDriver:
         """Return what Slurm's accounting has about attempts that are no longer in the queue."""
         shown = {job.key(self.short) for job in queued}
         names = dict.fromkeys(name for key, name in kept.items() if key not in shown)
-        found = await self.calls.past([*names][:MOST_NAMES]) if names else ()
-        keys = ((job, job.key(self.short)) for job in found)
+        slurm_jobs = await self.calls.past([*names][:MOST_NAMES]) if names else ()
+        keys = ((job, job.key(self.short)) for job in slurm_jobs)
         return tuple(job for job, key in keys if key is not None and kept.get(key) == job.name)

@@ -28,8 +28,10 @@ class SlurmPlacingDriver(SlurmDriver):
         name = batch_name(fresh, self.short, secrets.token_hex(2))
         script = asking_script_of(fresh, name=name, settings=self.settings, grounds=self._grounds())
         try:
-            for one in fresh:
-                await asyncio.to_thread(self.folders.make, one.key, {}, script, name=name)
+            for external_candidate in fresh:
+                await asyncio.to_thread(
+                    self.folders.make, external_candidate.key, {}, script, name=name
+                )
         except OSError as error:
             raise SlurmTrouble(f"a folder cannot be made: {error}", hint="run: df -h") from error
         await self.calls.submit(self.folders.of(fresh[0].key) / SCRIPT)
@@ -45,15 +47,17 @@ class SlurmPlacingDriver(SlurmDriver):
     async def _not_there(self, group: Sequence[ExternalCandidate]) -> list[ExternalCandidate]:
         """Return the candidates that are not in the queue. A folder without a batch job is from an
         earlier submission to which Slurm did not respond."""
-        found = []
-        for one in group:
-            known = self.folders.of(one.key).exists()
-            jobs = await self.queue(self.name_of(one.key)) if known else ()
-            if any(job.key(self.short) == one.key and not job.is_over for job in jobs):
+        missing = []
+        for external_candidate in group:
+            is_known = self.folders.of(external_candidate.key).exists()
+            jobs = await self.queue(self.name_of(external_candidate.key)) if is_known else ()
+            if any(
+                job.key(self.short) == external_candidate.key and not job.is_over for job in jobs
+            ):
                 continue
-            await self.forget(one.key)
-            found.append(one)
-        return found
+            await self.forget(external_candidate.key)
+            missing.append(external_candidate)
+        return missing
 
     def _grounds(self) -> Grounds:
         nodes = self.nodes.values()

@@ -75,7 +75,7 @@ def queued_jobs(text: str) -> tuple[SlurmJob, ...]:
 
 def past_jobs(text: str) -> tuple[SlurmJob, ...]:
     """The lines of `sacct -n -P -X`. Raises: ValueError."""
-    found = []
+    past = []
     for line in text.splitlines():
         words = line.split("|")
         if len(words) != len(SACCT_FORMAT.split(",")):
@@ -84,7 +84,7 @@ def past_jobs(text: str) -> tuple[SlurmJob, ...]:
         number, _, task = id.partition("_")
         if task.startswith("["):
             continue  # tasks that have not begun: the queue shows them one by one
-        found.append(
+        past.append(
             SlurmJob(
                 id=int(number),
                 task=int(task) if task else None,
@@ -93,7 +93,7 @@ def past_jobs(text: str) -> tuple[SlurmJob, ...]:
                 nodes=names_of(nodes),
             )
         )
-    return tuple(found)
+    return tuple(past)
 
 
 def _queued(words: Sequence[str]) -> SlurmJob:
@@ -102,7 +102,7 @@ def _queued(words: Sequence[str]) -> SlurmJob:
     stripped = (word.strip() for word in words[:-1])
     id, name, state, where, reason, starts, restarts, holds, each, array, task, preempted = stripped
     nodes = names_of(where)
-    held = dict(part.partition("=")[::2] for part in holds.split(",") if "=" in part)
+    held_amounts = dict(part.partition("=")[::2] for part in holds.split(",") if "=" in part)
     count = max(len(nodes), 1)
     return SlurmJob(
         id=int(array if task.isdigit() else id),
@@ -115,14 +115,14 @@ def _queued(words: Sequence[str]) -> SlurmJob:
         restarts=int(restarts or 0),
         is_preempted=preempted.isdigit(),
         gpus_each=gpus_in(each),
-        cpus_each=int(held.get("cpu", 0)) // count,
-        memory_bytes_each=memory_bytes_of(held.get("mem", "0")) // count,
+        cpus_each=int(held_amounts.get("cpu", 0)) // count,
+        memory_bytes_each=memory_bytes_of(held_amounts.get("mem", "0")) // count,
     )
 
 
 def gpus_in(each: str) -> int:
     """Return how many GPUs "gres:gpu:h100:2" requests on each node."""
-    return sum(int(found) for found in _GPUS.findall(each))
+    return sum(int(gpu_count) for gpu_count in _GPUS.findall(each))
 
 
 def memory_bytes_of(text: str) -> int:
@@ -186,16 +186,18 @@ def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Forei
 
     The nodes are asked before the jobs: one that began in between is taken for Corral's.
     """
-    mine = [
+    slurm_jobs = [
         job
         for job in jobs
         if node.name in job.nodes and not job.is_over and job.key(cluster) is not None
     ]
-    cpus = node.used_cpus - sum(job.cpus_each for job in mine)
+    cpus = node.used_cpus - sum(job.cpus_each for job in slurm_jobs)
     return Foreign(
-        gpus=max(node.used_gpus - sum(job.gpus_each for job in mine), 0),
+        gpus=max(node.used_gpus - sum(job.gpus_each for job in slurm_jobs), 0),
         cpu_millis=cpu_millis_of(max(cpus, 0)),
-        memory_bytes=max(node.used_memory_bytes - sum(job.memory_bytes_each for job in mine), 0),
+        memory_bytes=max(
+            node.used_memory_bytes - sum(job.memory_bytes_each for job in slurm_jobs), 0
+        ),
     )
 
 

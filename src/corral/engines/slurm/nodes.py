@@ -71,8 +71,8 @@ def nodes_of(text: str) -> tuple[SlurmNode, ...]:
 
     Raises: ValueError for what Slurm does not print.
     """
-    found = (_node(dict(_fields(line))) for line in text.splitlines() if "NodeName=" in line)
-    return tuple(node for node in found if not node.flags & ABSENT)
+    slurm_nodes = (_node(dict(_fields(line))) for line in text.splitlines() if "NodeName=" in line)
+    return tuple(node for node in slurm_nodes if not node.flags & ABSENT)
 
 
 def _fields(line: str) -> Iterator[tuple[str, str]]:

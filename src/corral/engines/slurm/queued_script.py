@@ -69,7 +69,7 @@ def _key_of(group: Sequence[ExternalCandidate]) -> AttemptKey:
 def _array(group: Sequence[ExternalCandidate]) -> list[str]:
     if not _is_array(group):
         return []
-    indices = ",".join(str(one.spec.array_index) for one in group)
+    indices = ",".join(str(external_candidate.spec.array_index) for external_candidate in group)
     limit = group[0].spec.array_limit
     return [f"--array={indices}" + (f"%{limit}" if limit is not None else "")]
 

@@ -64,9 +64,11 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
     `slurm_places`: it chooses the nodes, which else Corral has given."""
     code = reason.partition(",")[0]
     words = {**_WAITS, **_WAITS_FOR_SOME} if slurm_places else _WAITS
-    known = words.get(reason) or words.get(code.strip())
+    known_text = words.get(reason) or words.get(code.strip())
     limit = next((text for mark, text in _LIMITS if code.startswith(mark)), "")
-    what = known or (f"{limit} is reached" if limit else "Slurm names no reason that Corral knows")
+    what = known_text or (
+        f"{limit} is reached" if limit else "Slurm names no reason that Corral knows"
+    )
     named = f" ({reason.strip()})" if reason.strip() not in ("", "None") else ""
     when = "" if starts_at is None else f"; Slurm expects it to start at {_clock(starts_at)}"
     return f"it waits in Slurm: {what}{named}{when}"

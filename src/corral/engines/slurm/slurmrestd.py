@@ -55,8 +55,8 @@ class Rest:
 
     async def submit(self, script: Path) -> str:
         text = script.read_text()
-        said = await self._call("POST", "job/submit", body_of(text, self.env))
-        return str(said["job_id"])
+        reply = await self._call("POST", "job/submit", body_of(text, self.env))
+        return str(reply["job_id"])
 
     async def cancel(self, handles: Sequence[str]) -> None:
         for handle in handles:
@@ -81,11 +81,15 @@ class Rest:
         """`fine`: errors of Slurm's that change nothing. Raises: Unsupported, SlurmTrouble."""
         if not self._is_known:
             await self._check_version()
-        said = await self._ask(method, f"/slurm/{VERSION}/{path}", body)
-        errors = [one for one in said.get("errors") or [] if _number(one) not in fine]
+        reply = await self._ask(method, f"/slurm/{VERSION}/{path}", body)
+        errors = [
+            error_entry
+            for error_entry in reply.get("errors") or []
+            if _number(error_entry) not in fine
+        ]
         if errors:
             self._complain(errors)
-        return said
+        return reply
 
     async def _check_version(self) -> None:
         paths = (await self._ask("GET", "/openapi/v3")).get("paths", {})
@@ -106,7 +110,7 @@ class Rest:
                     + (", and not for this one" if self.token_file else ", and none is named"),
                     hint="write: --set rest_token_file=FILE; scontrol token > FILE",
                 )
-            said = json.loads(answer.content)
+            document = json.loads(answer.content)
         except (httpx2.HTTPError, OSError) as error:
             raise SlurmTrouble(
                 f"slurmrestd at {self.address} did not answer: {error!r}",
@@ -117,9 +121,9 @@ class Rest:
                 f"slurmrestd at {self.address} answers {answer.status_code} with what is no JSON",
                 hint="see whether it is slurmrestd that listens there",
             ) from error
-        if not isinstance(said, dict):
-            raise SlurmTrouble(f"slurmrestd answers with {type(said).__name__}, not an object")
-        return said
+        if not isinstance(document, dict):
+            raise SlurmTrouble(f"slurmrestd answers with {type(document).__name__}, not an object")
+        return document
 
     def _open(self) -> httpx2.AsyncClient:
         if self._client is None:
@@ -139,15 +143,17 @@ class Rest:
 
     def _complain(self, errors: Sequence[Mapping[str, Any]]) -> None:
         """Raises: Unsupported, SlurmTrouble: what Slurm says, with the next step."""
-        said = "; ".join(
-            " ".join(filter(None, (str(one.get("description") or ""), str(one.get("error") or ""))))
-            for one in errors
+        complaint = "; ".join(
+            " ".join(
+                filter(None, (str(error.get("description") or ""), str(error.get("error") or "")))
+            )
+            for error in errors
         )
-        if any(word in said for word in NEVER):
-            raise Unsupported(f"Slurm does not take it: {said}", hint="run: sinfo")
-        if any(word in said for word in _NO_WORD):
+        if any(word in complaint for word in NEVER):
+            raise Unsupported(f"Slurm does not take it: {complaint}", hint="run: sinfo")
+        if any(word in complaint for word in _NO_WORD):
             raise self._no_word()
-        raise SlurmTrouble(f"slurmrestd has failed: {said}", hint=PING)
+        raise SlurmTrouble(f"slurmrestd has failed: {complaint}", hint=PING)
 
     def _no_word(self) -> SlurmTrouble:
         """It says the same of a controller that is away and of a token that is not taken."""

@@ -110,12 +110,14 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
         array, task = row["array_job_id"] or 0, row["array_task_id"]
         tasks = [task] if task is not None else tasks_of(row["array_task_string"] or "")
         nodes = names_of(row["nodes"] or "")
-        held = dict(part.partition("=")[::2] for part in (row["tres_alloc_str"] or "").split(","))
+        held_amounts = dict(
+            part.partition("=")[::2] for part in (row["tres_alloc_str"] or "").split(",")
+        )
         count, starts = max(len(nodes), 1), row["start_time"] or 0
-        for one in tasks or [None]:
+        for array_task in tasks or [None]:
             yield SlurmJob(
-                id=int(array if one is not None else row["job_id"]),
-                task=one,
+                id=int(array if array_task is not None else row["job_id"]),
+                task=array_task,
                 name=row["name"],
                 state=row["job_state"],
                 nodes=nodes,
@@ -124,8 +126,8 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
                 restarts=int(row["restart_cnt"] or 0),
                 is_preempted=bool(row["preempt_time"]),
                 gpus_each=gpus_in(row["tres_per_node"] or ""),
-                cpus_each=int(held.get("cpu", 0)) // count,
-                memory_bytes_each=memory_bytes_of(held.get("mem", "0")) // count,
+                cpus_each=int(held_amounts.get("cpu", 0)) // count,
+                memory_bytes_each=memory_bytes_of(held_amounts.get("mem", "0")) // count,
             )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"a job that slurmrestd shows cannot be read: {wrong!r}") from None
@@ -133,7 +135,7 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
 
 def tasks_of(text: str) -> list[int]:
     """The indices in "0,2-6:2%3". Raises: ValueError for what is no such list, or was cut short."""
-    found: list[int] = []
+    task_numbers: list[int] = []
     listed, _, _ = text.partition("%")
     for part in filter(None, listed.split(",")):
         match = _RANGE.fullmatch(part)
@@ -142,5 +144,5 @@ def tasks_of(text: str) -> list[int]:
                 f"the tasks {text!r} cannot be read: start slurmrestd with SLURM_BITSTR_LEN=0"
             )
         first, last, step = match.groups()
-        found += range(int(first), int(last or first) + 1, int(step or 1))
-    return found
+        task_numbers += range(int(first), int(last or first) + 1, int(step or 1))
+    return task_numbers

@@ -32,11 +32,11 @@ def loads(work: Workload, step_seconds: float) -> list[float]:
         if last < steps:
             changes[last] -= gpus
             parts[last] += gpus * (end / step_seconds - last)
-    found, whole = [], 0.0
+    gpu_loads, whole = [], 0.0
     for step in range(steps):
         whole += changes[step]
-        found.append(whole + parts[step])
-    return found
+        gpu_loads.append(whole + parts[step])
+    return gpu_loads
 
 
 def grown(work: Workload, factor: float) -> Workload:

@@ -87,11 +87,11 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
     level = [value - profile[(at - len(recent)) % season] for at, value in enumerate(recent)]
     mean = fsum(level) / len(level)
     off = [value - mean for value in level]
-    spread = fsum(one * one for one in off[:-1])
-    together = fsum(one * before for before, one in zip(off, off[1:], strict=False))
-    kept = min(MOST_RETURN, max(0.0, together / spread)) if spread else 0.0
+    spread = fsum(deviation * deviation for deviation in off[:-1])
+    together = fsum(deviation * before for before, deviation in zip(off, off[1:], strict=False))
+    kept_share = min(MOST_RETURN, max(0.0, together / spread)) if spread else 0.0
     return [
-        max(0.0, mean + kept ** (ahead + 1) * off[-1] + profile[ahead % season])
+        max(0.0, mean + kept_share ** (ahead + 1) * off[-1] + profile[ahead % season])
         for ahead in range(horizon)
     ]
 
@@ -107,11 +107,13 @@ def _profile(recent: Sequence[float], season: int) -> list[float]:
     off = [[row[at] - mean for row, mean in zip(rows, means, strict=True)] for at in range(season)]
     profile = [fsum(column) / whole for column in off]
     chance = fsum(
-        (one - mean) ** 2 for column, mean in zip(off, profile, strict=True) for one in column
+        (deviation - mean) ** 2
+        for column, mean in zip(off, profile, strict=True)
+        for deviation in column
     ) / ((whole - 1) * max(1, season - 1) * whole)
-    between = fsum(one * one for one in profile) / max(1, season - 1)
+    between = fsum(level * level for level in profile) / max(1, season - 1)
     trust = max(0.0, 1 - chance / between) if between else 0.0
-    return [one * trust for one in profile]
+    return [level * trust for level in profile]
 
 
 METHODS: Final[dict[str, Forecaster]] = {OWN: mean_reversion, NAIVE: seasonal_naive}
@@ -134,7 +136,8 @@ def forecast(
     played = {name: _Played(method, history, season, horizon) for name, method in METHODS.items()}
     change = _seasonal_change(history, season)
     tried = sorted(
-        (one.tried(name, change) for name, one in played.items()), key=lambda one: one.mae
+        (played_forecast.tried(name, change) for name, played_forecast in played.items()),
+        key=lambda one: one.mae,
     )
     return played[tried[0].method].ahead(step_hours, tuple(tried))
 
@@ -172,13 +175,17 @@ class _Played:
         errors = [abs(self._off(at, ahead)) for at in tested for ahead in range(horizon)]
         mae = fsum(errors) / len(errors)
         losses: list[float] = []
-        held: list[bool] = []
+        within_band: list[bool] = []
         for ahead in range(horizon):
-            told = self._told(ahead)
-            for at in (at for at in tested if at in told):
-                one, actual = told[at], self._history[at + ahead]
-                held.append(one.low <= actual <= one.high)
-                ends = ((one.low, MISS / 2), (one.value, 0.5), (one.high, 1 - MISS / 2))
+            error_by_step = self._told(ahead)
+            for at in (at for at in tested if at in error_by_step):
+                forecast_errors, actual = error_by_step[at], self._history[at + ahead]
+                within_band.append(forecast_errors.low <= actual <= forecast_errors.high)
+                ends = (
+                    (forecast_errors.low, MISS / 2),
+                    (forecast_errors.value, 0.5),
+                    (forecast_errors.high, 1 - MISS / 2),
+                )
                 losses += [_pinball(actual, end, share) for end, share in ends]
         return MethodBacktest(
             method=name,
@@ -186,7 +193,7 @@ class _Played:
             mae=mae,
             mase=mae / change if change else 0.0,
             pinball=fsum(losses) / len(losses) if losses else None,
-            held=sum(held) / len(held) if held else None,
+            held=sum(within_band) / len(within_band) if within_band else None,
         )
 
     def _told(self, ahead: int) -> dict[int, ForecastErrors]:
@@ -196,21 +203,25 @@ class _Played:
         held too little came wider ones.
         """
         ranked: list[float] = []
-        told: dict[int, ForecastErrors] = {}
-        now, known, miss = len(self._history), self._origins.start, MISS
+        error_by_step: dict[int, ForecastErrors] = {}
+        now, known_until, miss = len(self._history), self._origins.start, MISS
         for at in (*self._origins, now):
             for old in range(
-                known, at - ahead
+                known_until, at - ahead
             ):  # a forecast's error is known once its step is over
                 off = self._off(old, ahead)
-                if old in told:
-                    missed = not told[old].low <= self._history[old + ahead] <= told[old].high
+                if old in error_by_step:
+                    missed = (
+                        not error_by_step[old].low
+                        <= self._history[old + ahead]
+                        <= error_by_step[old].high
+                    )
                     miss = min(MOST_MISS, max(LEAST_MISS, miss + PACE * (MISS - missed)))
                 insort(ranked, off)
-            known = max(known, at - ahead)
+            known_until = max(known_until, at - ahead)
             if len(ranked) >= FEW or at == now:
-                told[at] = _interval(self._made[at][ahead], ranked, miss)
-        return told
+                error_by_step[at] = _interval(self._made[at][ahead], ranked, miss)
+        return error_by_step
 
     def ahead(self, step_hours: float, tried: tuple[MethodBacktest, ...]) -> DemandForecast:
         history, horizon = self._history, self._horizon

@@ -111,13 +111,13 @@ def capacity(request: CapacityRequest) -> Capacity:
     work = request.work
     if not work.submits:
         raise SpecInvalid("the log has no job", hint="give one with jobs that ended")
-    told: list[str] = []
-    made, why = _forecast(request, told)
+    remarks: list[str] = []
+    made, why = _forecast(request, remarks)
     sized = None
     if request.target is not None and request.play is not None:
-        told.append("each job runs as long as it did, and is submitted when it was")
+        remarks.append("each job runs as long as it did, and is submitted when it was")
         if request.growth != 1:
-            told.append(f"{request.growth:g} times the jobs: copies of them, whole weeks later")
+            remarks.append(f"{request.growth:g} times the jobs: copies of them, whole weeks later")
         sized = nodes_for_wait(
             grown(work, request.growth),
             request.target,
@@ -134,17 +134,19 @@ def capacity(request: CapacityRequest) -> Capacity:
         why_none=why,
         sized=sized,
         demand=duration_curve([float(ceil(load)) for load in loads(work, HOUR)]),
-        told=tuple(told),
+        told=tuple(remarks),
     )
 
 
 def _forecast(request: CapacityRequest, told: list[str]) -> tuple[DemandForecast | None, str]:
     """Forecast by days if there are weeks of them, else by hours."""
-    asked = request.horizon_days
+    horizon_days = request.horizon_days
     for hours, season in STEPS:
         series = loads(request.work, hours * HOUR)
-        wanted = max(1, round((asked or HORIZON_DAYS) * 24 / hours))
-        horizon = wanted if asked is not None else min(wanted, (len(series) - 2 * season) // 2)
+        wanted = max(1, round((horizon_days or HORIZON_DAYS) * 24 / hours))
+        horizon = (
+            wanted if horizon_days is not None else min(wanted, (len(series) - 2 * season) // 2)
+        )
         if horizon < 1 or len(series) < least_steps(season, horizon):
             continue
         told.append(
@@ -153,5 +155,5 @@ def _forecast(request: CapacityRequest, told: list[str]) -> tuple[DemandForecast
         )
         return forecast(series, step_hours=hours, season=season, horizon=horizon), ""
     days = request.work.submits[-1] / 86_400
-    ahead = f" {asked:g} days ahead" if asked is not None else ""
+    ahead = f" {horizon_days:g} days ahead" if horizon_days is not None else ""
     return None, f"{days:.1f} days of jobs are too few to forecast{ahead}"

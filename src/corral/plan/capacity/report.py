@@ -24,7 +24,7 @@ def simple_report(found: SimpleCapacity) -> PlannerReport:
     need = found.need
     low, high = (share_text(buffer) for buffer in need.buffers)
     use = max(0.01, found.gpu_hours / (found.high_gpus * MONTH_HOURS))
-    gpus = " to ".join(f"{one:,}" for one in sorted({found.low_gpus, found.high_gpus}))
+    gpus = " to ".join(f"{gpu_count:,}" for gpu_count in sorted({found.low_gpus, found.high_gpus}))
     return PlannerReport(
         title="Capacity",
         verdict=(
@@ -138,14 +138,14 @@ def _tried(made: DemandForecast) -> ReportTable:
         ),
         rows=tuple(
             (
-                one.method,
-                one.origins,
-                one.mae,
-                one.mase,
-                one.pinball,
-                None if one.held is None else 100 * one.held,
+                method_backtest.method,
+                method_backtest.origins,
+                method_backtest.mae,
+                method_backtest.mase,
+                method_backtest.pinball,
+                None if method_backtest.held is None else 100 * method_backtest.held,
             )
-            for one in made.tried
+            for method_backtest in made.tried
         ),
         note="The first one is used. Each forecast saw only what was known at its moment. A season "
         f"is {counted(made.season * made.step_hours / 24, 'day')}.",
@@ -159,7 +159,8 @@ def _sizes(sized: Sized) -> ReportTable:
             "nodes", "GPUs", (f"p{100 * sized.target.share:g} wait", "min"), ("used", "%")
         ),
         rows=tuple(
-            (one.nodes, one.gpus, one.wait_seconds / 60, 100 * one.used) for one in sized.tried
+            (size_tried.nodes, size_tried.gpus, size_tried.wait_seconds / 60, 100 * size_tried.used)
+            for size_tried in sized.tried
         ),
         note="The log, replayed through the scheduler."
         + (
@@ -185,9 +186,12 @@ def _ahead(made: DemandForecast) -> Figure:
             ),
             FigureSeries(
                 name="ahead",
-                points=tuple(((past + at) * day, one.value) for at, one in enumerate(made.steps)),
-                low=tuple(one.low for one in made.steps),
-                high=tuple(one.high for one in made.steps),
+                points=tuple(
+                    ((past + at) * day, forecast_errors.value)
+                    for at, forecast_errors in enumerate(made.steps)
+                ),
+                low=tuple(step.low for step in made.steps),
+                high=tuple(step.high for step in made.steps),
             ),
         ),
     )
@@ -214,11 +218,17 @@ def _waits(sized: Sized) -> Figure:
         series=(
             FigureSeries(
                 name="wait",
-                points=tuple((float(one.gpus), one.wait_seconds / 60) for one in sized.tried),
+                points=tuple(
+                    (float(size_tried.gpus), size_tried.wait_seconds / 60)
+                    for size_tried in sized.tried
+                ),
             ),
             FigureSeries(
                 name="asked for",
-                points=tuple((float(one.gpus), sized.target.seconds / 60) for one in sized.tried),
+                points=tuple(
+                    (float(size_tried.gpus), sized.target.seconds / 60)
+                    for size_tried in sized.tried
+                ),
             ),
         ),
     )

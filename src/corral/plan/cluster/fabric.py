@@ -79,17 +79,17 @@ def fat_tree(
     if rail_only:
         return _rails(nodes, rails, radix)
     down = int(radix * oversubscription / (1 + oversubscription))
-    found = [
+    fabrics = [
         tree
         for lower in range(down, int(down * FULL) - 1, -1)
         for upper in range(-int(-lower // oversubscription), radix - lower + 1)
         if (tree := _two_tiers(nodes, rails, radix, lower, upper)) is not None
     ]
-    if found:
-        return min(found, key=lambda tree: (tree.switches, tree.links, -tree.down))
+    if fabrics:
+        return min(fabrics, key=lambda tree: (tree.switches, tree.links, -tree.down))
     if rails > 1 and _pods(_leaves(nodes, rails, down), radix) > radix:
-        one = fat_tree(nodes, 1, radix, oversubscription=oversubscription)
-        return _times(one, rails)
+        fabric = fat_tree(nodes, 1, radix, oversubscription=oversubscription)
+        return _times(fabric, rails)
     return _three_tiers(_leaves(nodes, rails, down), ends, radix, down, oversubscription)
 
 

@@ -86,23 +86,23 @@ def nets_of(
         oversubscription=request.oversubscription,
         rail_only=request.rail_only,
     )
-    found = [net_of("GPUs", kind, gbps, compute)]
+    nets = [net_of("GPUs", kind, gbps, compute)]
     if nodes == 1:
-        return tuple(found)
+        return tuple(nets)
     ends = nodes + storage.servers + heads_of(nodes)
-    found.append(net_of("storage", kind, gbps, _files_on(compute, ends)))
+    nets.append(net_of("storage", kind, gbps, _files_on(compute, ends)))
     ethernet, slow = switch("sn4600c"), switch("sn2201")
     band = fat_tree(
         ends, round(rule("node-ports", "in_band")), ethernet.ports_of(100), oversubscription=3
     )
-    found.append(net_of("in band", ethernet, 100, band))
-    switches = sum(one.fabric.switches for one in found)
+    nets.append(net_of("in band", ethernet, 100, band))
+    switches = sum(net.fabric.switches for net in nets)
     managed = ends * round(rule("node-ports", "out_of_band")) + switches
     leaves = ceil(managed / slow.ports)
     out = Fabric(tiers=1, radix=slow.ports, leaves=leaves, down=slow.ports, node_links=managed)
-    found.append(Net(name="out of band", switch=slow, fabric=out, modules=0,
+    nets.append(Net(name="out of band", switch=slow, fabric=out, modules=0,
                      watts=leaves * slow.watts))  # fmt: skip
-    return tuple(found)
+    return tuple(nets)
 
 
 def _files_on(compute: Fabric, ends: int) -> Fabric:
@@ -133,8 +133,8 @@ def bill_of(
             note=f"{built.gpus} GPUs each",
         )
     ]
-    for one in nets:
-        tree, kind = one.fabric, one.switch
+    for network in nets:
+        tree, kind = network.fabric, network.switch
         layers = (("leaf", tree.leaves), ("spine", tree.spines), ("core", tree.cores))
         for layer, count in layers:
             if count:
@@ -145,14 +145,14 @@ def bill_of(
                         watts=count * kind.watts,
                         units=count * kind.units,
                         weight_kg=count * kind.weight_kg,
-                        note=f"{layer} switches, {one.name}",
+                        note=f"{layer} switches, {network.name}",
                     )
                 )
         if tree.links:
-            lines.append(_plain("cable", tree.links, 0.0, f"{one.name}"))
-        if one.modules:
-            watts = one.modules * kind.module_watts
-            lines.append(_plain("transceiver in a switch", one.modules, watts, one.name))
+            lines.append(_plain("cable", tree.links, 0.0, f"{network.name}"))
+        if network.modules:
+            watts = network.modules * kind.module_watts
+            lines.append(_plain("transceiver in a switch", network.modules, watts, network.name))
     if nodes > 1:
         watts = adapters * net.adapter_module_watts
         lines.append(_plain("transceiver in a server", adapters, watts, "GPUs"))

@@ -163,8 +163,8 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     Raises: NotFound for an unknown GPU, fabric or switch; SpecInvalid for what cannot be built,
     with the nearest that can.
     """
-    told: list[str] = []
-    known = assumptions()
+    remarks: list[str] = []
+    known_assumptions = assumptions()
     gpu = device(request.gpu)
     if kind := rented_only(gpu):
         hint = f"see what they cost: corral plan prices {gpu.name}"
@@ -173,16 +173,18 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     servers = ceil(request.gpus / built.gpus)
     gpus = servers * built.gpus
     if gpus != request.gpus:
-        told.append(f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server")
+        remarks.append(f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server")
     nodes = gpus // gpu.node_gpus
-    net = _network(request, gpu, told)
+    net = _network(request, gpu, remarks)
     rails = max(1, round(gpu.node_gpus * link(net.name).bytes_per_s * 8e-9 / net.adapter_gbps))
-    storage = plan_storage(request, gpu, gpus, nodes, told)
+    storage = plan_storage(request, gpu, gpus, nodes, remarks)
     nets = nets_of(request, nodes, rails, net, storage)
     if (planes := nets[0].fabric.planes) > 1:
-        told.append(f"{planes} planes, one for each rail, are joined by the links inside of nodes")
+        remarks.append(
+            f"{planes} planes, one for each rail, are joined by the links inside of nodes"
+        )
     bought = bill_of(built, servers, nets, net, nodes * rails, storage, nodes)
-    racks = racks_of(request, built, servers, bought, told)
+    racks = racks_of(request, built, servers, bought, remarks)
     most = sum(line.watts for line in bought)
     return ClusterPlan(
         request=request,
@@ -200,11 +202,11 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
         gpu_watts=gpus * gpu.tdp_watts,
         most_watts=most,
         liquid_watts=servers * built.watts * built.liquid_share,
-        load=usual(request.load, known["busy_draw"].value, told, LOAD),
-        pue=usual(request.pue, known["pue"].value, told, _pue()),
-        carbon_kg_per_kwh=_carbon(request, told),
-        kwh=_electricity(request, told),
-        told=tuple(told),
+        load=usual(request.load, known_assumptions["busy_draw"].value, remarks, LOAD),
+        pue=usual(request.pue, known_assumptions["pue"].value, remarks, _pue()),
+        carbon_kg_per_kwh=_carbon(request, remarks),
+        kwh=_electricity(request, remarks),
+        told=tuple(remarks),
     )
 
 
@@ -227,39 +229,39 @@ def _electricity(request: ClusterRequest, told: list[str]) -> Assumption:
 def _carbon(request: ClusterRequest, told: list[str]) -> float:
     if request.carbon is not None:
         return request.carbon
-    found = region(request.region or WORLD)
+    carbon_region = region(request.region or WORLD)
     if not request.region:
-        words = f"a kWh emits {found.carbon_g_per_kwh:g} g of CO2, as in the world"
+        words = f"a kWh emits {carbon_region.carbon_g_per_kwh:g} g of CO2, as in the world"
         told.append(f"{words}: --region says where, --carbon how many kg")
-    return found.carbon_g_per_kwh / 1e3
+    return carbon_region.carbon_g_per_kwh / 1e3
 
 
 def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> NetworkKit:
-    asked = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
-    name = asked.name
-    if asked.bytes_per_s != link(name).bytes_per_s:
-        what = f"no adapter has {asked.bytes_per_s * 8e-9:g} Gb/s"
+    link_kind = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
+    name = link_kind.name
+    if link_kind.bytes_per_s != link(name).bytes_per_s:
+        what = f"no adapter has {link_kind.bytes_per_s * 8e-9:g} Gb/s"
         raise SpecInvalid(what, hint=f"give as --fabric one of {', '.join(networks())}")
     if not request.fabric and name.startswith(RENTED):
         name = "roce-100"
     if not request.fabric:
         told.append(f"nodes are joined by {name}: --fabric says another")
     try:
-        found = network(name)
+        network_kit = network(name)
     except NotFound as unknown:
         if not name.startswith(RENTED):
             raise
         hint = f"give as --fabric one of {', '.join(networks())}"
         raise SpecInvalid(f"{name} is the network of a cloud", hint=hint) from unknown
     if not request.switch:
-        return found
+        return network_kit
     other = switch(request.switch)
-    if not other.ports_of(found.adapter_gbps):
-        what = f"{other.title} has no port of {found.adapter_gbps:g} Gb/s"
-        raise SpecInvalid(what, hint=f"leave out --switch for {found.switch.name}")
+    if not other.ports_of(network_kit.adapter_gbps):
+        what = f"{other.title} has no port of {network_kit.adapter_gbps:g} Gb/s"
+        raise SpecInvalid(what, hint=f"leave out --switch for {network_kit.switch.name}")
     return NetworkKit(
-        name=found.name,
-        adapter_gbps=found.adapter_gbps,
-        adapter_module_watts=found.adapter_module_watts,
+        name=network_kit.name,
+        adapter_gbps=network_kit.adapter_gbps,
+        adapter_module_watts=network_kit.adapter_module_watts,
         switch=other,
     )

@@ -121,10 +121,11 @@ def _between(
     name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
 ) -> ReportFigure:
     """A product, between what it is with all its assumptions low and with all of them high."""
-    if all(one.is_known for one in of):
+    if all(assumption.is_known for assumption in of):
         return ReportFigure(name=name, value=value, unit=unit, note=note)
     low, high = (
-        value * prod(getattr(one, end) / one.value for one in of) for end in ("low", "high")
+        value * prod(getattr(assumption, end) / assumption.value for assumption in of)
+        for end in ("low", "high")
     )
     return ReportFigure(name=name, value=value, unit=unit, low=low, high=high, note=note)
 
@@ -223,26 +224,28 @@ def _fabric_row(plan: ClusterPlan, name: str, tree: Fabric) -> tuple[str | int |
 
 
 def _storage(plan: ClusterPlan) -> ReportTable:
-    kept = plan.storage
-    every = kept.interval_seconds / 60
+    storage = plan.storage
+    every = storage.interval_seconds / 60
     return ReportTable(
         title="Storage",
         columns=columns("what", "value", "unit"),
         rows=(
-            ("a checkpoint", kept.checkpoint_bytes / 1e9, "GB"),
+            ("a checkpoint", storage.checkpoint_bytes / 1e9, "GB"),
             ("saved every", every, "min"),
-            ("to write one", kept.save_seconds, "s"),
-            ("to read one back", kept.load_seconds, "s"),
-            ("data that all GPUs read", kept.data_gb_per_s, "GB/s"),
-            ("read, needed", kept.need_read, "GB/s"),
-            ("read, there", kept.read, "GB/s"),
-            ("write, needed", kept.need_write, "GB/s"),
-            ("write, there", kept.write, "GB/s"),
-            ("GPUs wait for checkpoints", 100 * kept.save_idle, "%"),
-            ("GPUs wait for data", 100 * kept.data_idle, "%"),
-            ("GPUs that this is worth", kept.idle * plan.gpus, "GPUs"),
+            ("to write one", storage.save_seconds, "s"),
+            ("to read one back", storage.load_seconds, "s"),
+            ("data that all GPUs read", storage.data_gb_per_s, "GB/s"),
+            ("read, needed", storage.need_read, "GB/s"),
+            ("read, there", storage.read, "GB/s"),
+            ("write, needed", storage.need_write, "GB/s"),
+            ("write, there", storage.write, "GB/s"),
+            ("GPUs wait for checkpoints", 100 * storage.save_idle, "%"),
+            ("GPUs wait for data", 100 * storage.data_idle, "%"),
+            ("GPUs that this is worth", storage.idle * plan.gpus, "GPUs"),
         ),
-        note="Saves are in the background." if kept.async_saves else "Training stops for a save.",
+        note="Saves are in the background."
+        if storage.async_saves
+        else "Training stops for a save.",
     )
 
 
@@ -280,13 +283,13 @@ def _floor(plan: ClusterPlan) -> float:
 
 def _waiting(plan: ClusterPlan) -> Figure:
     """Return how long GPUs wait for checkpoints, by the write speed of the storage."""
-    kept = plan.storage
-    middle = log10(kept.write)
+    storage = plan.storage
+    middle = log10(storage.write)
     points = []
     for step in range(POINTS + 1):
         rate = 10 ** (middle + log10(SPAN) * (2 * step / POINTS - 1))
-        seconds = kept.checkpoint_bytes / 1e9 / rate
-        share = save_idle(seconds, kept.interval_seconds, async_saves=kept.async_saves)
+        seconds = storage.checkpoint_bytes / 1e9 / rate
+        share = save_idle(seconds, storage.interval_seconds, async_saves=storage.async_saves)
         points.append((rate, 100 * share))
     return Figure(
         title="GPUs waiting for checkpoints",
@@ -298,25 +301,29 @@ def _waiting(plan: ClusterPlan) -> Figure:
 
 
 def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
-    found = []
-    kept = plan.storage
-    if kept.idle > WIDE:
-        worth = counted(ceil(kept.idle * plan.gpus), "GPU")
-        found.append(
-            f"GPUs wait {share_text(kept.idle)} of the time for storage, as if there were {worth} "
-            f"less: it needs {kept.need_read:,.0f} GB/s to read and {kept.need_write:,.0f} GB/s to "
+    warning_list = []
+    storage = plan.storage
+    if storage.idle > WIDE:
+        worth = counted(ceil(storage.idle * plan.gpus), "GPU")
+        warning_list.append(
+            f"GPUs wait {share_text(storage.idle)} of the time for storage, as if there "
+            f"were {worth} "
+            f"less: it needs {storage.need_read:,.0f} GB/s to read and "
+            f"{storage.need_write:,.0f} GB/s to "
             "write."
         )
     if plan.request.rail_only and plan.nodes > 1:
-        found.append("Between rails there is no way but through the links inside of a node.")
+        warning_list.append("Between rails there is no way but through the links inside of a node.")
     if plan.liquid_watts:
-        found.append(f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack.")
+        warning_list.append(
+            f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack."
+        )
     if _floor(plan) > FLOOR_KG:
-        found.append(
+        warning_list.append(
             f"The floor bears {_floor(plan):,.0f} kg a m2 below a rack, where raised floors "
             f"usually bear {FLOOR_KG:,.0f}."
         )
-    return tuple(found)
+    return tuple(warning_list)
 
 
 def _data(plan: ClusterPlan) -> dict[str, Any]:

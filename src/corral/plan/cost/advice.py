@@ -25,7 +25,7 @@ def advice(found: Costs) -> str:
     able = (found.way(name) for name in VERBS if is_sold or name != OWN)
     ways = sorted(able, key=lambda way: way.bill.usd)
     best, next_best = ways[0], next((way for way in ways[1:] if way.name == OWN), ways[1])
-    said = (
+    sentences = (
         _of_budget(found),
         "" if found.hybrid is None else _of_demand(found.hybrid),
         _what_to_do(found, best, next_best),
@@ -35,7 +35,7 @@ def advice(found: Costs) -> str:
         _how_sure(found, best, next_best),
         _on_spot(found, best),
     )
-    return " ".join(one for one in said if one)
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _what_to_do(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
@@ -66,8 +66,8 @@ def _from_when(found: Costs, best: OwnOrRent) -> str:
         return f"{pays}."
     if rent.even_month is not None:
         return f"{pays}, and is paid back in month {rent.even_month}."
-    left = -sum(line.usd for line in best.bill.lines if line.usd < 0)
-    return f"{pays}, counting the {usd_text(left)} that the hardware is worth in the end."
+    residual_usd = -sum(line.usd for line in best.bill.lines if line.usd < 0)
+    return f"{pays}, counting the {usd_text(residual_usd)} that the hardware is worth in the end."
 
 
 def _from_which_bill(found: Costs) -> str:
@@ -112,24 +112,25 @@ def _on_spot(found: Costs, best: OwnOrRent) -> str:
 
 
 def _of_budget(found: Costs) -> str:
-    own, budget = found.bought, found.request.budget_usd
-    if own is None or budget is None:
+    affordable_gpus, budget = found.bought, found.request.budget_usd
+    if affordable_gpus is None or budget is None:
         return ""
     years = counted(found.request.years, "year")
-    node = counted(own.node_gpus, "GPU")
-    if own.by_whole_cost:
-        can = f"buy {counted(own.by_whole_cost, 'GPU')} and run them for {years}"
-    elif own.by_capital:
+    node = counted(affordable_gpus.node_gpus, "GPU")
+    if affordable_gpus.by_whole_cost:
+        can = f"buy {counted(affordable_gpus.by_whole_cost, 'GPU')} and run them for {years}"
+    elif affordable_gpus.by_capital:
         can = (
-            f"buy {counted(own.by_capital, 'GPU')} and run them for "
-            f"{counted(own.months, 'month')}; {years} of {node} take {usd_text(own.node_usd)}"
+            f"buy {counted(affordable_gpus.by_capital, 'GPU')} and run them for "
+            f"{counted(affordable_gpus.months, 'month')}; {years} of {node} take "
+            f"{usd_text(affordable_gpus.node_usd)}"
         )
     else:
         can = (
-            f"buy no node: {node} take {usd_text(own.node_once)} at the start, and "
-            f"{usd_text(own.node_usd)} in {years}"
+            f"buy no node: {node} take {usd_text(affordable_gpus.node_once)} at the start, and "
+            f"{usd_text(affordable_gpus.node_usd)} in {years}"
         )
-    return f"{usd_text(budget)} {can}. {rented_text(found, own)}"
+    return f"{usd_text(budget)} {can}. {rented_text(found, affordable_gpus)}"
 
 
 def rented_text(found: Costs, own: AffordableGpus) -> str:
@@ -151,12 +152,12 @@ def rented_text(found: Costs, own: AffordableGpus) -> str:
 def _of_demand(mix: Hybrid) -> str:
     best = mix.best
     others = min(mix.all_own.usd, mix.all_rent.usd)
-    told = "owning all" if mix.all_own.usd < mix.all_rent.usd else "renting all"
+    cheaper_way = "owning all" if mix.all_own.usd < mix.all_rent.usd else "renting all"
     if best.usd >= others:
-        return f"For the demand {told} is cheapest: {usd_text(best.usd)}."
+        return f"For the demand {cheaper_way} is cheapest: {usd_text(best.usd)}."
     return (
         f"For the demand own {counted(best.owned, 'GPU')} and rent the peaks on demand: "
-        f"{usd_text(best.usd)}, {share_text(1 - best.usd / others)} less than {told}."
+        f"{usd_text(best.usd)}, {share_text(1 - best.usd / others)} less than {cheaper_way}."
     )
 
 

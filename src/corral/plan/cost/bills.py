@@ -71,7 +71,7 @@ class CostRequest:
 
 def check_demand(demand: Sequence[tuple[float, float]]) -> None:
     """Raises: SpecInvalid for GPUs or hours of a year that cannot be."""
-    if not all(0 <= one <= GPUS.most for pair in demand for one in pair):
+    if not all(0 <= number <= GPUS.most for pair in demand for number in pair):
         hint = f"give GPUs and hours from 0 on, as 64:1000; GPUs up to {GPUS.most:,.0f}"
         raise SpecInvalid("--demand asks for what cannot be", hint=hint)
     if (hours := sum(hours for _, hours in demand)) > YEAR_HOURS:
@@ -130,9 +130,11 @@ class PriceAssumptions:
     @cached_property
     def falling(self) -> float:
         """Return the present value of a rent of one USD in the first month that then falls."""
-        left = 1 - self.of["price_fall"]
+        price_share = 1 - self.of["price_fall"]
         months = range(1, self.months + 1)
-        return sum(float(left ** ((month - 1) / 12)) * self.discount(month) for month in months)
+        return sum(
+            float(price_share ** ((month - 1) / 12)) * self.discount(month) for month in months
+        )
 
     def discount(self, month: int) -> float:
         """Return the present value of a USD at the end of that month."""
@@ -163,8 +165,8 @@ class PriceAssumptions:
             self._monthly("software licences", gpus * of["software_per_gpu"] / 12),
             self._monthly("insurance and line", hardware * of["other_share"] / 12),
         ]
-        left = hardware * of["yearly_value"] ** (self.months / 12)
-        back = BillLine(name="residual value", usd=-left * self.discount(self.months))
+        residual = hardware * of["yearly_value"] ** (self.months / 12)
+        back = BillLine(name="residual value", usd=-residual * self.discount(self.months))
         return Bill(lines=(*lines, back))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
@@ -196,18 +198,18 @@ class PriceAssumptions:
         work = sum(gpus * share for gpus, share in demand)
         own_work = sum(min(gpus, owned) * share for gpus, share in demand)
         rented = work - own_work  # on the average
-        own = self.own(owned, own_work / owned if owned else 0.0)
+        bill = self.own(owned, own_work / owned if owned else 0.0)
         rent = self.rent(rented, 1.0, kind)
         part = rented / work if work else 0.0
         people = of["engineers_per_gpu"] * (owned + of["cloud_people"] * rented)
         people += of["engineers_least"] * (1.0 if owned else of["cloud_people"])
-        lines = [line for line in own.lines if line.name != "people"]
+        lines = [line for line in bill.lines if line.name != "people"]
         peak = max(0.0, max(gpus for gpus, _ in demand) - owned)
-        kept = peak * self.storage_tb_per_gpu * of["cloud_storage"]
+        stored_cost = peak * self.storage_tb_per_gpu * of["cloud_storage"]
         sent = self.egress_tb_month * of["egress"] * part
         lines += [
             *(replace(line, name="rented GPUs") for line in rent.lines if line.name == "rent"),
-            self._monthly("rented storage", kept),
+            self._monthly("rented storage", stored_cost),
             self._monthly("egress", sent),
         ]
         lines.append(self._monthly("people", people * of["engineer"] / 12))
@@ -242,9 +244,9 @@ class PriceAssumptions:
     def even_month(self, gpus: float, used: float, kind: str) -> int | None:
         """The first month by whose end as much has been paid for rent as for the owned GPUs, which
         are then still there; None: not within the years."""
-        own = self.own(gpus, used)
-        paid_own, paid_rent = own.once, 0.0
-        running = sum(line.monthly for line in own.lines)
+        bill = self.own(gpus, used)
+        paid_own, paid_rent = bill.once, 0.0
+        running = sum(line.monthly for line in bill.lines)
         rent = {line.name: line.monthly for line in self.rent(gpus, used, kind).lines}
         fall = 0.0 if kind == "reserved" else self.of["price_fall"]
         for month in range(1, self.months + 1):
@@ -258,13 +260,13 @@ class PriceAssumptions:
 
 def prices_of(request: CostRequest, values: Mapping[str, float]) -> PriceAssumptions:
     """Raises: NotFound for an unknown GPU."""
-    known = device(request.gpu)
+    gpu_device = device(request.gpu)
     storage = request.storage_tb
     return PriceAssumptions(
         of=values,
         months=max(1, round(12 * request.years)),
-        watts=known.tdp_watts,
-        node_gpus=request.node_gpus or known.node_gpus,
+        watts=gpu_device.tdp_watts,
+        node_gpus=request.node_gpus or gpu_device.node_gpus,
         storage_tb_per_gpu=(
             values["storage_tb_per_gpu"] if storage is None else storage / request.gpus
         ),
@@ -282,4 +284,4 @@ def assumed(request: CostRequest, market: Market | None = None) -> dict[str, Ass
 
 
 def values_of(known: Mapping[str, Assumption]) -> dict[str, float]:
-    return {name: one.value for name, one in known.items()}
+    return {name: assumption.value for name, assumption in known.items()}

@@ -52,14 +52,14 @@ def bought(prices: PriceAssumptions, budget_usd: float, used: float, gpus: float
 
     hours = budget_usd / prices.of["on_demand"] if prices.of["on_demand"] else inf
     by_capital = most(lambda bill: bill.once)
-    one = prices.own(node, used)
+    node_bill = prices.own(node, used)
     return AffordableGpus(
         by_capital=by_capital,
         by_whole_cost=most(lambda bill: bill.spent),
         months=_months(prices, prices.own(by_capital, used), budget_usd),
         node_gpus=node,
-        node_once=one.once,
-        node_usd=one.spent,
+        node_once=node_bill.once,
+        node_usd=node_bill.spent,
         rented_hours=hours,
         rented_gpus=hours / (prices.months * MONTH_HOURS),
         rented_months=rented_months(prices, gpus, used, budget_usd),
@@ -82,13 +82,13 @@ def _months(prices: PriceAssumptions, bill: Bill, budget_usd: float) -> int:
 
 def _people(prices: PriceAssumptions, used: float) -> float:
     """Return the part of a rent's bill that no number of GPUs changes."""
-    one, two = (prices.rent(gpus, used, "on demand").usd for gpus in (1.0, 2.0))
-    return 2 * one - two
+    first_usd, two = (prices.rent(gpus, used, "on demand").usd for gpus in (1.0, 2.0))
+    return 2 * first_usd - two
 
 
 def _kept(prices: PriceAssumptions, budget_usd: float, used: float, kind: str) -> float:
     """The bill is a straight line in the number of GPUs, from its people for the first one on."""
-    one, two = (prices.rent(gpus, used, kind).usd for gpus in (1.0, 2.0))
-    if two <= one:
+    first_usd, two = (prices.rent(gpus, used, kind).usd for gpus in (1.0, 2.0))
+    if two <= first_usd:
         return inf
-    return max(0.0, (budget_usd - (2 * one - two)) / (two - one))
+    return max(0.0, (budget_usd - (2 * first_usd - two)) / (two - first_usd))

@@ -33,25 +33,33 @@ def of_market(
 
     Raises: NotFound if that cloud does not rent out the GPU.
     """
-    known, about = assumptions(), device(gpu)
-    offers = [one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)]
+    known_assumptions, about = assumptions(), device(gpu)
+    offers = [rent.usd_per_gpu_hour for rent in market.current(about.name, cloud=cloud)]
     if cloud and not offers:
-        others = [one.cloud for one in market.rent(about.name)]
+        others = [rent.cloud for rent in market.rent(about.name)]
         raise NotFound(f"price of {about.name} at", cloud, others, see="corral plan prices")
-    found: dict[str, Assumption] = {}
+    market_terms: dict[str, Assumption] = {}
     if offers:
         source = f"the median of {len(offers)} clouds" if len(offers) > 1 else "one cloud"
-        found["on_demand"] = _between(known["on_demand"], offers, f"{source}: corral plan prices")
+        market_terms["on_demand"] = _between(
+            known_assumptions["on_demand"], offers, f"{source}: corral plan prices"
+        )
     terms = ("reserved_3y", "reserved_1y") if years >= 3 else ("reserved_1y",)
     for name, kinds in (("reserved_discount", terms), ("spot_discount", ("spot",))):
         off = next((seen for kind in kinds if (seen := _discounts(about, market, kind, cloud))), [])
         if off:
-            found[name] = _between(known[name], off, "the same clouds: corral plan prices")
-    found.update((one.name, one) for one in _server(about, market, known))
+            market_terms[name] = _between(
+                known_assumptions[name], off, "the same clouds: corral plan prices"
+            )
+    market_terms.update(
+        (assumption.name, assumption) for assumption in _server(about, market, known_assumptions)
+    )
     if missing := untold(about, market):
         like = of_market(PRICED, market, years=years)
-        found |= {name: _by_bandwidth(like.get(name, known[name]), about) for name in missing}
-    return found
+        market_terms |= {
+            name: _by_bandwidth(like.get(name, known_assumptions[name]), about) for name in missing
+        }
+    return market_terms
 
 
 def untold(about: Device, market: PriceList) -> tuple[str, ...]:
@@ -84,9 +92,11 @@ def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
 
 def _discounts(about: Device, market: PriceList, kind: str, cloud: str) -> list[float]:
     """Return the discount of each cloud against its price on demand; surcharges do not count."""
-    full = {one.cloud: one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)}
+    full = {rent.cloud: rent.usd_per_gpu_hour for rent in market.current(about.name, cloud=cloud)}
     offers = market.current(about.name, kind, cloud)
-    off = [1 - one.usd_per_gpu_hour / full[one.cloud] for one in offers if one.cloud in full]
+    off = [
+        1 - offer.usd_per_gpu_hour / full[offer.cloud] for offer in offers if offer.cloud in full
+    ]
     return [share for share in off if 0 <= share < 1]
 
 
@@ -107,13 +117,13 @@ def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
     """Return a server's price in USD per GPU, and its source. None if no price is known."""
     if (whole := market.sale(about.name, "server")) is not None:
         return whole.usd / about.node_gpus, whole.source
-    one = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")
+    sale = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")
     server, alone = market.sale(PRICED, "server"), market.sale(PRICED, "gpu")
-    if one is None or server is None or alone is None:
+    if sale is None or server is None or alone is None:
         return None
     more = server.usd / device(PRICED).node_gpus / alone.usd
-    used = ", used" if one.what == "used_gpu" else ""
-    return one.usd * more, f"{one.source}; {one.usd:,.0f} for one{used}, times {more:.2f}"
+    used = ", used" if sale.what == "used_gpu" else ""
+    return sale.usd * more, f"{sale.source}; {sale.usd:,.0f} for one{used}, times {more:.2f}"
 
 
 def _between(usual: Assumption, seen: list[float], source: str) -> Assumption:

@@ -95,37 +95,40 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
 
     Raises: NotFound for an unknown GPU, cloud or assumption, SpecInvalid.
     """
-    known = assumed(request, market)
-    prices = prices_of(request, values_of(known))
+    known_terms = assumed(request, market)
+    prices = prices_of(request, values_of(known_terms))
     gpus, used = request.gpus, request.utilisation
-    drawn = [prices_of(request, values) for values in draws(known)]
-    costs = {name: [bill_of(one, name, gpus, used).usd for one in drawn] for name in (OWN, *RENTS)}
-    hours = [one.hours(gpus, used) for one in drawn]
-    saved = [rent - own for rent, own in zip(costs["on demand"], costs[OWN], strict=True)]
+    drawn = [prices_of(request, values) for values in draws(known_terms)]
+    costs = {
+        name: [bill_of(price_assumptions, name, gpus, used).usd for price_assumptions in drawn]
+        for name in (OWN, *RENTS)
+    }
+    hours = [price_assumptions.hours(gpus, used) for price_assumptions in drawn]
+    saved = [rent - own_usd for rent, own_usd in zip(costs["on demand"], costs[OWN], strict=True)]
 
     def saving(values: Values) -> float:
         at = prices_of(request, values)
         return at.rent(gpus, used, "on demand").usd - at.own(gpus, used).usd
 
-    even = [one.even_use(gpus, "on demand") for one in drawn]
+    even = [price_assumptions.even_use(gpus, "on demand") for price_assumptions in drawn]
     return Costs(
         request=request,
         prices=prices,
-        known=known,
+        known=known_terms,
         ways=tuple(_way(name, request, prices, costs, hours) for name in (OWN, *RENTS)),
         saving=saving(prices.of),
         saving_band=band(saved),
-        cautions=tuple(_cautions(request, known, market or listed())),
+        cautions=tuple(_cautions(request, known_terms, market or listed())),
         even_use_band=band([2.0 if share is None else share for share in even]),
-        swings=tuple(tornado(known, saving)),
+        swings=tuple(tornado(known_terms, saving)),
         terms=terms(request, market or listed(), OWN),
         clouds=() if request.cloud else cloud_kinds(request, prices, market or listed()),
-        year=tuple(year_lines(request, known, prices.of)),
+        year=tuple(year_lines(request, known_terms, prices.of)),
         even_bill=even_bill(prices, gpus, used),
         bought=bought(prices, request.budget_usd, used, gpus) if request.budget_usd else None,
         hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
         by_use=_by_use(prices, gpus),
-        told=tuple(_told(known)),
+        told=tuple(_told(known_terms)),
     )
 
 
@@ -143,7 +146,7 @@ def _way(
     gpus, used = request.gpus, request.utilisation
     bill = bill_of(prices, name, gpus, used)
     spread = [usd / each for usd, each in zip(costs[name], hours, strict=True) if each]
-    wins = [own < rent for own, rent in zip(costs[OWN], costs[name], strict=True)]
+    wins = [own_usd < rent for own_usd, rent in zip(costs[OWN], costs[name], strict=True)]
     is_rent = name != OWN
     return OwnOrRent(
         name=name,
@@ -171,10 +174,10 @@ def _told(known: Mapping[str, Assumption]) -> list[str]:
         return usual if one.is_known else f"{usual} ({brief(one.low)} to {brief(one.high)})"
 
     return [
-        f"{numbers(one)}, {one.source}: {one.title}"
-        if one.is_known or one.source.startswith(LIKE)
-        else f"{numbers(one)}: {one.title}"
-        for one in known.values()
+        f"{numbers(assumption)}, {assumption.source}: {assumption.title}"
+        if assumption.is_known or assumption.source.startswith(LIKE)
+        else f"{numbers(assumption)}: {assumption.title}"
+        for assumption in known.values()
     ]
 
 
@@ -187,10 +190,12 @@ def _cautions(
         yield f"{kind} can be rented only: owning is shown as if they were sold."
     for name in untold(about, market):
         if name not in request.assume:
-            one = known[name]
+            assumption = known[name]
             yield (
-                f"Nobody tells {TELLS[name].format(about.title)}: taken are {brief(one.value)} "
-                f"{one.unit}, {one.source} ({brief(one.low)} to {brief(one.high)}). Say your own: "
+                f"Nobody tells {TELLS[name].format(about.title)}: taken are "
+                f"{brief(assumption.value)} "
+                f"{assumption.unit}, {assumption.source} ({brief(assumption.low)} to "
+                f"{brief(assumption.high)}). Say your own: "
                 f"--assume {name}=NUMBER"
             )
 

@@ -51,7 +51,7 @@ def report(found: Costs) -> PlannerReport:
             f"the GPUs are used for {share_text(request.utilisation)} of all hours: --utilisation",
             *found.told,
         ),
-        sources=tuple(dict.fromkeys(one.source for one in found.known.values())),
+        sources=tuple(dict.fromkeys(assumption.source for assumption in found.known.values())),
         warnings=(*found.cautions, OFFERS),
         data=_data(found),
     )
@@ -283,7 +283,7 @@ def _share(used: float) -> str:
 def _data(found: Costs) -> dict[str, Any]:
     return {
         "request": asdict(found.request) | {"assume": dict(found.request.assume)},
-        "assumptions": {name: asdict(one) for name, one in found.known.items()},
+        "assumptions": {name: asdict(assumption) for name, assumption in found.known.items()},
         "ways": {way.name: asdict(way) | {"usd": way.bill.usd} for way in found.ways},
         "saving_usd": found.saving,
         "saving_usd_band": asdict(found.saving_band),

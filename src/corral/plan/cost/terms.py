@@ -98,13 +98,13 @@ def cloud_kinds(
     """Return neo-clouds and hyperscalers apart, as far as they rent out this GPU."""
     name = device(request.gpu).name
     current, every = market.current(name), market.rent(name)
-    found = []
+    kinds = []
     for title, large in (("neo-clouds", False), ("hyperscalers", True)):
-        offers = tuple(one for one in current if is_hyperscaler(one.cloud) is large)
-        listed = [one for one in every if is_hyperscaler(one.cloud) is large]
+        offers = tuple(rent for rent in current if is_hyperscaler(rent.cloud) is large)
+        listed = [rent for rent in every if is_hyperscaler(rent.cloud) is large]
         if offers:
-            found.append(_cloud_kind(title, offers, len(listed) - len(offers), request, prices))
-    return tuple(found)
+            kinds.append(_cloud_kind(title, offers, len(listed) - len(offers), request, prices))
+    return tuple(kinds)
 
 
 def _cloud_kind(
@@ -114,15 +114,15 @@ def _cloud_kind(
     request: CostRequest,
     prices: PriceAssumptions,
 ) -> CloudKind:
-    usd = median(one.usd_per_gpu_hour for one in offers)
-    there = replace(prices, of={**prices.of, "on_demand": usd})
+    usd = median(offer.usd_per_gpu_hour for offer in offers)
+    price_assumptions = replace(prices, of={**prices.of, "on_demand": usd})
     return CloudKind(
         name=title,
         offers=offers,
         left_out=left_out,
         usd_per_gpu_hour=usd,
-        usd=there.rent(request.gpus, request.utilisation, "on demand").usd,
-        even_use=there.even_use(request.gpus, "on demand"),
+        usd=price_assumptions.rent(request.gpus, request.utilisation, "on demand").usd,
+        even_use=price_assumptions.even_use(request.gpus, "on demand"),
     )
 
 
@@ -155,8 +155,8 @@ def year_lines(
         return 12 * next((line.monthly for line in bill.lines if line.name == name), 0.0)
 
     for name, rising in RUNNING.items():
-        low = dict(values) | {one: known[one].low for one in rising}
-        high = dict(values) | {one: known[one].high for one in rising}
+        low = dict(values) | {term: known[term].low for term in rising}
+        high = dict(values) | {term: known[term].high for term in rising}
         yield YearLine(
             name=name,
             usual=yearly(name, values),

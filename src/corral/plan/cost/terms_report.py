@@ -52,7 +52,7 @@ def clouds_table(kinds: Sequence[CloudKind]) -> ReportTable:
                 kind.offers[0].usd_per_gpu_hour,
                 kind.usd_per_gpu_hour,
                 kind.offers[-1].usd_per_gpu_hour,
-                min(one.date for one in kind.offers).isoformat(),
+                min(offer.date for offer in kind.offers).isoformat(),
                 kind.left_out,
                 kind.usd,
                 None if kind.even_use is None else 100 * kind.even_use,

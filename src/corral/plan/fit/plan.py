@@ -139,8 +139,8 @@ def largest_batch(ask: FitUse, gpus: int) -> int:
 
 
 def _fits(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
-    one = on_gpus(ask, gpus, purpose)
-    return one is not None and one.fits
+    fit_candidate = on_gpus(ask, gpus, purpose)
+    return fit_candidate is not None and fit_candidate.fits
 
 
 def _largest(holds: Callable[[int], bool], most: int) -> int:
@@ -158,12 +158,12 @@ def _largest(holds: Callable[[int], bool], most: int) -> int:
 def _fit(ask: FitUse, purpose: Purpose) -> Fit:
     tried: list[FitCandidate] = []
     for gpus in _counts(ask):
-        if (one := on_gpus(ask, gpus, purpose)) is None:
+        if (fit_candidate := on_gpus(ask, gpus, purpose)) is None:
             continue
-        if one.fits:
+        if fit_candidate.fits:
             between = _between(ask, purpose, tried[-1].gpus if tried else 0, gpus)
-            return Fit(purpose=purpose, tried=(*tried, *between, one)[: len(tried) + 1])
-        tried.append(one)
+            return Fit(purpose=purpose, tried=(*tried, *between, fit_candidate)[: len(tried) + 1])
+        tried.append(fit_candidate)
     return Fit(
         purpose=purpose, tried=tuple(tried), nearest=tuple(_nearest(ask, purpose, tried[-1]))
     )
@@ -179,9 +179,9 @@ def _between(ask: FitUse, purpose: Purpose, fewer: int, more: int) -> Iterator[F
         return
     step = node * ceil((more - fewer) / BETWEEN / node)
     for gpus in range(fewer + step, more, step):
-        one = on_gpus(ask, gpus, purpose)
-        if one is not None and one.fits:
-            yield one
+        fit_candidate = on_gpus(ask, gpus, purpose)
+        if fit_candidate is not None and fit_candidate.fits:
+            yield fit_candidate
             return
 
 
@@ -198,9 +198,9 @@ def _nearest(ask: FitUse, purpose: Purpose, last: FitCandidate) -> Iterator[str]
     wider = _fit(replace(ask, gpus=None), purpose) if ask.gpus else None
     if wider and wider.gpus:
         yield f"{_gpus(wider.gpus)} ({wider.best.layout})"
-    found = list(_lesser(ask, purpose, last.gpus))
-    yield from found
-    if wider and not wider.gpus and not found:
+    lesser = list(_lesser(ask, purpose, last.gpus))
+    yield from lesser
+    if wider and not wider.gpus and not lesser:
         yield from wider.nearest
 
 
@@ -232,11 +232,11 @@ def on_gpus(ask: FitUse, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> Fit
     """
     least: FitCandidate | None = None
     for layout, parts in _OPTIONS[purpose](ask, gpus):
-        one = FitCandidate(gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes)
-        if one.fits:
-            return one
-        if least is None or one.needed < least.needed:
-            least = one
+        fit_candidate = FitCandidate(gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes)
+        if fit_candidate.fits:
+            return fit_candidate
+        if least is None or fit_candidate.needed < least.needed:
+            least = fit_candidate
     return least
 
 
@@ -318,8 +318,8 @@ def _grids(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
     for tensor in _widths(ask, gpus):
         for pipeline in (1, 2, 4, 8, 16, 32, 64):
             for context in (1, 2, 4, 8, 16):
-                data, left = divmod(gpus, tensor * pipeline * context)
-                if left or not data or ask.model.layers < pipeline:
+                data, rest = divmod(gpus, tensor * pipeline * context)
+                if rest or not data or ask.model.layers < pipeline:
                     continue
                 experts = ask.model.experts
                 yield TrainLayout(

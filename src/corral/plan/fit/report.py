@@ -61,23 +61,25 @@ def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> PlannerReport:
         figures=_figures(found),
         assumed=(*assumed, *_assumed(ask)),
         sources=(*SOURCES, *_bands_told()),
-        warnings=tuple(f"{one}." for one in cautions(ask.model, ask.context)),
+        warnings=tuple(f"{caution}." for caution in cautions(ask.model, ask.context)),
         data=_data(found),
     )
 
 
 def _verdict(found: Fitting) -> str:
     ask, serving = found.ask, found.of(Purpose.INFERENCE)
-    asked = f"{ask.batch:,} sequences of {ask.context:,} tokens in {ask.precision}"
+    request_text = f"{ask.batch:,} sequences of {ask.context:,} tokens in {ask.precision}"
     trained = "; ".join(
         f"{fit.purpose} {_count(fit)}" for fit in found.fits if fit.purpose is not Purpose.INFERENCE
     )
     if serving.gpus is None:
-        first = f"{asked} do not fit on {_gpus(serving.best.gpus)}: {_shortage(serving.best)}"
+        first = (
+            f"{request_text} do not fit on {_gpus(serving.best.gpus)}: {_shortage(serving.best)}"
+        )
         near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
         return f"{first}.{near} {_capital(trained)}."
     layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
-    needs = f"Serving {asked} needs {_gpus(serving.gpus)}{layout}; {trained}."
+    needs = f"Serving {request_text} needs {_gpus(serving.gpus)}{layout}; {trained}."
     return f"{needs} {why}" if (why := _why_not_fewer(serving)) else needs
 
 
@@ -156,8 +158,8 @@ def _bands_told() -> Iterator[str]:
     rows = f"the mean absolute error over {SERVED_ROWS} rows"
     yield f"\u00b1 of serving: {rows}: docs/reference/plan-memory.md"
     for name, what in ((TUNED, "fine-tuning"), (PRETRAINED, "pre-training")):
-        if (known := band(name)) is not None:
-            yield known.told(what)
+        if (error_band := band(name)) is not None:
+            yield error_band.told(what)
 
 
 def _by_purpose(found: Fitting) -> ReportTable:
@@ -179,8 +181,8 @@ def _by_purpose(found: Fitting) -> ReportTable:
 
 
 def _by_part(found: Fitting) -> ReportTable:
-    given = {name for fit in found.fits for name in fit.best.parts}
-    names = [name for name in PARTS if name in given]
+    part_names = {name for fit in found.fits for name in fit.best.parts}
+    names = [name for name in PARTS if name in part_names]
     rows: list[tuple[Cell, ...]] = [
         (name, *(_gb(fit.best.parts.get(name)) for fit in found.fits)) for name in names
     ]
@@ -210,13 +212,13 @@ def _tried(found: Fitting) -> ReportTable:
         rows=tuple(
             (
                 fit.purpose,
-                one.gpus,
-                one.layout,
-                round(one.needed / GB, 1),
-                "fits" if one.fits else _shortage(one),
+                fit_candidate.gpus,
+                fit_candidate.layout,
+                round(fit_candidate.needed / GB, 1),
+                "fits" if fit_candidate.fits else _shortage(fit_candidate),
             )
             for fit in found.fits
-            for one in fit.tried
+            for fit_candidate in fit.tried
         ),
     )
 
@@ -229,7 +231,9 @@ def _figures(found: Fitting) -> tuple[Figure, ...]:
     longest = max(found.longest, ask.context)
     contexts = sorted({max(1, round(longest * 2 * at / POINTS)) for at in range(1, POINTS + 1)})
     laid = [(size, on_gpus(replace(ask, context=size), best.gpus)) for size in contexts]
-    needed = tuple((float(size), one.needed / GB) for size, one in laid if one)
+    needed = tuple(
+        (float(size), fit_candidate.needed / GB) for size, fit_candidate in laid if fit_candidate
+    )
     usable = tuple((float(size), best.usable / GB) for size in (contexts[0], contexts[-1]))
     return (
         Figure(

@@ -44,7 +44,7 @@ def answer(request: FitRequest) -> PlannerReport:
     """Raises: NotFound, ModelRefused, SpecInvalid."""
     check(request)
     used = device(request.gpu)
-    kept, model = request.kv_precision, model_said(request.model)
+    cache_precision, model = request.kv_precision, model_said(request.model)
     ask = FitUse(
         model=model,
         device=used,
@@ -52,9 +52,9 @@ def answer(request: FitRequest) -> PlannerReport:
         batch=request.batch,
         precision=kept_in(request.precision, used, model.published),
         trained=kept_in(request.precision, used),
-        kv_precision=precision_said(kept) if kept else half(used),
+        kv_precision=precision_said(cache_precision) if cache_precision else half(used),
         gpus=request.gpus,
         rank=request.rank,
     )
-    told = (*published_told(request.precision, model), *half_told(request.precision, used))
-    return report(fitting(ask), assumed=told)
+    remarks = (*published_told(request.precision, model), *half_told(request.precision, used))
+    return report(fitting(ask), assumed=remarks)

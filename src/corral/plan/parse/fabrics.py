@@ -35,8 +35,8 @@ def fabric_said(text: str, used: Device | None = None) -> LinkKind:
     if _RATE.search(text):
         return _by_rate(text, gpu)
     if name in ALSO:
-        known, title = ALSO[name]
-        return replace(link(known), title=title)
+        fabric_name, title = ALSO[name]
+        return replace(link(fabric_name), title=title)
     if name == "efa":
         return (
             gpu.fabric if gpu.fabric.name.startswith("efa") else link(EFA.get(gpu.chip, "efa-p5"))
@@ -66,9 +66,16 @@ def _family(fabric: LinkKind) -> str:
 
 
 def _refuse_inside(text: str, name: str) -> None:
-    inside = {plain(one.name) for used in devices() for one in (used.scale_up, used.bridge) if one}
+    inside = {
+        plain(link_kind.name)
+        for used in devices()
+        for link_kind in (used.scale_up, used.bridge)
+        if link_kind
+    }
     between = {plain(used.fabric.name) for used in devices()}
-    is_family = any(one.startswith(name) and one not in between for one in inside)
+    is_family = any(
+        inside_name.startswith(name) and inside_name not in between for inside_name in inside
+    )
     if name and name not in between and is_family:
         hint = "join them by ib-ndr or roce-400, for example; all links: corral plan catalog links"
         raise SpecInvalid(f"{text} is inside of nodes and joins none", hint=hint)

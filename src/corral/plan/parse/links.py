@@ -84,6 +84,6 @@ def said_between_nodes(text: str) -> float | None:
 
 def _named(text: str, known: tuple[tuple[str, str], ...]) -> LinkKind | None:
     for pattern, name in known:
-        if found := re.search(pattern, text):
-            return link(found.expand(name))
+        if match := re.search(pattern, text):
+            return link(match.expand(name))
     return None

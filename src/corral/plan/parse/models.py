@@ -25,10 +25,10 @@ def model_said(text: str) -> Model:
 
     Raises: NotFound with the nearest name, ModelRefused.
     """
-    said = text.strip()
-    if said.startswith("{"):
-        return model_of_config(_config(said))
-    return _of_dimensions(said) if "=" in said else model(said)
+    model_text = text.strip()
+    if model_text.startswith("{"):
+        return model_of_config(_config(model_text))
+    return _of_dimensions(model_text) if "=" in model_text else model(model_text)
 
 
 def _config(text: str) -> Mapping[str, Any]:
@@ -74,8 +74,8 @@ def precision_said(text: str) -> Precision:
     word = text.strip().lower()
     word = _PRECISIONS.get(word, word)
     if word not in list(Precision):
-        known = [str(one) for one in Precision]
-        error = NotFound("precision", text, known)
-        error.hint = f"{error.hint} give one of {', '.join(known)}".strip()
+        precision_names = [str(precision) for precision in Precision]
+        error = NotFound("precision", text, precision_names)
+        error.hint = f"{error.hint} give one of {', '.join(precision_names)}".strip()
         raise error
     return Precision(word)

@@ -35,15 +35,19 @@ def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPr
     low = text.lower()
     if "see submission" in low or "best" in low:
         return _narrowest(device)
-    kept = _named(low)
+    stored_precision = _named(low)
     if "kv" in low and not narrow_cache:
         narrow_cache = bool(re.search(r"fp8[^,;]*kv|kv[^,;]*fp8", low))
-    narrow = narrow_cache and kept.weight_bytes <= 1.0 and kept.precision.bytes <= 1.0
+    narrow = (
+        narrow_cache
+        and stored_precision.weight_bytes <= 1.0
+        and stored_precision.precision.bytes <= 1.0
+    )
     return StoredPrecision(
-        precision=kept.precision,
-        weight_bytes=kept.weight_bytes,
+        precision=stored_precision.precision,
+        weight_bytes=stored_precision.weight_bytes,
         kv_bytes=1.0 if narrow else 2.0,
-        told=kept.told,
+        told=stored_precision.told,
     )
 
 
@@ -62,8 +66,8 @@ def _named(low: str) -> StoredPrecision:
         return StoredPrecision(precision=Precision.INT8, weight_bytes=1.0, kv_bytes=2.0)
     if re.search(r"fp32|f32", low):
         return StoredPrecision(precision=Precision.FP32, weight_bytes=4.0, kv_bytes=4.0)
-    told = () if re.search(r"16|half", low) else ("16 bits a number",)
-    return StoredPrecision(precision=half, weight_bytes=2.0, kv_bytes=2.0, told=told)
+    remarks = () if re.search(r"16|half", low) else ("16 bits a number",)
+    return StoredPrecision(precision=half, weight_bytes=2.0, kv_bytes=2.0, told=remarks)
 
 
 def _narrowest(device: Device) -> StoredPrecision:
@@ -72,7 +76,9 @@ def _narrowest(device: Device) -> StoredPrecision:
     for precision in (Precision.FP4, Precision.FP8):
         if precision in device.flops:
             size = precision.bytes
-            told = (f"weights in {precision}, cache in fp8",)
-            return StoredPrecision(precision=precision, weight_bytes=size, kv_bytes=1.0, told=told)
-    told = ("16 bits a number",)
-    return StoredPrecision(precision=Precision.FP16, weight_bytes=2.0, kv_bytes=2.0, told=told)
+            remarks = (f"weights in {precision}, cache in fp8",)
+            return StoredPrecision(
+                precision=precision, weight_bytes=size, kv_bytes=1.0, told=remarks
+            )
+    remarks = ("16 bits a number",)
+    return StoredPrecision(precision=Precision.FP16, weight_bytes=2.0, kv_bytes=2.0, told=remarks)

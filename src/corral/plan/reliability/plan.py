@@ -104,12 +104,12 @@ def reliability(run: ReliabilityRequest) -> Reliability:
     Source: exponential failures (perf/failures.py) at rates that clusters have seen
     (catalog/data/failures.csv); times from catalog/data/recovery.csv.
     """
-    told: list[str] = []
+    remarks: list[str] = []
     sources: list[str] = []
-    run = _sized(run, told)
-    rate, low, high = _rates(run, told, sources)
-    unsaved = _unsaved_seconds(run, told) if run.async_saves else 0.0
-    saving = _saving(run, rate, unsaved, told)
+    run = _sized(run, remarks)
+    rate, low, high = _rates(run, remarks, sources)
+    unsaved = _unsaved_seconds(run, remarks) if run.async_saves else 0.0
+    saving = _saving(run, rate, unsaved, remarks)
     best, worst, finest = (
         _best(run, _at_rate(run, saving, per), unsaved) for per in (rate, high, low)
     )
@@ -117,7 +117,7 @@ def reliability(run: ReliabilityRequest) -> Reliability:
         raise _endless(run, saving)
     wall = best.wall_days * DAY
     failures = wall / saving.mtbf_seconds
-    repair = _or(run.repair_hours, "repair", told, "a broken node is back after {:g} h")
+    repair = _or(run.repair_hours, "repair", remarks, "a broken node is back after {:g} h")
     few, spares, many = (_spares(run, repair, per) for per in (low, rate, high))
     return Reliability(
         run=run,
@@ -137,7 +137,7 @@ def reliability(run: ReliabilityRequest) -> Reliability:
         spares_many=many,
         spared=_spared(run, spares, NODE_HOURS / rate, repair),
         by_part=tuple((name, share * failures) for name, share in part_shares(run.each)),
-        told=tuple(told),
+        told=tuple(remarks),
         sources=tuple(sources),
     )
 

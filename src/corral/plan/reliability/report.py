@@ -46,22 +46,22 @@ def report(found: Reliability) -> PlannerReport:
 
 def _verdict(found: Reliability) -> str:
     run, best = found.run, found.best
-    told = (
+    verdict = (
         f"A failure every {_span(found.mtbf_hours)}: save every "
         f"{_span(best.interval_seconds / 3_600)}, which keeps {share_text(best.goodput, 1)} of the "
         f"time, so that {counted(run.days, 'day')} of work take {best.wall_days:,.1f}"
     )
     if found.spares:
-        told += f". Have {counted(found.spares, 'spare node')} ready"
-    saved = {name: _saved(found, one) for name, one in _halves(found).items()}
+        verdict += f". Have {counted(found.spares, 'spare node')} ready"
+    saved = {name: _saved(found, faster) for name, faster in _halves(found).items()}
     most = max(saved, key=lambda name: saved[name])
     if saved[most] < 1:
-        return f"{told}."
-    return f"{told}. Most is gained by {most} in half the time: {saved[most]:,.0f} GPU-hours."
+        return f"{verdict}."
+    return f"{verdict}. Most is gained by {most} in half the time: {saved[most]:,.0f} GPU-hours."
 
 
 def _halves(found: Reliability) -> dict[str, Faster]:
-    pairs = {(one.restart_share, one.stall_share): one for one in found.faster}
+    pairs = {(faster.restart_share, faster.stall_share): faster for faster in found.faster}
     return {"restarting": pairs[(0.5, 1.0)], "saving": pairs[(1.0, 0.5)]}
 
 
@@ -113,10 +113,10 @@ def _answers(found: Reliability) -> Iterator[ReportFigure]:
         low=finest.wall_days,
         high=_ends(worst.wall_days),
     )
-    lost = [_lost(found, one) for one in (best, finest, worst)]
+    lost = [_lost(found, interval_outcome) for interval_outcome in (best, finest, worst)]
     yield ReportFigure(name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2]))
     if run.usd_per_gpu_hour is not None:
-        usd = [one * run.usd_per_gpu_hour for one in lost]
+        usd = [lost_hours * run.usd_per_gpu_hour for lost_hours in lost]
         yield ReportFigure(
             name="lost in money", value=usd[0], unit="USD", low=usd[1], high=_ends(usd[2])
         )
@@ -148,8 +148,13 @@ def _intervals(found: Reliability) -> ReportTable:
         title="Intervals between saves",
         columns=columns("interval", ("every", "min"), ("goodput", "%"), ("wall clock", "d")),
         rows=tuple(
-            (one.name, one.interval_seconds / 60, 100 * one.goodput, _ends(one.wall_days))
-            for one in found.intervals
+            (
+                interval.name,
+                interval.interval_seconds / 60,
+                100 * interval.goodput,
+                _ends(interval.wall_days),
+            )
+            for interval in found.intervals
         ),
         note="Young and Daly are formulas near the exact one, which has the least expected time.",
     )
@@ -163,12 +168,12 @@ def _faster(found: Reliability) -> ReportTable:
         ),
         rows=tuple(
             (
-                found.saving.restart_seconds * one.restart_share / 60,
-                found.saving.save_seconds * one.stall_share,
-                100 * one.kept.goodput,
-                _saved(found, one),
+                found.saving.restart_seconds * faster.restart_share / 60,
+                found.saving.save_seconds * faster.stall_share,
+                100 * faster.kept.goodput,
+                _saved(found, faster),
             )
-            for one in found.faster
+            for faster in found.faster
         ),
     )
 
@@ -177,7 +182,7 @@ def _spares(found: Reliability) -> ReportTable:
     return ReportTable(
         title="Spare nodes",
         columns=columns("spares", ("enough nodes are up", "% of the time")),
-        rows=tuple((one.spares, 100 * one.enough) for one in found.spared),
+        rows=tuple((spared.spares, 100 * spared.enough) for spared in found.spared),
         note="A run that has too few nodes waits for a repair.",
     )
 
@@ -200,7 +205,13 @@ def _seen(found: Reliability) -> ReportTable:
             "cluster", "GPU", ("rate", "per 1,000 node-days"), ("here a failure every", "h")
         ),
         rows=tuple(
-            (one.title, one.gpu, one.rate, mtbf_seconds(nodes, one.rate) / 3_600) for one in seen()
+            (
+                cluster_failures.title,
+                cluster_failures.gpu,
+                cluster_failures.rate,
+                mtbf_seconds(nodes, cluster_failures.rate) / 3_600,
+            )
+            for cluster_failures in seen()
         ),
         note="Nodes of 8 GPUs.",
     )
@@ -271,8 +282,8 @@ def _ends(days: float) -> float | None:
 
 def _data(found: Reliability) -> dict[str, Any]:
     whole = asdict(found)
-    for kept in (whole["best"], whole["worst"], whole["finest"], *whole["intervals"]):
-        kept["wall_days"] = _ends(kept["wall_days"])
+    for interval_row in (whole["best"], whole["worst"], whole["finest"], *whole["intervals"]):
+        interval_row["wall_days"] = _ends(interval_row["wall_days"])
     return whole | {
         "nodes": found.run.nodes,
         "mtbf_hours": found.mtbf_hours,

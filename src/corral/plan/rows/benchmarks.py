@@ -64,14 +64,14 @@ def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
     best: ServerLayout | None = None
     tensor = 1
     while tensor <= server.gpus and tensor <= server.replica.model.kv_heads:
-        one = replace(server.replica, tensor=tensor)
-        held = most_sequences(one, round(load.prompt + load.output))
-        if server.gpus % tensor == 0 and held:
-            limits = BatchLimits(sequences=min(held, SEQUENCES))
-            rate = capacity(one, load, limits)
+        replica = replace(server.replica, tensor=tensor)
+        batch_limit = most_sequences(replica, round(load.prompt + load.output))
+        if server.gpus % tensor == 0 and batch_limit:
+            limits = BatchLimits(sequences=min(batch_limit, SEQUENCES))
+            rate = capacity(replica, load, limits)
             copies = server.gpus // tensor
             if best is None or rate * copies > best.rate * best.server.copies:
-                laid = replace(server, replica=one, copies=copies)
+                laid = replace(server, replica=replica, copies=copies)
                 best = ServerLayout(server=laid, limits=limits, rate=rate)
         tensor *= 2
     return best
@@ -83,9 +83,12 @@ def most_within(layout: ServerLayout, load: Load, benchmark: Benchmark) -> Serve
     low, high, best = 0.0, MOST * layout.rate, None
     for _ in range(ROUNDS):
         rate = (low + high) / 2
-        one = served(layout.server.replica, replace(load, rate=rate), layout.limits)
-        if one.itl <= benchmark.itl_seconds and one.ttft_quantile(0.99) <= benchmark.ttft_seconds:
-            low, best = rate, one
+        served_load = served(layout.server.replica, replace(load, rate=rate), layout.limits)
+        if (
+            served_load.itl <= benchmark.itl_seconds
+            and served_load.ttft_quantile(0.99) <= benchmark.ttft_seconds
+        ):
+            low, best = rate, served_load
         else:
             high = rate
     return best

@@ -51,22 +51,22 @@ def predict(row: Row) -> Predicted:
     Raises: RowRefused where the collective, its size, or both GPU and links are not known.
     """
     collective = _collective(row.get("collective", ""))
-    told: list[str] = []
-    size = _size(row, told)
+    remarks: list[str] = []
+    size = _size(row, remarks)
     place = place_of(row)
-    told += place.told
+    remarks += place.told
     if collective is Collective.ALL_GATHER and row.get("library", "").startswith("HCCL"):
         size *= place.group.size  # which counts what one rank puts in
     algorithm = row.get("algo", "").lower()
     if "custom" in algorithm:
         seconds = small_all_reduce_seconds(size, place.group, place.wires)
-        return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(told))
+        return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(remarks))
     ways = collective_ways(collective, size, place.group, place.wires)
-    asked = [way for way in ways if way.algorithm == _asked(algorithm)]
-    seconds = min(way.seconds for way in asked or ways)
+    collective_choices = [way for way in ways if way.algorithm == _asked(algorithm)]
+    seconds = min(way.seconds for way in collective_choices or ways)
     if "torch" in row.get("library", "") and collective is not Collective.SEND_RECV:
         seconds = max(seconds, transport(place.wires.scale_up.name).host_call_s)
-    return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(told))
+    return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(remarks))
 
 
 def _size(row: Row, told: list[str]) -> float:
@@ -79,18 +79,18 @@ def _size(row: Row, told: list[str]) -> float:
     Raises: RowRefused, if the notes do not give the number of exchanged tokens. Source:
     arXiv:2412.19437, section 3.3.
     """
-    if (said := _number(row, "size_bytes")) is not None:
-        return said
+    if (size_bytes := _number(row, "size_bytes")) is not None:
+        return size_bytes
     name, notes = row.get("collective", ""), row.get("notes", "")
     if "moe" not in name:
         told.append("a buffer of 1 GiB")
         return LARGE_BYTES
-    found = [
+    matches = [
         re.search(words, notes, re.I)
         for words in (r"(\d+) tokens|tokens (\d+)", r"hidden (\d+)", r"top-?k? ?(\d+)")
     ]
     tokens, width, experts = (
-        next((int(part) for part in one.groups() if part), 0) if one else 0 for one in found
+        next((int(part) for part in match.groups() if part), 0) if match else 0 for match in matches
     )
     if not tokens * width * experts:
         raise RowRefused("its size in bytes is not said", hint="fill the column size_bytes")
@@ -100,42 +100,44 @@ def _size(row: Row, told: list[str]) -> float:
 
 def place_of(row: Row) -> RowTopology:
     """Raises: RowRefused where neither the GPU nor its links are known, or they do not fit."""
-    told: list[str] = []
-    known = _device(row.get("gpu", ""))
+    remarks: list[str] = []
+    known_device = _device(row.get("gpu", ""))
     gpus = _number(row, "n_gpus")
     if not gpus or gpus < 1:
         raise RowRefused("its number of GPUs is not said", hint="fill the column n_gpus")
-    nodes = _nodes(row, round(gpus), known, told)
+    nodes = _nodes(row, round(gpus), known_device, remarks)
     if gpus % nodes:
         raise RowRefused(f"{gpus:.0f} GPUs do not lie evenly in {nodes} nodes")
     each = round(gpus) // nodes
     text = row.get("intra_link", "")
     if "bridge" in text.lower() and nodes == 1:
-        return _bridged(round(gpus), known, text, told)
+        return _bridged(round(gpus), known_device, text, remarks)
     inside = said_inside(text)
     if inside is None:
-        inside = _usual(known, "scale_up")
-        told.append(f"intra_link: {inside.title}, as is usual for this GPU")
-    domain = max(each, known.domain_gpus if known else each)
-    node_gpus = round(_number(row, "gpus_per_node") or (known.node_gpus if known else each))
+        inside = _usual(known_device, "scale_up")
+        remarks.append(f"intra_link: {inside.title}, as is usual for this GPU")
+    domain = max(each, known_device.domain_gpus if known_device else each)
+    node_gpus = round(
+        _number(row, "gpus_per_node") or (known_device.node_gpus if known_device else each)
+    )
     measured = said_between_nodes(row.get("inter_link", ""))
-    if nodes > 1 and measured is not None and not (known and is_in_rack(row, known)):
-        wires = _measured_between(measured, inside, each, known, told)
+    if nodes > 1 and measured is not None and not (known_device and is_in_rack(row, known_device)):
+        wires = _measured_between(measured, inside, each, known_device, remarks)
     else:
-        fabric = _fabric(row, nodes, known, node_gpus, told)
+        fabric = _fabric(row, nodes, known_device, node_gpus, remarks)
         wires = Wires(scale_up=inside, domain_gpus=domain, fabric=fabric or inside)
     per_domain = each
-    if nodes > 1 and known is not None and is_in_rack(row, known):
-        per_domain = largest_share(round(gpus), each, known.domain_gpus)
-        told.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
+    if nodes > 1 and known_device is not None and is_in_rack(row, known_device):
+        per_domain = largest_share(round(gpus), each, known_device.domain_gpus)
+        remarks.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
     group = GpuGroup(size=round(gpus), per_domain=per_domain)
-    return RowTopology(group=group, wires=wires, told=tuple(told))
+    return RowTopology(group=group, wires=wires, told=tuple(remarks))
 
 
 def is_in_rack(row: Row, known: Device) -> bool:
     """Return whether the GPU's links reach beyond its node, and the row names no other network."""
-    said = row.get("inter_link", "")
-    names_fabric = said_across(said, node_gpus=known.node_gpus) is not None
+    link_text = row.get("inter_link", "")
+    names_fabric = said_across(link_text, node_gpus=known.node_gpus) is not None
     return known.domain_gpus > known.node_gpus and not names_fabric
 
 
@@ -193,8 +195,8 @@ def _usual(known: Device | None, which: str) -> LinkKind:
             "neither the GPU nor the link is one that the catalog knows",
             hint="run: corral plan catalog gpus",
         )
-    found: LinkKind = getattr(known, which)
-    return found
+    link_kind: LinkKind = getattr(known, which)
+    return link_kind
 
 
 def _nodes(row: Row, gpus: int, known: Device | None, told: list[str]) -> int:

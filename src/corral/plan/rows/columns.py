@@ -43,7 +43,11 @@ def check_columns(kind: str, columns: Collection[str], *, measured: bool = False
 
 
 def _hint(kind: str, columns: Collection[str]) -> str:
-    others = [one for one in NEEDED if one != kind and set(NEEDED[one]) <= set(columns)]
+    others = [
+        kind_name
+        for kind_name in NEEDED
+        if kind_name != kind and set(NEEDED[kind_name]) <= set(columns)
+    ]
     if others:
         return f"its columns are those of {others[0]}: name that kind"
     return "rename its columns, or add them; those of each kind: corral plan predict --help"

@@ -32,14 +32,14 @@ def predict(row: Row) -> Predicted:
 
     Raises: RowRefused.
     """
-    told: list[str] = []
+    remarks: list[str] = []
     row = {**dict.fromkeys(COLUMNS, ""), **row}
-    server = server_of(row, told)
+    server = server_of(row, remarks)
     try:
-        values = _values(row, server, told)
+        values = _values(row, server, remarks)
     except ValueError as wrong:
         raise RowRefused(str(wrong)) from wrong
-    return Predicted(values=values, told=tuple(told))
+    return Predicted(values=values, told=tuple(remarks))
 
 
 def _values(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
@@ -127,16 +127,16 @@ def _limits(row: Row, server: BenchmarkServer, prompt: int, output: int) -> Batc
     """Return the limits in the row's notes by the engine's own names, or the engine's defaults;
     never more sequences than fit into memory."""
     notes = row["notes"]
-    own = BatchLimits()
-    sequences = _after(r"max_num_seqs=(\d+)", notes) or own.sequences
-    tokens = _after(r"max_num_batched_tokens=(\d+)", notes) or own.tokens
-    held = max(1, most_sequences(server.replica, prompt + output // 2))
-    return BatchLimits(sequences=round(min(sequences, held)), tokens=round(tokens))
+    batch_limits = BatchLimits()
+    sequences = _after(r"max_num_seqs=(\d+)", notes) or batch_limits.sequences
+    tokens = _after(r"max_num_batched_tokens=(\d+)", notes) or batch_limits.tokens
+    batch_limit = max(1, most_sequences(server.replica, prompt + output // 2))
+    return BatchLimits(sequences=round(min(sequences, batch_limit)), tokens=round(tokens))
 
 
 def _after(pattern: str, text: str) -> float | None:
-    found = re.search(pattern, text)
-    return float(found[1]) if found else None
+    match = re.search(pattern, text)
+    return float(match[1]) if match else None
 
 
 def _rates(row: Row) -> list[float]:
@@ -145,8 +145,8 @@ def _rates(row: Row) -> list[float]:
         if rate <= 0:
             raise RowRefused(f"{rate:g} requests a second: need more than 0")
         return [rate]
-    if found := re.search(r"offered rates ([\d./]+) req/s", row["notes"]):
-        return [float(one) for one in found[1].split("/") if one]
+    if match := re.search(r"offered rates ([\d./]+) req/s", row["notes"]):
+        return [float(rate_text) for rate_text in match[1].split("/") if rate_text]
     raise RowRefused(
         "a server under load needs the rate of its requests", hint="fill requests_per_s"
     )
@@ -164,25 +164,25 @@ def _online(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, flo
         )
         for rate in _rates(row)
     ]
-    if any(math.isinf(one.ttft) for one in stages):
-        busy = max(one.busy for one in stages)
+    if any(math.isinf(stage.ttft) for stage in stages):
+        busy = max(stage.busy for stage in stages)
         raise RowRefused(f"{busy:.1f} times what the server can do: its queue only grows")
     return _of_stages(stages, server.copies)
 
 
 def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
     """Means over the requests of stages that last equally long."""
-    total = sum(one.load.rate for one in stages)
+    total = sum(stage.load.rate for stage in stages)
 
     def mean(values: list[float]) -> float:
         weighed = zip(stages, values, strict=True)
-        return sum(one.load.rate * value for one, value in weighed) / total
+        return sum(served_load.load.rate * value for served_load, value in weighed) / total
 
     return {
-        "pred_output_tokens_per_s_total": copies * mean([one.output_rate for one in stages]),
-        "pred_ttft_ms": mean([one.ttft for one in stages]) * 1e3,
-        "pred_tpot_ms": mean([one.itl for one in stages]) * 1e3,
-        "pred_latency_ms": mean([one.latency for one in stages]) * 1e3,
+        "pred_output_tokens_per_s_total": copies * mean([stage.output_rate for stage in stages]),
+        "pred_ttft_ms": mean([stage.ttft for stage in stages]) * 1e3,
+        "pred_tpot_ms": mean([stage.itl for stage in stages]) * 1e3,
+        "pred_latency_ms": mean([stage.latency for stage in stages]) * 1e3,
     }
 
 
@@ -197,18 +197,20 @@ def _together(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, f
 def _benchmark(server: BenchmarkServer, benchmark: Benchmark, told: list[str]) -> dict[str, float]:
     load = Load(rate=1.0, prompt=benchmark.prompt, output=benchmark.output)
     told.append(f"{benchmark.prompt} tokens in and {benchmark.output} out: the benchmark's data")
-    found = best_replica(server, load)
-    if found is None:
+    server_layout = best_replica(server, load)
+    if server_layout is None:
         raise RowRefused("the weights do not fit the GPUs", hint="take more of them")
-    told.append(f"{found.server.copies} copies on {found.server.replica.gpus} GPUs each")
+    told.append(
+        f"{server_layout.server.copies} copies on {server_layout.server.replica.gpus} GPUs each"
+    )
     if not benchmark.ttft_seconds:
-        total = found.server.copies * found.rate * benchmark.output
+        total = server_layout.server.copies * server_layout.rate * benchmark.output
         return {"pred_output_tokens_per_s_total": total}
-    one = most_within(found, load, benchmark)
-    if one is None:
+    served_load = most_within(server_layout, load, benchmark)
+    if served_load is None:
         raise RowRefused("no rate keeps the benchmark's limits of latency")
     return {
-        "pred_output_tokens_per_s_total": found.server.copies * one.output_rate,
-        "pred_ttft_ms": one.ttft_quantile(0.99) * 1e3,
-        "pred_tpot_ms": one.itl * 1e3,
+        "pred_output_tokens_per_s_total": server_layout.server.copies * served_load.output_rate,
+        "pred_ttft_ms": served_load.ttft_quantile(0.99) * 1e3,
+        "pred_tpot_ms": served_load.itl * 1e3,
     }

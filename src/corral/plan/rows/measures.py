@@ -41,8 +41,8 @@ def number(row: Row, column: str) -> float | None:
 
 def step_seconds(row: Row) -> float | None:
     """Return the measured step time, or that from the published token rate."""
-    if (told := number(row, "step_time_s")) is not None:
-        return told
+    if (step_seconds_measured := number(row, "step_time_s")) is not None:
+        return step_seconds_measured
     cells = ("tokens_per_s_per_gpu", "n_gpus", "global_batch", "seq_len")
     rate, gpus, batch, sequence = (number(row, cell) for cell in cells)
     if not rate or not gpus or not batch or not sequence:
@@ -52,8 +52,8 @@ def step_seconds(row: Row) -> float | None:
 
 def peak_gb(row: Row) -> float | None:
     """Return the allocator's peak, for rows that report it; others count something else."""
-    told = row.get("memory_kind", "").startswith("torch ")
-    return number(row, "memory_gb_per_gpu") if told else None
+    is_of_torch = row.get("memory_kind", "").startswith("torch ")
+    return number(row, "memory_gb_per_gpu") if is_of_torch else None
 
 
 def collective_us(row: Row) -> float | None:

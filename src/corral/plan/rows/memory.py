@@ -37,23 +37,25 @@ def predict(row: Row) -> Predicted:
 
     Raises: RowRefused.
     """
-    known = defaultdict(str, row)
-    if known["family"] not in FAMILIES:
+    known_row = defaultdict(str, row)
+    if known_row["family"] not in FAMILIES:
         raise RowRefused(
-            f"{known['family'] or 'unnamed'} models have parts that the row does not describe",
+            f"{known_row['family'] or 'unnamed'} models have parts that the row does not describe",
             hint=f"rows of {', '.join(FAMILIES)} models are predicted",
         )
-    told: list[str] = []
+    remarks: list[str] = []
     try:
-        memory, run = _t5(known, told) if known["family"] == "t5" else _decoder(known, told)
-        rates = run.rates(known, told)
+        memory, run = (
+            _t5(known_row, remarks) if known_row["family"] == "t5" else _decoder(known_row, remarks)
+        )
+        rates = run.rates(known_row, remarks)
     except (ValueError, ArithmeticError) as wrong:  # a size of 0, or one that nothing can have
         raise RowRefused(str(wrong)) from wrong
     values = {
         "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
         "pred_memory_steady_gb_per_gpu": memory.allocated_steady / 1e9,
     }
-    return Predicted(values=values | rates, told=tuple(told))
+    return Predicted(values=values | rates, told=tuple(remarks))
 
 
 def _decoder(row: Row, told: list[str]) -> tuple[TrainMemory, TimedRun]:
@@ -70,8 +72,8 @@ def _t5(row: Row, told: list[str]) -> tuple[TrainMemory, TimedRun]:
         raise RowRefused("the row does not say the layers of encoder and decoder")
     encoder, decoder = map(int, halves)
     told.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
-    known = defaultdict(str, row, layers=str(encoder + decoder), seq_len=str(DECODED))
-    step, layout = step_of(known, told), layout_of(known, told)
+    known_row = defaultdict(str, row, layers=str(encoder + decoder), seq_len=str(DECODED))
+    step, layout = step_of(known_row, told), layout_of(known_row, told)
     model = replace(step.model, positions=ENCODED, has_bias=True)
     whole = replace(step, model=model)
     memory = t5_memory(model, decoder, whole, layout, architecture=architecture(row["gpu"]))
@@ -113,10 +115,10 @@ def flag_number(flags: Mapping[str, str], name: str) -> int:
 
     Raises: RowRefused if the value is not a whole number.
     """
-    said = flags.get(name, "0")
-    if not said.isdigit():
-        raise RowRefused(f"--{name} is {said or 'nothing'}: need a whole number")
-    return int(said)
+    flag_text = flags.get(name, "0")
+    if not flag_text.isdigit():
+        raise RowRefused(f"--{name} is {flag_text or 'nothing'}: need a whole number")
+    return int(flag_text)
 
 
 def number(row: Row, name: str, default: int | None = None) -> int:
@@ -162,14 +164,14 @@ def model_of(row: Row, told: list[str]) -> Model:
 def _experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | None:
     if not row["num_experts"]:
         return None
-    own = number(row, "moe_ffn", ffn)
+    own_ffn = number(row, "moe_ffn", ffn)
     shared = flag_number(flags, "moe-shared-expert-intermediate-size")
     dense = re.match(r"\(\[0\]\*(\d+)", flags.get("moe-layer-freq", ""))
     return Experts(
         count=number(row, "num_experts"),
         per_token=number(row, "topk", 2),
-        ffn=own,
-        shared=round(shared / own),
+        ffn=own_ffn,
+        shared=round(shared / own_ffn),
         dense_layers=int(dense[1]) if dense else 0,
     )
 
@@ -259,8 +261,8 @@ def _unsaid_gpus(row: Row) -> int:
 
 def _named_pieces(row: Row) -> int:
     """Return the number of pieces of a test whose name states it instead of its flags."""
-    said = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
-    return int(said[1]) if said else 1
+    match = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
+    return int(match[1]) if match else 1
 
 
 def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
@@ -273,8 +275,8 @@ def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
     plain = re.sub(r"\(([^)]*)\)\*(\d+)", lambda many: many[1] * int(many[2]), written)
     plain = re.sub(r"(\w)\*(\d+)", lambda many: many[1] * int(many[2]), plain)
     layers = [piece.count("t") for piece in plain.split("|")]
-    own = [sum(layers[stage::pipeline]) for stage in range(pipeline)]
-    return own[0], own[-1], len(layers) // pipeline
+    own_layers = [sum(layers[stage::pipeline]) for stage in range(pipeline)]
+    return own_layers[0], own_layers[-1], len(layers) // pipeline
 
 
 def _shard(row: Row) -> Shard:

@@ -32,15 +32,15 @@ def t5_memory(
     encoder = kept_by_layer(encoding, layout, has_experts=False)
     decoder = kept_by_layer(step, layout, has_experts=False)
     crossing = decoder_layers * _crossed(step, encoding, layout)
-    kept = (model.layers - decoder_layers) * encoder + decoder_layers * decoder + crossing
-    own = decoder_layers * (4 * model.hidden**2 / layout.tensor + 4 * model.hidden)
+    kept_bytes = (model.layers - decoder_layers) * encoder + decoder_layers * decoder + crossing
+    own_bytes = decoder_layers * (4 * model.hidden**2 / layout.tensor + 4 * model.hidden)
     sizes = step.state
     return replace(
         base,
-        weights=base.weights + sizes.weight * own,
-        gradients=base.gradients + sizes.gradient * own,
-        optimizer=base.optimizer + sizes.optimizer * own,
-        activations=kept,
+        weights=base.weights + sizes.weight * own_bytes,
+        gradients=base.gradients + sizes.gradient * own_bytes,
+        optimizer=base.optimizer + sizes.optimizer * own_bytes,
+        activations=kept_bytes,
     )
 
 
@@ -61,9 +61,9 @@ def _crossed(decoding: TrainStep, encoding: TrainStep, layout: TrainLayout) -> f
     and the output, keys and values of the whole encoded input; without a flash kernel the scores of
     each pair, with their mask."""
     model, size = decoding.model, element(decoding)
-    here, there = micro_tokens(decoding, layout), micro_tokens(encoding, layout)
+    here, encoder_tokens = micro_tokens(decoding, layout), micro_tokens(encoding, layout)
     whole = here * model.hidden * (2 * size + MASK_BYTES) / cut(layout)
-    shared = 2 * size * (here + there) * model.hidden / layout.tensor
+    shared = 2 * size * (here + encoder_tokens) * model.hidden / layout.tensor
     if decoding.has_flash:
         return whole + shared
     pairs = here * encoding.sequence * model.heads / layout.tensor

@@ -49,10 +49,10 @@ class TimedRun:
         by = library_of(row)
         parts = [
             step_time(
-                replace(one, global_batch=batch), self.layout, used, wires,
+                replace(train_step, global_batch=batch), self.layout, used, wires,
                 by=replace(by, step=0.0 if place else by.step),
             ).seconds
-            for place, one in enumerate(self.steps)
+            for place, train_step in enumerate(self.steps)
         ]  # fmt: skip
         return sum(parts)
 

@@ -21,8 +21,8 @@ _PLAIN: Final = re.compile(r"gpt|mpt|opt|bloom|megatron|nemotron|palm", re.I)
 
 def whole(row: Row, column: str) -> int | None:
     """A cell as a number of things; None where it is empty, or none."""
-    found = number(row, column)
-    return None if found is None or found < 1 else round(found)
+    value = number(row, column)
+    return None if value is None or value < 1 else round(value)
 
 
 def model_of_row(row: Row, told: list[str]) -> Model:
@@ -35,10 +35,12 @@ def model_of_row(row: Row, told: list[str]) -> Model:
     layers, hidden, heads = (whole(row, column) for column in ("layers", "hidden", "heads"))
     has_dimensions = not (layers is None or hidden is None or heads is None)
     vocab = whole(row, "vocab")
-    known = _known(name, has_dimensions=has_dimensions)
-    if known is not None and (known.experts or known.latent or not has_dimensions):
-        told.append(f"{known.name} as the catalog has it")
-        return _with_layers(known, layers or known.layers)
+    known_model = _known(name, has_dimensions=has_dimensions)
+    if known_model is not None and (
+        known_model.experts or known_model.latent or not has_dimensions
+    ):
+        told.append(f"{known_model.name} as the catalog has it")
+        return _with_layers(known_model, layers or known_model.layers)
     if layers is None or hidden is None or heads is None:
         layers, hidden, heads = _by_size(row, vocab or VOCABULARY, told)
     if (whole(row, "ep") or 1) > 1:
@@ -72,15 +74,15 @@ def sequence_of(row: Row, told: list[str]) -> int:
 
     Raises: RowRefused, if the row does not describe the model.
     """
-    if (said := whole(row, "seq_len")) is not None:
-        return said
+    if (sequence := whole(row, "seq_len")) is not None:
+        return sequence
     name = row.get("model", "")
-    known = _known(name, has_dimensions=True)
-    if known is None and not (row.get("layers") or row.get("params")):
+    known_model = _known(name, has_dimensions=True)
+    if known_model is None and not (row.get("layers") or row.get("params")):
         raise RowRefused(
             "the row does not say how long a sequence is", hint="fill the column seq_len"
         )
-    made_for = known.context if known else 0
+    made_for = known_model.context if known_model else 0
     is_short = "short sequence" in row.get("notes", "")
     usual = OLD_SEQUENCE if is_short else min(made_for or OLD_SEQUENCE, SEQUENCE)
     told.append(f"sequences of {usual:,} tokens")

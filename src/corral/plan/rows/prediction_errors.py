@@ -76,8 +76,8 @@ def hold(
             if measured and predicted is not None and isfinite(predicted):
                 pair = Pair(row=row, predicted=predicted, measured=measured)
                 pairs[measure.name].append(pair)
-    found = {name: tuple(some) for name, some in pairs.items()}
-    return TablePredictions(pairs=found, refused=dict(refused), rows=len(rows))
+    pairs_by_name = {name: tuple(some) for name, some in pairs.items()}
+    return TablePredictions(pairs=pairs_by_name, refused=dict(refused), rows=len(rows))
 
 
 def errors_of(pairs: Sequence[Pair]) -> Errors | None:
@@ -108,21 +108,23 @@ def _rank_within_sweeps(pairs: Sequence[Pair]) -> float | None:
     for pair in pairs:
         named = ("source", "model", "collective", "gpu", "n_gpus")
         sweeps[tuple(pair.row.get(name, "") for name in named)].append(pair)
-    found = [
-        rank_correlation([one.predicted for one in sweep], [one.measured for one in sweep])
+    correlations = [
+        rank_correlation([pair.predicted for pair in sweep], [pair.measured for pair in sweep])
         for sweep in sweeps.values()
         if len(sweep) >= LEAST_SWEEP
     ]
-    told = [one for one in found if one is not None]
-    return fmean(told) if told else None
+    known_correlations = [correlation for correlation in correlations if correlation is not None]
+    return fmean(known_correlations) if known_correlations else None
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho, ties at their mean rank. None where one of them does not vary."""
     ranks = (_ranks(first), _ranks(second))
-    means = [fmean(one) for one in ranks]
-    moved = [[rank - mean for rank in one] for one, mean in zip(ranks, means, strict=True)]
-    spread = [sum(value * value for value in one) for one in moved]
+    means = [fmean(rank_list) for rank_list in ranks]
+    moved = [
+        [rank - mean for rank in rank_list] for rank_list, mean in zip(ranks, means, strict=True)
+    ]
+    spread = [sum(value * value for value in rank_list) for rank_list in moved]
     if min(spread) == 0:
         return None
     shared = sum(a * b for a, b in zip(*moved, strict=True))

@@ -51,8 +51,8 @@ def server_of(row: Row, told: list[str]) -> BenchmarkServer:
     if runs.name == LAYER_SPLIT:
         tensor, pipeline = 1, max(tensor * pipeline, gpus)
     attends_apart = data > 1 and expert > 1
-    kept = said_precision(row["precision"], gpu, narrow_cache=runs.name in NARROW_CACHE)
-    told.extend(kept.told)
+    stored_precision = said_precision(row["precision"], gpu, narrow_cache=runs.name in NARROW_CACHE)
+    told.extend(stored_precision.told)
     shape = model_of(row, told)
     try:
         replica = Replica(
@@ -64,9 +64,9 @@ def server_of(row: Row, told: list[str]) -> BenchmarkServer:
             pipeline=pipeline,
             data=data if attends_apart else 1,
             expert=expert,
-            precision=kept.precision,
-            weight_bytes=kept.weight_bytes,
-            kv_bytes=kept.kv_bytes,
+            precision=stored_precision.precision,
+            weight_bytes=stored_precision.weight_bytes,
+            kv_bytes=stored_precision.kv_bytes,
         )
     except ValueError as wrong:
         raise RowRefused(str(wrong)) from wrong
@@ -90,20 +90,22 @@ def model_of(row: Row, told: list[str]) -> Model:
     Raises: RowRefused where neither says what it is.
     """
     try:
-        known = model(row["model"])
+        known_model = model(row["model"])
     except (NotFound, ModelRefused):
-        known = None
-    said = {column: number(row, column) for column in ("layers", "hidden", "heads", "vocab")}
-    if known is not None:
+        known_model = None
+    stated_sizes = {
+        column: number(row, column) for column in ("layers", "hidden", "heads", "vocab")
+    }
+    if known_model is not None:
         same = all(
-            value is None or value == getattr(known, column)
-            for column, value in said.items()
+            value is None or value == getattr(known_model, column)
+            for column, value in stated_sizes.items()
             if column != "vocab"  # padded by some
         )
         if same:
-            return known
-    sizes = {column: int(value) for column, value in said.items() if value is not None}
-    if len(sizes) < len(said):
+            return known_model
+    sizes = {column: int(value) for column, value in stated_sizes.items() if value is not None}
+    if len(sizes) < len(stated_sizes):
         raise RowRefused(
             f"the catalog does not know the model {row['model'] or '(none)'}",
             hint="fill layers, hidden, heads and vocab",

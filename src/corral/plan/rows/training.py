@@ -85,16 +85,16 @@ def predict(row: Row) -> Predicted:
 
 def read(row: Row) -> TrainingRow:
     """Read a row, with defaults for empty cells. Raises: RowRefused."""
-    told: list[str] = []
+    remarks: list[str] = []
     if re.search(r"full offload", row.get("notes", ""), re.I):
         raise RowRefused("the run keeps its model in the memory of the host, and fetches it")
     used = _device(row)
     by = software(library(row))
-    model = model_of_row(row, told)
-    sequence = sequence_of(row, told)
-    row = _with_batch(row, sequence, told)
+    model = model_of_row(row, remarks)
+    sequence = sequence_of(row, remarks)
+    row = _with_batch(row, sequence, remarks)
     gpus = whole(row, "n_gpus") or _gpus_of_parts(row)
-    layout = _by_slices(row, _layout(row, gpus, by, model, told), used, told)
+    layout = _by_slices(row, _layout(row, gpus, by, model, remarks), used, remarks)
     batch = whole(row, "global_batch")
     even = layout.data * layout.micro_batch
     if batch is not None and batch < even:
@@ -102,10 +102,10 @@ def read(row: Row) -> TrainingRow:
         even = layout.data * layout.micro_batch
     if batch is None:
         each = PASSES * layout.pipeline if layout.pipeline > 1 else 1
-        told.append(f"{each} micro batches on each of {layout.data} data-parallel GPUs")
-    asked = batch if batch is not None else each * even
-    count = max(round(asked / even), 1)
-    precision = _precision(row, used, told)
+        remarks.append(f"{each} micro batches on each of {layout.data} data-parallel GPUs")
+    asked_batch = batch if batch is not None else each * even
+    count = max(round(asked_batch / even), 1)
+    precision = _precision(row, used, remarks)
     step = TrainStep(
         model=model,
         sequence=sequence,
@@ -114,7 +114,7 @@ def read(row: Row) -> TrainingRow:
         state=replace(LORA, weight=min(2.0, precision.bytes))
         if is_frozen(row)
         else BytesPerParameter(),
-        has_flash=_has_flash(by, told),
+        has_flash=_has_flash(by, remarks),
     )
     run = TrainingRow(
         step=step,
@@ -122,9 +122,9 @@ def read(row: Row) -> TrainingRow:
         device=used,
         wires=_wires(row, used, gpus),
         by=by,
-        batch=float(asked),
+        batch=float(asked_batch),
         batch_is_told=batch is not None,
-        told=tuple(told),
+        told=tuple(remarks),
     )
     return _to_fit(row, run)
 
@@ -143,8 +143,8 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
     """Return the row with its recomputation, where that is not stated: none if it fits, with
     gradients of 16 bits if need be; else each layer. If even that does not fit: each layer if all
     is sharded, since nothing else could make it fit, else as stated."""
-    said = row.get("activation_checkpointing", "").lower()
-    if said and not said.startswith(("not stated", "see ", "recipe default")):
+    recompute_text = row.get("activation_checkpointing", "").lower()
+    if recompute_text and not recompute_text.startswith(("not stated", "see ", "recipe default")):
         return run
     short = replace(
         run.step, state=replace(run.step.state, gradient=min(2.0, run.step.state.gradient))
@@ -161,8 +161,8 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
             return replace(run, step=step, layout=layout, told=(*run.told, what))
     if run.layout.shard is not Shard.PARAMETERS:
         return replace(run, told=(*run.told, "nothing is recomputed, though it does not fit"))
-    told = (*run.told, "each layer is recomputed, and even so it hardly fits")
-    return replace(run, layout=full, told=told)
+    remarks = (*run.told, "each layer is recomputed, and even so it hardly fits")
+    return replace(run, layout=full, told=remarks)
 
 
 def library(row: Row) -> str:
@@ -195,8 +195,8 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
     apart = tensor * pipeline * context
     if gpus % apart:
         raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
-    said = row.get("activation_checkpointing", "").lower()
-    in_sequence = "sequence parallel" in said
+    recompute_text = row.get("activation_checkpointing", "").lower()
+    in_sequence = "sequence parallel" in recompute_text
     if by.interleaves and tensor > 1 and not in_sequence:
         in_sequence = True
         told.append("sequence parallelism beside tensor parallelism")
@@ -210,13 +210,13 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
         micro_batch=_micro_batch(row, gpus // apart, by, told),
         shard=_sharding(row, by, told),
         sequence_parallel=in_sequence,
-        recompute=_recompute(said),
+        recompute=_recompute(recompute_text),
     )
 
 
 def _micro_batch(row: Row, data: int, by: Software, told: list[str]) -> int:
-    if (said := whole(row, "micro_batch")) is not None:
-        return said
+    if (micro_batch := whole(row, "micro_batch")) is not None:
+        return micro_batch
     batch = whole(row, "global_batch")
     if by.name == "maxtext" and batch is not None:  # it adds up no gradients unless it is asked to
         told.append("all sequences of a GPU in one pass")
@@ -231,8 +231,8 @@ def _by_slices(row: Row, layout: TrainLayout, used: Device, told: list[str]) -> 
 
     Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism between them.
     """
-    slices, left = divmod(layout.gpus, used.domain_gpus)
-    if used.vendor != "Google" or row.get("fsdp_zero_stage") or slices < 2 or left:
+    slices, rest = divmod(layout.gpus, used.domain_gpus)
+    if used.vendor != "Google" or row.get("fsdp_zero_stage") or slices < 2 or rest:
         return layout
     if layout.shard is not Shard.PARAMETERS or layout.data % slices:
         return layout
@@ -243,9 +243,9 @@ def _by_slices(row: Row, layout: TrainLayout, used: Device, told: list[str]) -> 
 def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]) -> int:
     if pipeline == 1:
         return 1
-    said = whole(row, "vp")
-    if said is not None:
-        return said
+    pieces = whole(row, "vp")
+    if pieces is not None:
+        return pieces
     if not by.interleaves or model.layers % pipeline:
         return 1
     told.append("a pipeline in pieces of one layer")
@@ -253,14 +253,14 @@ def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]
 
 
 def _sharding(row: Row, by: Software, told: list[str]) -> Shard:
-    said = row.get("fsdp_zero_stage", "").lower()
-    if not said and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
+    sharding_text = row.get("fsdp_zero_stage", "").lower()
+    if not sharding_text and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
         told.append("everything is sharded (FSDP)")
         return Shard.PARAMETERS
-    if not said and by.interleaves:  # as recipes of the library do
+    if not sharding_text and by.interleaves:  # as recipes of the library do
         told.append("the optimizer is sharded (ZeRO-1)")
         return Shard.OPTIMIZER
-    return _shard(said)
+    return _shard(sharding_text)
 
 
 def _shard(said: str) -> Shard:
@@ -282,18 +282,22 @@ def _recompute(said: str) -> Recompute:
 def _precision(row: Row, used: Device, told: list[str]) -> Precision:
     """Return the stated precision. MLPerf submissions without a statement count as fp8 if the GPU
     has it: all that state one use it."""
-    said = row.get("precision", "").lower()
-    if "not stated" in said and "mlperf" in row.get("source", "").lower():
+    precision_text = row.get("precision", "").lower()
+    if "not stated" in precision_text and "mlperf" in row.get("source", "").lower():
         narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16
         told.append(f"products in {narrow}")
         return narrow
-    if "fp4" in said:
+    if "fp4" in precision_text:
         return Precision.FP4
-    if "fp8" in said or "float8" in said:
+    if "fp8" in precision_text or "float8" in precision_text:
         return Precision.FP8
-    if "int8" in said:
+    if "int8" in precision_text:
         return Precision.INT8
-    return Precision.FP16 if "fp16" in said and "bf16" not in said else Precision.BF16
+    return (
+        Precision.FP16
+        if "fp16" in precision_text and "bf16" not in precision_text
+        else Precision.BF16
+    )
 
 
 def _has_flash(by: Software, told: list[str]) -> bool:
@@ -309,8 +313,8 @@ def _wires(row: Row, used: Device, gpus: int) -> Wires:
     domain = used.domain_gpus
     if nodes > 1 and each < used.node_gpus and domain <= used.node_gpus:
         domain = min(domain, each)  # smaller nodes than usual
-    said = row.get("interconnect", "").lower()
-    return Wires(scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(said, used))
+    wires_text = row.get("interconnect", "").lower()
+    return Wires(scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(wires_text, used))
 
 
 @lru_cache(maxsize=4096)

@@ -49,11 +49,11 @@ def row_memory_gb(
 
 
 def _notes(row: Row) -> str:
-    said = row.get("notes", "").lower()
-    if "cumulative" not in said:
-        return said
-    own = [place for place, rung in enumerate(RUNGS) if rung in said]
-    return " ".join((said, *RUNGS[: max(own, default=-1) + 1]))
+    notes_text = row.get("notes", "").lower()
+    if "cumulative" not in notes_text:
+        return notes_text
+    rung_places = [place for place, rung in enumerate(RUNGS) if rung in notes_text]
+    return " ".join((notes_text, *RUNGS[: max(rung_places, default=-1) + 1]))
 
 
 def row_memory(

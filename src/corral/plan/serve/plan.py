@@ -157,17 +157,17 @@ def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> Ser
     offers = listed or prices()
     fleets: list[ReplicaSet] = []
     unfit: list[Unfit] = []
-    for one in _candidates(request, offers):
+    for candidate in _candidates(request, offers):
         try:
-            found = _best_of(one, model, request, _price(one, request, offers))
+            best_set = _best_of(candidate, model, request, _price(candidate, request, offers))
         except Unsuited as unsuited:
             if request.gpu:
                 raise
-            found = Unfit(device=one, why=unsuited.why)
-        if isinstance(found, ReplicaSet):
-            fleets.append(found)
+            best_set = Unfit(device=candidate, why=unsuited.why)
+        if isinstance(best_set, ReplicaSet):
+            fleets.append(best_set)
         else:
-            unfit.append(found)
+            unfit.append(best_set)
     if not fleets:
         raise _missed(request, model, unfit)
     fleets.sort(key=_cost)
@@ -203,15 +203,16 @@ def _beyond(request: ServeRequest, model: Model) -> Iterator[str]:
     tokens = request.input + request.output
     if not model.context or tokens <= model.context:
         return
-    asked = f"{counted(request.input, 'token')} in and {request.output:,} out are {tokens:,}"
+    request_text = f"{counted(request.input, 'token')} in and {request.output:,} out are {tokens:,}"
     if model.positions:
         raise SpecInvalid(
-            f"{asked}, and {model.name} has places for {model.context:,}",
+            f"{request_text}, and {model.name} has places for {model.context:,}",
             hint=f"ask for {model.context:,} or fewer in all, or for another model: "
             "corral plan catalog models",
         )
     yield (
-        f"{asked}, and {model.name} was made for {model.context:,}: engines take more only with "
+        f"{request_text}, and {model.name} was made for {model.context:,}: engines take "
+        "more only with "
         "scaled positions (vLLM: --rope-scaling), and answers get worse."
     )
 
@@ -221,9 +222,9 @@ def _candidates(request: ServeRequest, offers: PriceList) -> Iterator[Device]:
     if request.gpu:
         yield device(request.gpu)
         return
-    for one in devices():
-        if offers.rent(one.name, request.price):
-            yield one
+    for gpu_device in devices():
+        if offers.rent(gpu_device.name, request.price):
+            yield gpu_device
 
 
 def _price(one: Device, request: ServeRequest, offers: PriceList) -> float | None:
@@ -242,11 +243,11 @@ def _best_of(
     for replica in _replicas(one, model, request):
         if replica.pipeline > 1 and (best or unfit.ttft < inf):
             break  # it fits a node: across nodes nothing is quicker or cheaper
-        found = _fleet(replica, request, usd)
-        if isinstance(found, Unfit):
-            unfit = min(found, unfit, key=_miss)
-        elif best is None or (found.gpus, found.replicas) < (best.gpus, best.replicas):
-            best = found
+        replica_set = _fleet(replica, request, usd)
+        if isinstance(replica_set, Unfit):
+            unfit = min(replica_set, unfit, key=_miss)
+        elif best is None or (replica_set.gpus, replica_set.replicas) < (best.gpus, best.replicas):
+            best = replica_set
     return best or unfit
 
 
@@ -256,7 +257,7 @@ def _miss(one: Unfit) -> float:
 
 def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Replica]:
     weights = kept_in(request.precision, one, model.published)
-    kept = precision_said(request.kv_precision) if request.kv_precision else half(one)
+    precision = precision_said(request.kv_precision) if request.kv_precision else half(one)
     whole = Replica(
         model=model,
         device=one,
@@ -268,7 +269,7 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
         engine=served_by(request.engine, one),
         precision=half(one) if weights is Precision.INT4 else weights,
         weight_bytes=weights.bytes,
-        kv_bytes=kept.bytes,
+        kv_bytes=precision.bytes,
     )
     widths = [2**power for power in range(8) if 2**power <= one.node_gpus]
     widths = [width for width in widths if not model.heads % width]
@@ -280,10 +281,10 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
 
 
 def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> ReplicaSet | Unfit:
-    held = most_sequences(replica, request.input + request.output)
-    if held < 1:
+    batch_limit = most_sequences(replica, request.input + request.output)
+    if batch_limit < 1:
         return Unfit(device=replica.device, why=f"does not fit {counted(replica.gpus, 'GPU')}")
-    limits = BatchLimits(sequences=min(held, SEQUENCES))
+    limits = BatchLimits(sequences=min(batch_limit, SEQUENCES))
     load = Load(rate=1.0, prompt=request.input, output=request.output, shared=float(request.shared))
     most = capacity(replica, load, limits)
     alone = served(replica, replace(load, rate=ALONE * most), limits)
@@ -292,8 +293,8 @@ def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> Replic
     low, high = ALONE * most, most
     for _ in range(ROUNDS):
         rate = (low + high) / 2
-        kept = _keeps(served(replica, replace(load, rate=rate), limits), request)
-        low, high = (rate, high) if kept else (low, rate)
+        is_within = _keeps(served(replica, replace(load, rate=rate), limits), request)
+        low, high = (rate, high) if is_within else (low, rate)
     count = ceil(request.qps / low)
     return ReplicaSet(
         replica=replica,
@@ -349,14 +350,14 @@ def _missed(request: ServeRequest, model: Model, unfit: Sequence[Unfit]) -> Targ
 
 def _that_fits(request: ServeRequest, model: Model) -> str:
     """The fewest GPUs of those that are usual, or what else can be done."""
-    held: list[Replica] = []
-    for one in map(device, USUAL):
+    replicas: list[Replica] = []
+    for gpu_device in map(device, USUAL):
         with suppress(Unsuited):
-            fit = (each for each in _replicas(one, model, request) if _holds(each, request))
-            held += islice(fit, 1)
-    if not held:
+            fit = (each for each in _replicas(gpu_device, model, request) if _holds(each, request))
+            replicas += islice(fit, 1)
+    if not replicas:
         return "give fewer --input and --output tokens, or fewer bits a weight with --precision"
-    best = min(held, key=lambda each: each.gpus)
+    best = min(replicas, key=lambda each: each.gpus)
     return f"it fits {counted(best.gpus, 'GPU')} of --gpu {best.device.name}"
 
 
@@ -391,5 +392,5 @@ def _priced(request: ServeRequest, offers: PriceList) -> Iterator[str]:
         yield f"no cloud of the list rents it out {how}: --usd-per-gpu-hour says what it costs"
         return
     yield f"the median of what clouds ask {how}: --price names another kind"
-    if not request.gpu and (oldest := min((one.date for one in offers.rents), default=None)):
+    if not request.gpu and (oldest := min((rent.date for rent in offers.rents), default=None)):
         yield f"their lists are from {oldest.isoformat()} on: corral plan prices"

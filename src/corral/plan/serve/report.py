@@ -68,8 +68,8 @@ def _band(best: ReplicaSet, name: str) -> ErrorBand | None:
 
 def _bands_told(best: ReplicaSet) -> Iterator[str]:
     for name, what in MEASURED_TIMES.items():
-        if (known := _band(best, name)) is not None:
-            yield known.told(what)
+        if (error_band := _band(best, name)) is not None:
+            yield error_band.told(what)
 
 
 def _unmeasured(best: ReplicaSet) -> Iterator[str]:
@@ -84,7 +84,8 @@ def _unmeasured(best: ReplicaSet) -> Iterator[str]:
 def _answers(best: ReplicaSet) -> Iterator[ReportFigure]:
     each, replica = best.each, best.replica
     first, then, whole = (
-        None if one is None else one.quoted for one in map(partial(_band, best), MEASURED_TIMES)
+        None if error_band is None else error_band.quoted
+        for error_band in map(partial(_band, best), MEASURED_TIMES)
     )
     yield ReportFigure(name="GPUs", value=best.gpus)
     yield ReportFigure(name="replicas", value=best.replicas)
@@ -151,17 +152,17 @@ def _fleets(plan: ServePlan) -> ReportTable:
         ),
         rows=tuple(
             (
-                one.replica.device.title,
-                one.gpus,
-                one.replicas,
-                one.replica.gpus,
-                one.each.ttft_quantile(0.9) * 1e3,
-                one.each.itl_quantile(0.9) * 1e3,
-                one.most_rate,
-                one.usd_per_hour,
-                one.usd_per_million,
+                fleet.replica.device.title,
+                fleet.gpus,
+                fleet.replicas,
+                fleet.replica.gpus,
+                fleet.each.ttft_quantile(0.9) * 1e3,
+                fleet.each.itl_quantile(0.9) * 1e3,
+                fleet.most_rate,
+                fleet.usd_per_hour,
+                fleet.usd_per_million,
             )
-            for one in plan.fleets
+            for fleet in plan.fleets
         ),
         note="The cheapest way on each type of GPU, the cheapest first."
         + ("" if plan.unfit or plan.request.gpu else " All that have a price do."),
@@ -173,7 +174,7 @@ def _unfit(plan: ServePlan) -> Iterator[ReportTable]:
         yield ReportTable(
             title="What does not",
             columns=columns("GPU", "why"),
-            rows=tuple((one.device.title, one.why) for one in plan.unfit),
+            rows=tuple((unfit.device.title, unfit.why) for unfit in plan.unfit),
         )
 
 
@@ -186,8 +187,12 @@ def _times(best: ReplicaSet) -> ReportTable:
             ("requests", "%"), ("first token within", "ms"), ("next token within", "ms")
         ),
         rows=tuple(
-            (one, each.ttft_quantile(one / 100) * 1e3, each.itl_quantile(one / 100) * 1e3)
-            for one in percents
+            (
+                percent,
+                each.ttft_quantile(percent / 100) * 1e3,
+                each.itl_quantile(percent / 100) * 1e3,
+            )
+            for percent in percents
         ),
         note="Waiting for a place in the batch and for the prompts of others is in them.",
     )
@@ -199,8 +204,8 @@ def _by_load(best: ReplicaSet) -> Figure:
     rates = [most * point / POINTS for point in range(1, POINTS + 1)]
     all_ = [served(best.replica, replace(best.each.load, rate=rate), best.limits) for rate in rates]
     lines = (
-        ("TTFT p90", [one.ttft_quantile(0.9) * 1e3 for one in all_]),
-        ("ITL p90", [one.itl_quantile(0.9) * 1e3 for one in all_]),
+        ("TTFT p90", [served_load.ttft_quantile(0.9) * 1e3 for served_load in all_]),
+        ("ITL p90", [served_load.itl_quantile(0.9) * 1e3 for served_load in all_]),
     )
     x, y = columns(("requests of one replica", "requests/s"), ("time", "ms"))
     return Figure(
@@ -225,8 +230,8 @@ def _by_load(best: ReplicaSet) -> Figure:
 def _data(plan: ServePlan) -> dict[str, Any]:
     return {
         "request": asdict(plan.request),
-        "fleets": [_fleet_data(one) for one in plan.fleets],
-        "unfit": [{"gpu": one.device.name, "why": one.why} for one in plan.unfit],
+        "fleets": [_fleet_data(fleet) for fleet in plan.fleets],
+        "unfit": [{"gpu": unfit.device.name, "why": unfit.why} for unfit in plan.unfit],
     }
 
 

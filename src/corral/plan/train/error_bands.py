@@ -37,9 +37,9 @@ class Bands:
 
     def told(self) -> Iterator[str]:
         what = f"the step, and of what follows, of {self.like}"
-        for one, named in ((self.step, what), (self.memory, "memory")):
-            if one is not None:
-                yield one.told(named)
+        for error_band, named in ((self.step, what), (self.memory, "memory")):
+            if error_band is not None:
+                yield error_band.told(named)
 
     def cautions(self) -> Iterator[str]:
         """One sentence each."""

@@ -29,7 +29,7 @@ def refuse_impossible(ask: TrainAsk) -> None:
             hint=f"give --pipeline {layers} or fewer",
         )
     if pieces > 1 and (ask.sequence % pieces or ask.sequence // pieces < SHORTEST):
-        can = [one for one in divisors(ask.sequence) if ask.sequence // one >= SHORTEST]
+        can = [divisor for divisor in divisors(ask.sequence) if ask.sequence // divisor >= SHORTEST]
         raise NoLayout(
             f"{ask.sequence:,} tokens are not cut into {pieces} pieces of {SHORTEST:,} or more",
             hint=f"give --context-parallel {_or(can or [1])}",
@@ -45,7 +45,7 @@ def refuse_impossible(ask: TrainAsk) -> None:
 
 def _refuse_tensor(ask: TrainAsk) -> None:
     heads, near = ask.model.heads, ask.device.domain_gpus
-    can = [one for one in divisors(heads) if one <= near]
+    can = [divisor for divisor in divisors(heads) if divisor <= near]
     if ask.tensor and heads % ask.tensor:
         raise NoLayout(
             f"{ask.model.name} has {heads} heads, which do not divide by {ask.tensor}",
@@ -79,19 +79,19 @@ def least(ask: TrainAsk) -> Fitting | None:
         return next(layouts(wider, wider.step, RefusedLayouts()), None)
 
     low, high = ask.gpus // each, max(ask.gpus // each, 1)
-    found = on(high) if high > low else None
-    while found is None:
+    train_layouts = on(high) if high > low else None
+    while train_layouts is None:
         low, high = high, 2 * high
         if high * each > MOST_GPUS:
             return None
-        found = on(high)
+        train_layouts = on(high)
     while high - low > 1:
         middle = (low + high) // 2
         if (fewer := on(middle)) is None:
             low = middle
         else:
-            high, found = middle, fewer
-    return found
+            high, train_layouts = middle, fewer
+    return train_layouts
 
 
 def refused(ask: TrainAsk, tally: RefusedLayouts) -> NoLayout:

@@ -15,29 +15,29 @@ def words(layout: TrainLayout) -> str:
         "EP": layout.expert,
         "DP": layout.data,
     }
-    told = [f"{name} {size}" for name, size in sizes.items() if size > 1]
-    return " x ".join(told) or "1 GPU"
+    size_texts = [f"{name} {size}" for name, size in sizes.items() if size > 1]
+    return " x ".join(size_texts) or "1 GPU"
 
 
 def settings(layout: TrainLayout) -> str:
     """Return the settings of a layout besides its sizes."""
-    told = [f"micro batch {layout.micro_batch}"]
+    setting_texts = [f"micro batch {layout.micro_batch}"]
     if layout.interleave > 1:
-        told.append(f"{layout.interleave} pieces a stage")
+        setting_texts.append(f"{layout.interleave} pieces a stage")
     if layout.data * layout.context > 1:
-        told.append("FSDP (ZeRO-3)" if layout.shard is Shard.PARAMETERS else "ZeRO-1")
+        setting_texts.append("FSDP (ZeRO-3)" if layout.shard is Shard.PARAMETERS else "ZeRO-1")
     if layout.sequence_parallel:
-        told.append("sequence parallel")
+        setting_texts.append("sequence parallel")
     if layout.recompute is Recompute.FULL:
-        told.append("layers recomputed")
-    return ", ".join(told)
+        setting_texts.append("layers recomputed")
+    return ", ".join(setting_texts)
 
 
 def in_short(layout: TrainLayout) -> str:
     """Its sizes, and what of its settings changes what a GPU holds."""
-    told = [words(layout)]
+    parts_text = [words(layout)]
     if layout.shard is Shard.PARAMETERS and layout.data * layout.context > 1:
-        told.append("FSDP (ZeRO-3)")
+        parts_text.append("FSDP (ZeRO-3)")
     if layout.recompute is Recompute.FULL:
-        told.append("layers recomputed")
-    return ", ".join(told)
+        parts_text.append("layers recomputed")
+    return ", ".join(parts_text)

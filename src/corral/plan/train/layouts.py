@@ -62,13 +62,13 @@ class TrainAsk:
 
     @property
     def step(self) -> TrainStep:
-        kept = self.frozen_bytes or self.precision.bytes
+        kept_bytes = self.frozen_bytes or self.precision.bytes
         step = TrainStep(
             model=self.model,
             sequence=self.sequence,
             global_batch=self.global_batch or usual_batch(self.gpus, self.sequence, self.tokens),
             precision=self.precision,
-            state=replace(FROZEN, weight=kept) if self.frozen else BytesPerParameter(),
+            state=replace(FROZEN, weight=kept_bytes) if self.frozen else BytesPerParameter(),
         )
         if self.by not in EAGER:
             return step
@@ -105,8 +105,8 @@ def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
     """In rising order."""
-    low = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
-    high = [number // one for one in reversed(low) if one * one != number]
+    low = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    high = [number // divisor for divisor in reversed(low) if divisor * divisor != number]
     return (*low, *high)
 
 
@@ -152,8 +152,8 @@ class RefusedLayouts:
 
     def commonest(self) -> str:
         """Return why most layouts were refused, except for the requested sizes."""
-        own = {reason: count for reason, count in self._counts.items() if reason != UNASKED}
-        return max(own, key=lambda reason: own[reason], default="comes out even")
+        own_counts = {reason: count for reason, count in self._counts.items() if reason != UNASKED}
+        return max(own_counts, key=lambda reason: own_counts[reason], default="comes out even")
 
     def turned(self) -> tuple[Turned, ...]:
         return tuple(
@@ -189,8 +189,12 @@ def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
 def _refusal(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
     """Return why a division of the GPUs is not worth timing; None if it is."""
     model = ask.model
-    asked = ((ask.tensor, grid.tensor), (ask.pipeline, grid.pipeline), (ask.context, grid.context))
-    if any(wish and wish != has for wish, has in asked):
+    size_pairs = (
+        (ask.tensor, grid.tensor),
+        (ask.pipeline, grid.pipeline),
+        (ask.context, grid.context),
+    )
+    if any(wish and wish != has for wish, has in size_pairs):
         return UNASKED
     if model.heads % grid.tensor:
         return f"does not share out {model.heads} heads over its tensor-parallel GPUs"
@@ -271,5 +275,5 @@ def _pieces(model: Model, step: TrainStep, layout: TrainLayout) -> tuple[int, ..
     if slots % stages:
         return (1,)
     most = slots // stages
-    fewer = max(one for one in divisors(most) if one * one <= most)
+    fewer = max(divisor for divisor in divisors(most) if divisor * divisor <= most)
     return tuple(sorted({1, fewer, most}))

@@ -91,32 +91,36 @@ def search(ask: TrainAsk) -> Trained:
     """
     refuse_impossible(ask)
     tally = RefusedLayouts()
-    found = _timed(ask, tally)
-    if not found:
+    layout_candidates = _timed(ask, tally)
+    if not layout_candidates:
         raise refused(ask, tally)
     done = Trained(
         ask=ask,
-        chosen=_simplest(found),
-        best=tuple(found[:KEPT]),
+        chosen=_simplest(layout_candidates),
+        best=tuple(layout_candidates[:KEPT]),
         turned=tally.turned(),
-        considered=len(found) + tally.count,
-        timed=len(found),
+        considered=len(layout_candidates) + tally.count,
+        timed=len(layout_candidates),
     )
     return replace(done, levers=tuple(_levers(done)))
 
 
 def _timed(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
     step, wires, by = ask.step, ask.wires, software(ask.by)
-    found: list[LayoutCandidate] = []
+    layout_candidates: list[LayoutCandidate] = []
     for layout, memory in layouts(ask, step, tally):
         time = step_time(step, layout, ask.device, wires, by=by)
-        found.append(LayoutCandidate(layout=layout, time=time, memory=memory))
-    return sorted(found, key=lambda one: (one.time.seconds, one.memory.device))
+        layout_candidates.append(LayoutCandidate(layout=layout, time=time, memory=memory))
+    return sorted(layout_candidates, key=lambda one: (one.time.seconds, one.memory.device))
 
 
 def _simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
     """Return the candidate within `TIE` of the fastest that divides in the fewest ways."""
-    near = [one for one in found if one.time.seconds <= (1 + TIE) * found[0].time.seconds]
+    near = [
+        layout_candidate
+        for layout_candidate in found
+        if layout_candidate.time.seconds <= (1 + TIE) * found[0].time.seconds
+    ]
     return min(near, key=lambda one: (_ways(one.layout), one.time.seconds))
 
 
@@ -149,8 +153,11 @@ def _changed(done: Trained, change: str, wires: Wires, *, step: TrainStep | None
     used = step or ask.step
     by = software(ask.by)
     times = [
-        (step_time(used, one.layout, ask.device, wires, by=by).seconds, one.layout)
-        for one in (done.chosen, *done.best)
+        (
+            step_time(used, layout_candidate.layout, ask.device, wires, by=by).seconds,
+            layout_candidate.layout,
+        )
+        for layout_candidate in (done.chosen, *done.best)
     ]
     seconds, layout = min(times, key=lambda pair: pair[0])
     rate = used.tokens / seconds
@@ -159,10 +166,10 @@ def _changed(done: Trained, change: str, wires: Wires, *, step: TrainStep | None
 
 def with_device(done: Trained, other: Device) -> Lever | None:
     """The same run on as many of another GPU, in its own best layout; None where none fits."""
-    found = _timed(replace(done.ask, device=other, fabric=None), RefusedLayouts())
-    if not found:
+    layout_candidates = _timed(replace(done.ask, device=other, fabric=None), RefusedLayouts())
+    if not layout_candidates:
         return None
-    chosen = _simplest(found)
+    chosen = _simplest(layout_candidates)
     return Lever(
         change=other.title,
         gain=done.chosen.time.seconds / chosen.time.seconds,

@@ -75,7 +75,7 @@ def published_table(found: Trained, others: Sequence[PublishedFit]) -> Iterator[
     """Yield a table of published runs like the plan; nothing if there are none."""
     if not others:
         return
-    own = found.tokens_per_s / found.ask.gpus
+    own_rate = found.tokens_per_s / found.ask.gpus
     yield ReportTable(
         title="What others measured of this model on such GPUs",
         columns=columns(
@@ -92,28 +92,28 @@ def published_table(found: Trained, others: Sequence[PublishedFit]) -> Iterator[
         ),
         rows=tuple(
             (
-                f"{one.run.title}, {one.run.gpu}",
-                one.run.gpus,
-                words(one.layout),
-                str(one.run.precision),
-                one.run.sequence,
-                one.run.tokens_per_s_per_gpu,
-                one.run.seconds,
-                one.seconds,
-                round(100 * one.off, 1),
-                own / one.run.tokens_per_s_per_gpu,
+                f"{other.run.title}, {other.run.gpu}",
+                other.run.gpus,
+                words(other.layout),
+                str(other.run.precision),
+                other.run.sequence,
+                other.run.tokens_per_s_per_gpu,
+                other.run.seconds,
+                other.seconds,
+                round(100 * other.off, 1),
+                own_rate / other.run.tokens_per_s_per_gpu,
             )
-            for one in others
+            for other in others
         ),
         note="off: of what is predicted of their layout, in their batch; "
-        + "; ".join(dict.fromkeys(f"{one.run.title}: {one.run.source}" for one in others)),
+        + "; ".join(dict.fromkeys(f"{other.run.title}: {other.run.source}" for other in others)),
     )
 
 
 def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterator[str]:
     """Yield a caution that no published run is as fast, with the predicted time of those that
     exist."""
-    alike = [one for one in others if one.run.precision.bytes == found.ask.precision.bytes]
+    alike = [other for other in others if other.run.precision.bytes == found.ask.precision.bytes]
     if not alike:
         return
     best = max(alike, key=lambda one: one.run.tokens_per_s_per_gpu)

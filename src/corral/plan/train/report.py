@@ -64,24 +64,25 @@ def report(
     run on other GPUs (plan/train/plan.py, with_device). `assumed` are the assumptions of
     the caller.
     """
-    known = Bands.of(found.ask)
-    theirs = published(found.ask)
+    bands = Bands.of(found.ask)
+    published_fits = published(found.ask)
     return PlannerReport(
         title=_title(found.ask),
         verdict=_verdict(found),
-        answers=tuple(_answers(found, known, price_gpu_hour)),
+        answers=tuple(_answers(found, bands, price_gpu_hour)),
         tables=(
             _layouts(found),
             _by_part(found),
-            *published_table(found, theirs),
+            *published_table(found, published_fits),
             _turned(found),
             _lifts(found, others),
         ),
         figures=(_parts_figure(found),),
         assumed=(*assumed, *_assumed(found)),
-        sources=(*SOURCES, *known.told()),
+        sources=(*SOURCES, *bands.told()),
         warnings=tuple(
-            f"{one}." for one in (*_cautions(found), *published_cautions(found, theirs))
+            f"{caution}."
+            for caution in (*_cautions(found), *published_cautions(found, published_fits))
         ),
         data=_data(found, others),
     )
@@ -128,10 +129,10 @@ def bottleneck(time: StepTime) -> str:
     computing = ("matmul", "attention", "elementwise")
     share = sum(time.parts[name] for name in computing) / time.seconds
     rest = next(((name, size) for name, size in parts if name not in computing), None)
-    told = f"{share_text(share)} of it is computing"
+    bottleneck_text = f"{share_text(share)} of it is computing"
     if rest is None or rest[1] < TOLD * time.seconds:
-        return told
-    return f"{told}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
+        return bottleneck_text
+    return f"{bottleneck_text}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
 
 
 def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[ReportFigure]:
@@ -178,25 +179,29 @@ def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[Repo
 
 def _megawatt_hours(found: Trained) -> float:
     """Nodes at full power, and what the building takes on top."""
-    known = assumptions()
-    watts = found.ask.device.tdp_watts * known["node_watts"].value * known["pue"].value
+    known_assumptions = assumptions()
+    watts = (
+        found.ask.device.tdp_watts
+        * known_assumptions["node_watts"].value
+        * known_assumptions["pue"].value
+    )
     return found.ask.gpus * watts * found.seconds / 3_600 / 1e6
 
 
 def _layouts(found: Trained) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     chosen = found.chosen
-    others = [one for one in found.best if one is not chosen]
-    for one in (chosen, *others[: SHOWN - 1]):
-        slower = one.time.seconds / found.best[0].time.seconds - 1
+    others = [layout_candidate for layout_candidate in found.best if layout_candidate is not chosen]
+    for layout_candidate in (chosen, *others[: SHOWN - 1]):
+        slower = layout_candidate.time.seconds / found.best[0].time.seconds - 1
         rows.append(
             (
-                words(one.layout),
-                settings(one.layout),
-                one.time.seconds,
+                words(layout_candidate.layout),
+                settings(layout_candidate.layout),
+                layout_candidate.time.seconds,
                 100 * slower,
-                one.memory.device / 1e9,
-                KINDS[max(_waits(one.time).items(), key=lambda part: part[1])[0]],
+                layout_candidate.memory.device / 1e9,
+                KINDS[max(_waits(layout_candidate.time).items(), key=lambda part: part[1])[0]],
             )
         )
     return ReportTable(
@@ -231,7 +236,7 @@ def _turned(found: Trained) -> ReportTable:
     return ReportTable(
         title=f"Why {found.considered - found.timed:,} of {found.considered:,} were turned down",
         columns=columns("a layout that", "layouts", "nearest"),
-        rows=tuple((one.reason, one.count, one.nearest) for one in found.turned),
+        rows=tuple((turned.reason, turned.count, turned.nearest) for turned in found.turned),
     )
 
 
@@ -239,7 +244,9 @@ def _lifts(found: Trained, others: tuple[Lever, ...]) -> ReportTable:
     return ReportTable(
         title="What would make it faster",
         columns=columns("change", ("tokens a second", "times"), "layout"),
-        rows=tuple((one.change, one.gain, words(one.layout)) for one in (*found.levers, *others)),
+        rows=tuple(
+            (lever.change, lever.gain, words(lever.layout)) for lever in (*found.levers, *others)
+        ),
     )
 
 
@@ -258,7 +265,7 @@ def _parts_figure(found: Trained) -> Figure:
 
 
 def _assumed(found: Trained) -> Iterator[str]:
-    ask, known = found.ask, assumptions()
+    ask, known_assumptions = found.ask, assumptions()
     if not ask.global_batch:
         yield (
             f"a batch of {counted(ask.step.global_batch, 'sequence')}, "
@@ -269,21 +276,26 @@ def _assumed(found: Trained) -> Iterator[str]:
     if ask.gpus > ask.wires.domain_gpus:
         yield f"nodes are joined by {ask.wires.fabric.title}: --fabric"
     for name in ("node_watts", "pue"):
-        yield f"{known[name].title}: {known[name].value:g} times"
+        yield f"{known_assumptions[name].title}: {known_assumptions[name].value:g} times"
 
 
 def _data(found: Trained, others: tuple[Lever, ...]) -> dict[str, Any]:
     return {
         "chosen": _candidate(found.chosen.layout, found.chosen.time),
-        "best": [_candidate(one.layout, one.time) for one in found.best],
+        "best": [
+            _candidate(layout_candidate.layout, layout_candidate.time)
+            for layout_candidate in found.best
+        ],
         "considered": found.considered,
         "timed": found.timed,
-        "turned": [asdict(one) for one in found.turned],
+        "turned": [asdict(turned) for turned in found.turned],
         "seconds": found.seconds,
         "tokens_per_s": found.tokens_per_s,
         "mfu": found.mfu,
         "memory": found.chosen.memory.parts,
-        "levers": [{"change": one.change, "gain": one.gain} for one in (*found.levers, *others)],
+        "levers": [
+            {"change": lever.change, "gain": lever.gain} for lever in (*found.levers, *others)
+        ],
     }
 
 

@@ -70,20 +70,24 @@ def answer(request: TrainRequest, *, listed: PriceList | None = None) -> Planner
 
     Raises: NotFound, ModelRefused, SpecInvalid, NoLayout.
     """
-    found = search(_ask(request))
-    price, told = _price(request, found.ask.device, listed or prices())
+    trained = search(_ask(request))
+    price, price_remarks = _price(request, trained.ask.device, listed or prices())
     if request.lora:
-        told = (*published_told(request.precision, found.ask.model), *told)
-    told = (*half_told(request.precision, found.ask.device), *told)
-    return report(found, price_gpu_hour=price, others=tuple(_others(found)), assumed=told)
+        price_remarks = (*published_told(request.precision, trained.ask.model), *price_remarks)
+    price_remarks = (*half_told(request.precision, trained.ask.device), *price_remarks)
+    return report(
+        trained, price_gpu_hour=price, others=tuple(_others(trained)), assumed=price_remarks
+    )
 
 
 def _ask(request: TrainRequest) -> TrainAsk:
     check(request)
     used = device(request.gpu)
-    said, lora = request.precision, request.lora
+    precision_text, lora = request.precision, request.lora
     model = model_said(request.model)
-    kept = kept_in(said, used, model.published) if lora else trained_in(said, used)
+    precision = (
+        kept_in(precision_text, used, model.published) if lora else trained_in(precision_text, used)
+    )
     return TrainAsk(
         model=model,
         device=used,
@@ -91,9 +95,9 @@ def _ask(request: TrainRequest) -> TrainAsk:
         tokens=request.tokens,
         sequence=request.context,
         global_batch=request.batch,
-        precision=half(used) if lora and kept in INTEGERS else kept,
+        precision=half(used) if lora and precision in INTEGERS else precision,
         frozen=lora,
-        frozen_bytes=kept.bytes if lora else 0.0,
+        frozen_bytes=precision.bytes if lora else 0.0,
         rank=request.rank,
         by=software(request.library).name,
         fabric=fabric_said(request.fabric, used) if request.fabric else None,
@@ -119,7 +123,11 @@ def _price(
 
 def _others(found: Trained) -> list[Lever]:
     """Return the levers that multiply such numbers."""
-    own, asked = found.ask.device, found.ask.precision
-    others = [one for one in map(device, OTHERS) if one != own and asked in one.flops]
-    levers = (with_device(found, one) for one in others)
-    return [one for one in levers if one is not None]
+    own_device, precision = found.ask.device, found.ask.precision
+    others = [
+        other_device
+        for other_device in map(device, OTHERS)
+        if other_device != own_device and precision in other_device.flops
+    ]
+    levers = (with_device(found, other) for other in others)
+    return [lever for lever in levers if lever is not None]

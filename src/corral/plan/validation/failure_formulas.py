@@ -41,19 +41,19 @@ def held_failures(rows: Sequence[Row]) -> tuple[FormulaCheck, ...]:
 
 def _means(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     """Mean times between failures, of each cluster by the others; and of jobs on RSC-1."""
-    for one in seen():
-        yield _left_out(one)
-    rsc = next(one for one in seen() if one.name == "rsc-1")
+    for cluster_failures in seen():
+        yield _left_out(cluster_failures)
+    rsc = next(cluster_failures for cluster_failures in seen() if cluster_failures.name == "rsc-1")
     for gpus in (16_384, 131_072):
         hours = _number(rows, "RSC-1 projection", "job mean time to failure, projected", gpus)
-        own = mtbf_seconds(gpus // 8, rsc.rate) / 3_600
+        own_hours = mtbf_seconds(gpus // 8, rsc.rate) / 3_600
         yield FormulaCheck(
             what=f"RSC-1's own projection to {gpus:,} GPUs, by the rate of its nodes",
             unit="h",
             measured=hours,
-            predicted=own,
-            low=0.9 * own,
-            high=1.1 * own,
+            predicted=own_hours,
+            low=0.9 * own_hours,
+            high=1.1 * own_hours,
         )
     hours = _number(rows, "RSC-1 fit", "job mean time to failure, measured", 1_024)
     rate = rate_of("ampere", without="rsc-1")
@@ -105,14 +105,14 @@ def _goodputs(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
         ("Llama 3, 54 days", llama, LLAMA, "effective training time", 16_384),
         ("MegaScale, weeks", megascale, MEGASCALE, "effective training time rate", 12_288),
     ):
-        found = reliability(run)
+        plan_found = reliability(run)
         yield FormulaCheck(
             what=f"goodput: {what}",
             unit="%",
             measured=_number(rows, system, metric, gpus),
-            predicted=100 * found.best.goodput,
-            low=100 * found.worst.goodput,
-            high=100 * found.finest.goodput,
+            predicted=100 * plan_found.best.goodput,
+            low=100 * plan_found.worst.goodput,
+            high=100 * plan_found.finest.goodput,
             at_least=True,
         )
 
@@ -130,12 +130,12 @@ def failures_table(held: Sequence[FormulaCheck]) -> ReportTable:
         columns=columns("what", "measured", "predicted", "its band", "within"),
         rows=tuple(
             (
-                one.what,
-                f"{'more than ' if one.at_least else ''}{one.measured:.3g} {one.unit}",
-                f"{one.predicted:.3g} {one.unit}",
-                f"{one.low:.3g} to {one.high:.3g}",
-                "yes" if one.within else "no",
+                check.what,
+                f"{'more than ' if check.at_least else ''}{check.measured:.3g} {check.unit}",
+                f"{check.predicted:.3g} {check.unit}",
+                f"{check.low:.3g} to {check.high:.3g}",
+                "yes" if check.within else "no",
             )
-            for one in held
+            for check in held
         ),
     )

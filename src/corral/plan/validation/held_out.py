@@ -138,9 +138,11 @@ def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
     every, clear = _by_chip(pairs), _by_chip(good)
     chosen = {chip: clear if len(clear[chip]) >= LEAST_ROWS else every for chip in every}
     chips = {
-        chip: spread(own[chip]) for chip, own in chosen.items() if len(own[chip]) >= LEAST_ROWS
+        chip: spread(own_pairs[chip])
+        for chip, own_pairs in chosen.items()
+        if len(own_pairs[chip]) >= LEAST_ROWS
     }
-    yield from ((f"{name}.{chip}", one) for chip, one in sorted(chips.items()))
+    yield from ((f"{name}.{chip}", chip_spread) for chip, chip_spread in sorted(chips.items()))
     yield unmeasured(name), _widest(whole, list(chips.values()))
 
 
@@ -153,11 +155,11 @@ def _by_chip(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
 
 
 def _widest(whole: Spread, chips: Sequence[Spread]) -> Spread:
-    known = chips or [whole]
+    known_spreads = chips or [whole]
     return Spread(
-        mean=max(whole.mean, fmean(one.mean for one in known)),
-        median=max(whole.median, fmean(one.median for one in known)),
-        p90=max(whole.p90, fmean(one.p90 for one in known)),
+        mean=max(whole.mean, fmean(chip_spread.mean for chip_spread in known_spreads)),
+        median=max(whole.median, fmean(chip_spread.median for chip_spread in known_spreads)),
+        p90=max(whole.p90, fmean(chip_spread.p90 for chip_spread in known_spreads)),
         rows=whole.rows,
         sources=whole.sources,
     )
@@ -165,5 +167,5 @@ def _widest(whole: Spread, chips: Sequence[Spread]) -> Spread:
 
 def by_kind(pairs: Iterable[Pair]) -> Mapping[PredictionKind, list[Pair]]:
     """Return the pairs of each kind of training, in the order of the kinds."""
-    kept = list(pairs)
-    return {kind: [pair for pair in kept if kind.holds(pair.row)] for kind in TRAINING}
+    kept_pairs = list(pairs)
+    return {kind: [pair for pair in kept_pairs if kind.holds(pair.row)] for kind in TRAINING}

@@ -42,15 +42,17 @@ def choices(pairs: Sequence[Pair]) -> tuple[Choice, ...]:
     for pair in pairs:
         if pair.row.get("nodes", "") not in ("", "1"):
             sweeps[tuple(pair.row.get(name, "") for name in _SAME)].append(pair)
-    found = [_choice(sweep) for sweep in sweeps.values()]
-    return tuple(one for one in found if one.layouts >= LEAST_SWEEP)
+    choice_list = [_choice(sweep) for sweep in sweeps.values()]
+    return tuple(choice for choice in choice_list if choice.layouts >= LEAST_SWEEP)
 
 
 def _choice(sweep: Sequence[Pair]) -> Choice:
     layouts: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
     for pair in sweep:
         layouts[tuple(pair.row.get(name, "") for name in (*_SIZES, *_KINDS))].append(pair)
-    measured = {own: fmean(pair.measured for pair in some) for own, some in layouts.items()}
+    measured = {
+        own_layout: fmean(pair.measured for pair in some) for own_layout, some in layouts.items()
+    }
     chosen = min(layouts, key=lambda own: min(pair.predicted for pair in layouts[own]))
     row = sweep[0].row
     return Choice(
@@ -72,7 +74,7 @@ def _words(row: Row) -> str:
 
 def asked_for(found: Sequence[Choice]) -> tuple[Choice, ...]:
     """Return the choices of vTrain, whose sweeps are the largest published ones."""
-    return tuple(one for one in found if one.source.startswith("vTrain"))
+    return tuple(choice for choice in found if choice.source.startswith("vTrain"))
 
 
 def choices_table(found: Sequence[Choice]) -> ReportTable:
@@ -90,15 +92,15 @@ def choices_table(found: Sequence[Choice]) -> ReportTable:
         ),
         rows=tuple(
             (
-                one.what,
-                one.source,
-                one.layouts,
-                one.layout,
-                one.chosen,
-                one.best,
-                one.worst,
-                one.over_best,
+                choice.what,
+                choice.source,
+                choice.layouts,
+                choice.layout,
+                choice.chosen,
+                choice.best,
+                choice.worst,
+                choice.over_best,
             )
-            for one in sorted(found, key=lambda one: one.source)
+            for choice in sorted(found, key=lambda one: one.source)
         ),
     )

@@ -34,20 +34,24 @@ MOST_COLOURS = 5  # GPUs that have one of their own in a plot; the rest share on
 def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
     """Raises: NotFound for an unknown kind."""
     outcome = hold(rows, predictor(kind), MEASURES[kind])
-    measures = [one for one in MEASURES[kind] if outcome.pairs[one.name]]
+    measures = [
+        measured_column for measured_column in MEASURES[kind] if outcome.pairs[measured_column.name]
+    ]
     refused = sum(outcome.refused.values())
     return PlannerReport(
         title=title,
         verdict=f"{outcome.rows - refused} of {outcome.rows} rows could be predicted.",
         answers=(),
         tables=tuple(_tables(kind, outcome, measures)),
-        figures=tuple(scatter(one, outcome.pairs[one.name], "gpu") for one in measures),
+        figures=tuple(scatter(measure, outcome.pairs[measure.name], "gpu") for measure in measures),
         data={
             "kind": kind,
             "rows": outcome.rows,
             "refused": dict(outcome.refused),
-            "errors": {one.name: _data(outcome.pairs[one.name]) for one in measures},
-            "parts": {name: asdict(found) for name, _, found, _ in parts(kind, outcome) if found},
+            "errors": {measure.name: _data(outcome.pairs[measure.name]) for measure in measures},
+            "parts": {
+                name: asdict(errors) for name, _, errors, _ in parts(kind, outcome) if errors
+            },
         },
     )
 
@@ -58,27 +62,32 @@ def parts(
     """Name, title, errors and asked mean of each published part of that kind of table."""
     return [
         (
-            one.name,
-            one.title,
-            errors_of([pair for pair in outcome.pairs[one.measure] if one.holds(pair.row)]),
-            one.asked,
+            table_slice.name,
+            table_slice.title,
+            errors_of(
+                [pair for pair in outcome.pairs[table_slice.measure] if table_slice.holds(pair.row)]
+            ),
+            table_slice.asked,
         )
-        for one in SLICES
-        if one.kind == kind
+        for table_slice in SLICES
+        if table_slice.kind == kind
     ]
 
 
 def _data(pairs: Sequence[Pair]) -> dict[str, object]:
-    found = errors_of(pairs)
-    return asdict(found) if found else {}
+    errors = errors_of(pairs)
+    return asdict(errors) if errors else {}
 
 
 def _tables(
     kind: str, outcome: TablePredictions, measures: Sequence[MeasuredColumn]
 ) -> list[ReportTable]:
-    whole = [(one.name, errors_of(outcome.pairs[one.name])) for one in measures]
+    whole = [
+        (measured_column.name, errors_of(outcome.pairs[measured_column.name]))
+        for measured_column in measures
+    ]
     tables = [errors_table("All rows", whole)]
-    published = [(title, found) for _, title, found, _ in parts(kind, outcome) if found]
+    published = [(title, errors) for _, title, errors, _ in parts(kind, outcome) if errors]
     if published:
         tables.append(errors_table("Parts that are published", published))
     for measure in measures:
@@ -87,8 +96,8 @@ def _tables(
             groups = [(name, errors_of(some)) for name, some in by(pairs, column).items()]
             if len(groups) > 1:
                 tables.append(errors_table(f"{measure.name} by {word}", groups))
-    if found := choices(outcome.pairs.get("step time", ())):
-        tables.append(choices_table(found))
+    if layout_choices := choices(outcome.pairs.get("step time", ())):
+        tables.append(choices_table(layout_choices))
     if outcome.refused:
         rows = sorted(outcome.refused.items(), key=lambda item: -item[1])
         tables.append(
@@ -104,12 +113,12 @@ def errors_table(title: str, groups: Sequence[tuple[str, Errors | None]]) -> Rep
         rows=tuple(
             (
                 name,
-                one.rows,
-                *(100 * part for part in (one.mean, one.median, one.p90, one.bias)),
-                one.rank,
+                errors.rows,
+                *(100 * part for part in (errors.mean, errors.median, errors.p90, errors.bias)),
+                errors.rank,
             )
-            for name, one in groups
-            if one is not None
+            for name, errors in groups
+            if errors is not None
         ),
     )
 

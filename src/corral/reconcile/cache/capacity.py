@@ -46,24 +46,28 @@ class CapacityCache:
         dirty = set(changed) | self._see_nodes(draft) | self._see_coming(draft)
         dirty |= {id for id in self._blamed if self._is_trusted_anew(draft, id)}
         if dirty:
-            found = {id: self._room(draft, id, seats) for id in dirty}
-            come = [room for room in found.values() if room is not None]
-            self._floor = self._floor.changed(come, found.keys())
+            node_rooms_by_node = {id: self._room(draft, id, seats) for id in dirty}
+            come = [room for room in node_rooms_by_node.values() if room is not None]
+            self._floor = self._floor.changed(come, node_rooms_by_node.keys())
         return self._floor
 
     def _see_nodes(self, draft: Draft) -> set[NodeId]:
-        nodes, known = draft.all_nodes(), self._nodes
-        rows = [node for id, node in nodes.items() if known.get(id) is not node]
+        nodes, nodes_by_node = draft.all_nodes(), self._nodes
+        rows = [node for id, node in nodes.items() if nodes_by_node.get(id) is not node]
         heard = draft.facts.nodes.keys() - draft.facts.awaited
         dirty = {node.id for node in rows} | (heard ^ self._heard)
-        if len(known) + sum(node.id not in known for node in rows) > len(nodes):
-            gone = known.keys() - nodes.keys()  # they were to join, and that was not committed
-            self._nodes = known = {id: node for id, node in known.items() if id not in gone}
+        if len(nodes_by_node) + sum(node.id not in nodes_by_node for node in rows) > len(nodes):
+            gone = (
+                nodes_by_node.keys() - nodes.keys()
+            )  # they were to join, and that was not committed
+            self._nodes = nodes_by_node = {
+                id: node for id, node in nodes_by_node.items() if id not in gone
+            }
             self._blamed -= gone
             dirty |= gone
         self._heard = heard
         for node in rows:
-            known[node.id] = node
+            nodes_by_node[node.id] = node
             if node.failed_at or node.ailments:
                 self._blamed.add(node.id)
         return dirty
@@ -75,8 +79,8 @@ class CapacityCache:
 
     def _is_trusted_anew(self, draft: Draft, id: NodeId) -> bool:
         room = self._floor.by_id.get(id)
-        known = suspicion_of(self._nodes[id], draft.now.wall)
-        return room is not None and room.suspicion != known
+        known_suspicion = suspicion_of(self._nodes[id], draft.now.wall)
+        return room is not None and room.suspicion != known_suspicion
 
     def _room(self, draft: Draft, id: NodeId, seats: Seats) -> NodeRoom | None:
         """None: it takes no work."""
@@ -94,10 +98,10 @@ class CapacityCache:
 
 
 def _coming_to(draft: Draft) -> Coming:
-    found: dict[NodeId, list[tuple[Job, Seat]]] = defaultdict(list)
+    jobses_by_node: dict[NodeId, list[tuple[Job, Seat]]] = defaultdict(list)
     for job, seat in on_the_way(draft):
-        found[seat.node].append((job, seat))
-    return dict(found)
+        jobses_by_node[seat.node].append((job, seat))
+    return dict(jobses_by_node)
 
 
 def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:

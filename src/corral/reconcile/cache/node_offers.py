@@ -26,10 +26,12 @@ class Offers:
         self._offered: NodeOffers | None = None
 
     def of(self, draft: Draft) -> NodeOffers:
-        nodes, known = draft.all_nodes(), self._nodes
-        new = [node for id, node in nodes.items() if known.get(id) is not node]
-        is_same = len(nodes) == len(known) and all(_same(known.get(n.id), n) for n in new)
-        known.update((node.id, node) for node in new)
+        nodes, nodes_by_node = draft.all_nodes(), self._nodes
+        new = [node for id, node in nodes.items() if nodes_by_node.get(id) is not node]
+        is_same = len(nodes) == len(nodes_by_node) and all(
+            _same(nodes_by_node.get(n.id), n) for n in new
+        )
+        nodes_by_node.update((node.id, node) for node in new)
         if self._offered is None or not is_same:
             self._nodes = dict(nodes)
             living = [node for node in nodes.values() if node.liveness != Liveness.DEAD]

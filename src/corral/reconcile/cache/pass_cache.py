@@ -36,9 +36,9 @@ class Memo:
         """Update the cache to the draft."""
         try:
             self.fleet = self._offers.of(draft).fleet
-            left, come = self._seats.see(draft)
-            self._holdings.see(draft, self._seats, left, come, self.fleet)
-            nodes = {one.seat.node for one in (*left, *come)}
+            allocations, come = self._seats.see(draft)
+            self._holdings.see(draft, self._seats, allocations, come, self.fleet)
+            nodes = {allocation.seat.node for allocation in (*allocations, *come)}
             self.floor = self._rooms.of(draft, self._seats, nodes)
         except BaseException:  # the parts are in step with one another no more
             self._begin()

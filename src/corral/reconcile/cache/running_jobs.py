@@ -34,7 +34,7 @@ class Looked(NamedTuple):
             and self.attempt is attempt
             and self.tree is draft.tree
             and self.over == over
-            and all(draft.allocation(key) is held for key, held in self.seats)
+            and all(draft.allocation(key) is allocation for key, allocation in self.seats)
         )
 
 
@@ -54,8 +54,8 @@ class LiveJobs:
         live = draft.by_id(*LIVE)
         for id in self._jobs.keys() - live.keys():
             self._drop(self._jobs.pop(id))
-        known = self._jobs.get
-        for job in [job for id, job in live.items() if known(id) is not job]:
+        job_of = self._jobs.get
+        for job in [job for id, job in live.items() if job_of(id) is not job]:
             if job.id in self._jobs:
                 self._drop(self._jobs.pop(job.id))
             attempt = draft.attempt(job.id)
@@ -101,7 +101,7 @@ def roster_of(
     beyond = frozenset(
         queue.name
         for queue in draft.tree.queues
-        if any(standing.gives_back(one.name) for one in draft.tree.path(queue.name))
+        if any(standing.gives_back(ancestor.name) for ancestor in draft.tree.path(queue.name))
     )
     groups = {
         alike: list(group)
@@ -127,9 +127,9 @@ def _look_again(
     draft: Draft, live: LiveJobs, job: Job, attempt: Attempt, over: frozenset[QueueName]
 ) -> RunningGang:
     """Return the running gang, from the last pass if that is still valid."""
-    known = live.looked.get(job.id)
-    if known is not None and known.holds(draft, job, attempt, over):
-        return gang_later(draft, job, attempt, known.running)
+    jobs = live.looked.get(job.id)
+    if jobs is not None and jobs.holds(draft, job, attempt, over):
+        return gang_later(draft, job, attempt, jobs.running)
     running = running_gang(draft, job, attempt, over, stopping=False)
     seats = tuple((row.key, row) for row in draft.seats_of(attempt))
     if len(seats) == len(attempt.seats):  # of one that is let go no row may be left to compare

@@ -29,20 +29,28 @@ class Seats:
         """Update the seats to the draft. Returns: released seats and current ones; one that has
         changed is in both."""
         rows = {**draft.world.allocations, **draft.allocations}
-        known = self._rows
-        left = [one for key, one in known.items() if rows.get(key) is not one]
-        come = [one for key, one in rows.items() if known.get(key) is not one]
-        come = [one for one in come if one.state != SeatState.RELEASED]
-        for one in left:
-            self._drop(one)
-        for one in come:
-            self._put(one)
+        allocations_by_job_ids = self._rows
+        allocations = [
+            allocation
+            for key, allocation in allocations_by_job_ids.items()
+            if rows.get(key) is not allocation
+        ]
+        come = [
+            allocation
+            for key, allocation in rows.items()
+            if allocations_by_job_ids.get(key) is not allocation
+        ]
+        come = [allocation for allocation in come if allocation.state != SeatState.RELEASED]
+        for allocation in allocations:
+            self._drop(allocation)
+        for allocation in come:
+            self._put(allocation)
         over = {id for id in self._of if id not in draft.world.jobs and id not in draft.jobs}
-        new = {one.key for one in come}
+        new = {allocation.key for allocation in come}
         turned = {key for id in over ^ self._over for key in self._of.get(id, ())} - new
         self._over = over
-        same = [known[key] for key in turned]
-        return [*left, *same], [*come, *same]
+        same = [allocations_by_job_ids[key] for key in turned]
+        return [*allocations, *same], [*come, *same]
 
     def _put(self, one: Allocation) -> None:
         self._rows[one.key] = self._on[one.seat.node][one.key] = one

@@ -85,7 +85,7 @@ class UsageCache:
                 draft.tree,
                 capacity=capacity,
                 kinds=kinds,
-                holding=[one.holding for one in self.held.values()],
+                holding=[charged_allocation.holding for charged_allocation in self.held.values()],
                 stripped=stripped,
                 others=others,
             )

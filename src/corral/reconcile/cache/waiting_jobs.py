@@ -33,8 +33,14 @@ class OfNodes:
 
     @classmethod
     def of(cls, inventories: Mapping[NodeId, Inventory]) -> "OfNodes":
-        shared = frozenset(path for one in inventories.values() for path, _ in one.shared)
-        refusing = [(id, one.refused_users) for id, one in inventories.items() if one.refused_users]
+        shared = frozenset(
+            path for inventory in inventories.values() for path, _ in inventory.shared
+        )
+        refusing = [
+            (id, inventory.refused_users)
+            for id, inventory in inventories.items()
+            if inventory.refused_users
+        ]
         return cls(shared, _refused_owners(refusing))
 
 
@@ -75,8 +81,8 @@ class Queued:
         queued = draft.by_id(JobState.QUEUED)
         for id in self._jobs.keys() - queued.keys():
             self._drop(id)
-        known = self._jobs.get
-        new = [job for id, job in queued.items() if known(id) is not job]
+        job_of = self._jobs.get
+        new = [job for id, job in queued.items() if job_of(id) is not job]
         self._learn(new if self._newest >= 0 else list(draft.all_jobs()))
         for job in [*new, *(queued[id] for id in self._have_saves)]:
             self._put(job, make(job))
@@ -88,9 +94,9 @@ class Queued:
         It is rebuilt when an inventory changes.
         """
         inventories = {node.id: node.inventory for node in draft.all_nodes().values()}
-        known = self._inventories
-        if inventories.keys() != known.keys() or any(
-            known[id] is not one for id, one in inventories.items()
+        inventories_by_node = self._inventories
+        if inventories.keys() != inventories_by_node.keys() or any(
+            inventories_by_node[id] is not inventory for id, inventory in inventories.items()
         ):
             self._inventories, self._nodes = inventories, OfNodes.of(inventories)
         return self._nodes

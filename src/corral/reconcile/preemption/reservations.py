@@ -40,7 +40,7 @@ _STOPPED: Final = ("preemption", RELOCATION)  # receipts of those who were stopp
 def standing_reservations(draft: Draft) -> Iterator[Reservation]:
     """Yield the reservations that have not ended."""
     merged: Mapping[JobId, Reservation] = {**draft.world.reservations, **draft.reservations}
-    return (one for one in merged.values() if not one.ended)
+    return (reservation for reservation in merged.values() if not reservation.ended)
 
 
 # -- input of the scheduler ----------------------------------------------------------------
@@ -50,14 +50,14 @@ def running_gang(
     draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName], *, stopping: bool
 ) -> RunningGang:
     """The job as the scheduler sees it. `over`: queues whose budget is spent."""
-    held = [one.seat for one in draft.seats_of(attempt) if not one.charged]
-    millis = sum(seat.gpu_millis for seat in held)
+    seats = [allocation.seat for allocation in draft.seats_of(attempt) if not allocation.charged]
+    millis = sum(seat.gpu_millis for seat in seats)
     return RunningGang(
         job=job.id,
         queue=job.spec.queue,
         user=job.owner,
         priority=priority_of(draft, job, over),
-        seats=tuple(held),
+        seats=tuple(seats),
         started=attempt.placed_at,
         **_as_time_goes(draft, job, attempt, millis),
         restart_seconds=restart_seconds(attempt),
@@ -93,14 +93,19 @@ def _as_time_goes(draft: Draft, job: Job, attempt: Attempt, millis: int) -> _Goi
 def reserved_of(draft: Draft) -> list[Reserved]:
     return [
         Reserved(
-            job=one.job,
-            shape=one.shape,
-            seats=one.seats,
-            victims=tuple(victim.job for victim in one.victims if victim.gone_at is None),
-            pending=any(_still_there(draft, one, victim) for victim in one.victims),
+            job=standing_reservation.job,
+            shape=standing_reservation.shape,
+            seats=standing_reservation.seats,
+            victims=tuple(
+                victim.job for victim in standing_reservation.victims if victim.gone_at is None
+            ),
+            pending=any(
+                _still_there(draft, standing_reservation, victim)
+                for victim in standing_reservation.victims
+            ),
         )
-        for one in standing_reservations(draft)
-        if one.latest_start is None
+        for standing_reservation in standing_reservations(draft)
+        if standing_reservation.latest_start is None
     ]
 
 
@@ -110,14 +115,14 @@ def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool
     if victim.gone_at is not None or attempt is None or attempt.number != victim.attempt:
         return False
     nodes = {seat.node for seat in reservation.seats}
-    left = any(one.seat.node in nodes for one in draft.seats_of(attempt))
-    return left and attempt.gave_way_to == reservation.job
+    is_held = any(allocation.seat.node in nodes for allocation in draft.seats_of(attempt))
+    return is_held and attempt.gave_way_to == reservation.job
 
 
 def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
     """Seats that wait for those who have still to stop before they move there."""
-    for one in standing_reservations(draft):
-        for victim in one.victims:
+    for standing_reservation in standing_reservations(draft):
+        for victim in standing_reservation.victims:
             job = draft.job(victim.job)
             if job is not None and victim.gone_at is None and job.attempt == victim.attempt:
                 yield from ((job, seat) for seat in victim.to)
@@ -128,15 +133,15 @@ def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
 
 def see_reservations(draft: Draft) -> None:
     """Note who has gone; end what is wanted no more, or can no longer be had."""
-    for one in list(draft.world.reservations.values()):
-        victims = tuple(_seen(draft, victim) for victim in one.victims)
+    for reservation in list(draft.world.reservations.values()):
+        victims = tuple(_seen(draft, victim) for victim in reservation.victims)
         for victim in victims:
-            _keep_for_moved(draft, one, victim)
-        ended = _why_ended(draft, one)
-        if ended or victims != one.victims:
-            draft.reservations[one.job] = replace(one, victims=victims, ended=ended)
+            _keep_for_moved(draft, reservation, victim)
+        ended = _why_ended(draft, reservation)
+        if ended or victims != reservation.victims:
+            draft.reservations[reservation.job] = replace(reservation, victims=victims, ended=ended)
         if ended:
-            _tell_spared(draft, draft.reservations[one.job])
+            _tell_spared(draft, draft.reservations[reservation.job])
 
 
 def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
@@ -161,9 +166,10 @@ def _seen(draft: Draft, victim: Victim) -> Victim:
         return victim
     receipt = next(
         (
-            one
-            for one in draft.receipts
-            if (one.job, one.attempt) == (victim.job, victim.attempt) and one.kind in _STOPPED
+            receipt
+            for receipt in draft.receipts
+            if (receipt.job, receipt.attempt) == (victim.job, victim.attempt)
+            and receipt.kind in _STOPPED
         ),
         None,
     )
@@ -223,9 +229,13 @@ def take_in(draft: Draft, decision: Decision) -> None:
 def _record(
     draft: Draft, reserved: Reserved, preempted: tuple[Preempted, ...], before: list[Victim]
 ) -> None:
-    victims = tuple(_victim(draft, one) for one in preempted if one.by == reserved.job)
-    told = {one.job: one for one in (*_gone_before(draft, reserved.job), *before)}
-    victims += tuple(told.values())
+    victims = tuple(
+        _victim(draft, preempted) for preempted in preempted if preempted.by == reserved.job
+    )
+    victims_by_job = {
+        victim.job: victim for victim in (*_gone_before(draft, reserved.job), *before)
+    }
+    victims += tuple(victims_by_job.values())
     draft.reservations[reserved.job] = Reservation(
         job=reserved.job,
         shape=reserved.shape,
@@ -241,11 +251,11 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
     job, attempt = draft.job(one.job), draft.attempt(one.job)
     assert job is not None
     assert attempt is not None
-    left = max(0.0, guard_left_seconds(draft, job, attempt))
+    left_seconds_of_guard = max(0.0, guard_left_seconds(draft, job, attempt))
     return Victim(
         job=one.job,
         attempt=job.attempt,
-        due_at=draft.now.wall + left,
+        due_at=draft.now.wall + left_seconds_of_guard,
         why=one.why,
         gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
         to=one.to if isinstance(one, Relocated) else (),
@@ -255,26 +265,34 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
 
 def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
     """Return the jobs that already left the seats that were kept for it until now."""
-    known = draft.reservations.get(id) or draft.world.reservations.get(id)
-    victims = known.victims if known is not None else ()
-    return [one for one in victims if one.gone_at is not None and one.was_stopped]
+    reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
+    victims = reservation.victims if reservation is not None else ()
+    return [victim for victim in victims if victim.gone_at is not None and victim.was_stopped]
 
 
 def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
     """Return the jobs that have left for it, or were stopped: its receipt names them, wherever and
     by whatever promise it starts. A job that was to be moved and has not left is no longer moved.
     """
-    known = draft.reservations.get(id) or draft.world.reservations.get(id)
-    told = (one for one in (known.victims if known is not None else ()) if one.gone_at is None)
-    leaving = (one for one in told if not (is_untold(draft, one) or one.why == PreemptWhy.ROOM))
+    reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
+    victims = (
+        victim
+        for victim in (reservation.victims if reservation is not None else ())
+        if victim.gone_at is None
+    )
+    leaving = (
+        victim
+        for victim in victims
+        if not (is_untold(draft, victim) or victim.why == PreemptWhy.ROOM)
+    )
     return (*_gone_before(draft, id), *leaving)
 
 
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
     """Return the jobs that stop for a job, or have just left, since other seats were kept for it
     before."""
-    found: dict[JobId, list[Victim]] = {}
-    gone = {one.job for one in draft.receipts if one.kind in _STOPPED}
+    victims_by_job: dict[JobId, list[Victim]] = {}
+    gone = {receipt.job for receipt in draft.receipts if receipt.kind in _STOPPED}
     for job in draft.all_jobs():
         leaves = job.state == JobState.STOPPING or job.id in gone
         attempt = draft.attempt(job.id) if leaves else None
@@ -286,17 +304,17 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
                 why=_why_then(draft, attempt.gave_way_to, job),
                 gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
             )
-            found.setdefault(attempt.gave_way_to, []).append(_seen(draft, victim))
-    return found
+            victims_by_job.setdefault(attempt.gave_way_to, []).append(_seen(draft, victim))
+    return victims_by_job
 
 
 def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
     """Return the right by which it was stopped, as its record says; else the one between two such
     jobs, as in schedule.victims."""
-    known = draft.reservations.get(by) or draft.world.reservations.get(by)
-    for one in known.victims if known is not None else ():
-        if (one.job, one.attempt) == (victim.id, victim.attempt):
-            return one.why
+    reservation = draft.reservations.get(by) or draft.world.reservations.get(by)
+    for known_victim in reservation.victims if reservation is not None else ():
+        if (known_victim.job, known_victim.attempt) == (victim.id, victim.attempt):
+            return known_victim.why
     attempt = draft.attempt(victim.id)
     if attempt is not None and attempt.relocated:
         return PreemptWhy.ROOM
@@ -310,8 +328,8 @@ def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
 
 
 def _drop(draft: Draft, id: JobId) -> None:
-    known = draft.reservations.get(id) or draft.world.reservations[id]
-    ended = replace(known, ended="what was kept is there no more")
+    reservation = draft.reservations.get(id) or draft.world.reservations[id]
+    ended = replace(reservation, ended="what was kept is there no more")
     draft.reservations[id] = ended
     _tell_spared(draft, ended)
 
@@ -319,8 +337,8 @@ def _drop(draft: Draft, id: JobId) -> None:
 def _tell_due(draft: Draft, reservation: Reservation) -> None:
     """Tell all of them together to stop, once none is within its guard any more."""
     by = draft.job(reservation.job)
-    untold = [one for one in reservation.victims if is_untold(draft, one)]
-    if by is None or any(left_seconds(draft, one) > 0 for one in untold):
+    untold = [victim for victim in reservation.victims if is_untold(draft, victim)]
+    if by is None or any(left_seconds(draft, victim) > 0 for victim in untold):
         return
     for victim in untold:
         job, attempt = draft.job(victim.job), draft.attempt(victim.job)
@@ -340,14 +358,18 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
 
 def _end_placed(draft: Draft, placed: Placed) -> None:
     """Add the receipt of the placed job: its seats, the stopped jobs, and the cost."""
-    known = draft.reservations.get(placed.job) or draft.world.reservations.get(placed.job)
+    reservation = draft.reservations.get(placed.job) or draft.world.reservations.get(placed.job)
     job = draft.job(placed.job)
-    if known is None or known.ended or job is None:
+    if reservation is None or reservation.ended or job is None:
         return
-    ended = replace(known, ended="placed")
+    ended = replace(reservation, ended="placed")
     draft.reservations[placed.job] = ended
     _tell_spared(draft, replace(ended, ended="it has started elsewhere"))
-    taken = [one for one in known.victims if not is_untold(draft, one) and one.was_stopped]
+    taken = [
+        victim
+        for victim in reservation.victims
+        if not is_untold(draft, victim) and victim.was_stopped
+    ]
     if not taken:
         return
     receipt = Receipt(
@@ -356,15 +378,15 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
         kind="taking",
         cause=Cause.NONE,
         culprit="",
-        evidence=all_taken_text(draft, taken, known.shape.gpu_millis),
-        steps_lost=sum(one.steps_lost or 0 for one in taken),
-        gpu_seconds_lost=sum(one.gpu_seconds_lost for one in taken),
+        evidence=all_taken_text(draft, taken, reservation.shape.gpu_millis),
+        steps_lost=sum(victim.steps_lost or 0 for victim in taken),
+        gpu_seconds_lost=sum(victim.gpu_seconds_lost for victim in taken),
         seen_at=draft.now.wall,
-        others=tuple(one.job for one in taken),
+        others=tuple(victim.job for victim in taken),
     )
     draft.receipts.append(receipt)
     attempt = draft.attempt(job.id)
-    if attempt is not None and any(one.gone_at is None for one in taken):
+    if attempt is not None and any(victim.gone_at is None for victim in taken):
         draft.put_attempt(replace(attempt, open_receipt=receipt))
     text = f"{job.spec.name}: {receipt.text}"
     draft.tell("receipt", text, job=job.id, attempt=job.attempt)
@@ -373,9 +395,13 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with reserved seats say so with the names of the others."""
     over = {}
-    for one in standing_reservations(draft):
-        if one.job in reasons and one.latest_start is None:
-            see = tuple(f"run: corral why {victim.job}" for victim in one.victims[:1])
-            text = kept_text(draft, one)
-            over[one.job] = Reason(code="Preempting", sentence=text, suggestions=see)
+    for standing_reservation in standing_reservations(draft):
+        if standing_reservation.job in reasons and standing_reservation.latest_start is None:
+            see = tuple(
+                f"run: corral why {victim.job}" for victim in standing_reservation.victims[:1]
+            )
+            text = kept_text(draft, standing_reservation)
+            over[standing_reservation.job] = Reason(
+                code="Preempting", sentence=text, suggestions=see
+            )
     return reasons.instead(over) if over else reasons

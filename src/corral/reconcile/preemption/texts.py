@@ -63,8 +63,8 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
         reservation = draft.reservations.get(by.id) or draft.world.reservations[by.id]
         return f"{of}, which reclaimed its own {gpus(reservation.shape.gpu_millis)}"
     if why == PreemptWhy.PRIORITY:
-        mine, other = by.spec.priority, job.spec.priority
-        return f"{of}, which has priority {mine}, above its own {other}"
+        own_priority, other = by.spec.priority, job.spec.priority
+        return f"{of}, which has priority {own_priority}, above its own {other}"
     if why == PreemptWhy.SERVICE:
         more = "has waited for as long as that costs"
         if by.spec.queue != job.spec.queue:
@@ -81,7 +81,7 @@ def _is_owed(draft: Draft, job: Job) -> bool:
     """Whether the job's place is its queue's own, which is taken from those alone who owe."""
     attempt, owing = draft.attempt(job.id), owing_now(draft)
     borrows = attempt is not None and attempt.borrowed_gpu_millis > 0
-    return not borrows and any(one.name in owing for one in draft.tree.path(job.spec.queue))
+    return not borrows and any(queue.name in owing for queue in draft.tree.path(job.spec.queue))
 
 
 def _service_text(draft: Draft, by: Job, job: Job) -> str:
@@ -97,8 +97,8 @@ def _service_text(draft: Draft, by: Job, job: Job) -> str:
 
 def all_taken_text(draft: Draft, taken: Sequence[Victim], needed_millis: int) -> str:
     """Return what came of each victim; if that is more than was needed, why."""
-    each = "; ".join(taken_text(draft, one) for one in taken)
-    stopped_millis = sum(one.gpu_millis for one in taken if one.why != PreemptWhy.ROOM)
+    each = "; ".join(taken_text(draft, victim) for victim in taken)
+    stopped_millis = sum(victim.gpu_millis for victim in taken if victim.why != PreemptWhy.ROOM)
     if stopped_millis <= needed_millis:
         return each
     whose = f"{name_of(draft, taken[0].job)}'s" if len(taken) == 1 else "each"
@@ -118,19 +118,19 @@ def taken_text(draft: Draft, victim: Victim) -> str:
 def settle(draft: Draft, lost: Receipt) -> None:
     """Write what a victim has lost into the receipt of who took its place before it was gone."""
     taker = draft.attempt(lost.others[0]) if lost.others else None
-    told = taker.open_receipt if taker is not None else None
-    if taker is None or told is None or lost.job not in told.others:
+    receipt = taker.open_receipt if taker is not None else None
+    if taker is None or receipt is None or lost.job not in receipt.others:
         return
-    before, name, after = told.evidence.partition(f"({lost.job})")
-    told = replace(
-        told,
+    before, name, after = receipt.evidence.partition(f"({lost.job})")
+    receipt = replace(
+        receipt,
         evidence=before + name + after.replace(f"({NOT_GONE})", f"({lost.loss})", 1),
-        steps_lost=(told.steps_lost or 0) + (lost.steps_lost or 0),
-        gpu_seconds_lost=told.gpu_seconds_lost + lost.gpu_seconds_lost,
+        steps_lost=(receipt.steps_lost or 0) + (lost.steps_lost or 0),
+        gpu_seconds_lost=receipt.gpu_seconds_lost + lost.gpu_seconds_lost,
     )
-    draft.receipts.append(told)
-    is_open = NOT_GONE in told.evidence
-    draft.put_attempt(replace(taker, open_receipt=told if is_open else None))
+    draft.receipts.append(receipt)
+    is_open = NOT_GONE in receipt.evidence
+    draft.put_attempt(replace(taker, open_receipt=receipt if is_open else None))
 
 
 def where_text(seats: Sequence[Seat]) -> str:
@@ -145,24 +145,29 @@ def moved_text(draft: Draft, by: Job, victim: Victim) -> str:
 
 
 def kept_text(draft: Draft, one: Reservation) -> str:
-    left = [victim for victim in one.victims if victim.gone_at is None]
+    victims = [victim for victim in one.victims if victim.gone_at is None]
     millis = one.shape.gpu_millis
     verb = "are" if millis > MILLIS_PER_GPU else "is"
-    kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
-    if not left:
+    reservation_text = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
+    if not victims:
         if not one.victims and one.moved_for is not None:
-            return f"{kept}: it was moved to make room for {name_of(draft, one.moved_for)}"
-        return f"{kept}, and come free from what is stopping there"
-    names = ", ".join(name_of(draft, victim.job) for victim in left)
-    if all(victim.why == PreemptWhy.ROOM for victim in left):
-        verb = "saves and is" if len(left) == 1 else "save and are"
-        where = where_text([seat for victim in left for seat in victim.to])
-        return f"{kept}; {names} {verb} moved to {where} to make room"
+            return (
+                f"{reservation_text}: it was moved to make room for {name_of(draft, one.moved_for)}"
+            )
+        return f"{reservation_text}, and come free from what is stopping there"
+    names = ", ".join(name_of(draft, victim.job) for victim in victims)
+    if all(victim.why == PreemptWhy.ROOM for victim in victims):
+        verb = "saves and is" if len(victims) == 1 else "save and are"
+        where = where_text([seat for victim in victims for seat in victim.to])
+        return f"{reservation_text}; {names} {verb} moved to {where} to make room"
     seconds = max(
-        left_seconds(draft, victim) if is_untold(draft, victim) else 0.0 for victim in left
+        left_seconds(draft, victim) if is_untold(draft, victim) else 0.0 for victim in victims
     )
     when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
-    return f"{kept}; {names} {'has' if len(left) == 1 else 'have'} to save and stop {when}"
+    return (
+        f"{reservation_text}; {names} {'has' if len(victims) == 1 else 'have'} to save and "
+        f"stop {when}"
+    )
 
 
 def to_come(draft: Draft, one: Reserved) -> Reason:

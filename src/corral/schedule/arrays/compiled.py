@@ -29,10 +29,14 @@ def compiled(function: F) -> F:
         return function
     njit: Any = import_module("numba").njit
     made = njit(cache=True, _nrt=False)(function)
-    kept = made._cache._cache_file
-    own = function.__module__.rpartition(".")[0]
-    kept._source_stamp = (kept._source_stamp, _text_of(own), _text_of(__package__ or ""))
-    kept._load_index = partial(_index, kept._load_index)
+    cache_file = made._cache._cache_file
+    own_package = function.__module__.rpartition(".")[0]
+    cache_file._source_stamp = (
+        cache_file._source_stamp,
+        _text_of(own_package),
+        _text_of(__package__ or ""),
+    )
+    cache_file._load_index = partial(_index, cache_file._load_index)
     return cast(F, made)
 
 
@@ -57,8 +61,8 @@ def _text_of(package: str) -> str:
     room = find_spec(package) if package else None
     inside = (room and room.submodule_search_locations) or ()
     for module in walk_packages(inside, f"{package}."):
-        found: Any = module.module_finder.find_spec(module.name, None)
-        digest.update(found.loader.get_source(module.name).encode())
+        spec: Any = module.module_finder.find_spec(module.name, None)
+        digest.update(spec.loader.get_source(module.name).encode())
     return digest.hexdigest()
 
 

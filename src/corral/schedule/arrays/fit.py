@@ -112,15 +112,15 @@ def mask_of(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: in
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
         return 1 << share_gpu(cluster, demand, millis, node)
-    mask, left = 0, ask.gpus
-    while left > 0:
-        group = _group_for(cluster, node, mask, left)
+    mask, gpus_left = 0, ask.gpus
+    while gpus_left > 0:
+        group = _group_for(cluster, node, mask, gpus_left)
         for index in range(cluster.gpus[node]):
             at = node * cluster.max_gpus + index
             is_free = cluster.free_gpu[at] == WHOLE and not mask >> index & 1
-            if is_free and left > 0 and cluster.gpu_group[at] == group:
+            if is_free and gpus_left > 0 and cluster.gpu_group[at] == group:
                 mask |= 1 << index
-                left -= 1
+                gpus_left -= 1
     return mask
 
 

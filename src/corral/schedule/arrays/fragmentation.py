@@ -115,8 +115,8 @@ def _gather(demand: Demand) -> tuple[int, float]:
         if demand.shares[level]:
             demand.sizes[kinds] = level
             demand.weights[kinds] = demand.shares[level]
-            known = demand.price[level]
-            demand.trial[level] = level / LEVELS if known == UNKNOWN else known
+            known_price = demand.price[level]
+            demand.trial[level] = level / LEVELS if known_price == UNKNOWN else known_price
             arrived += demand.shares[level]
             levels += demand.shares[level] * level
             kinds += 1
@@ -171,14 +171,14 @@ def _best_fills(demand: Demand, kinds: int, prices: Any) -> None:
 def _count_fill(demand: Demand, kinds: int) -> None:
     for kind in range(kinds):
         demand.used[kind] = 0
-    left = LEVELS
-    while left > 0:
-        kind = demand.choice[left]
+    levels_left = LEVELS
+    while levels_left > 0:
+        kind = demand.choice[levels_left]
         if kind < 0:
-            left -= 1
+            levels_left -= 1
         else:
             demand.used[kind] += 1
-            left -= demand.sizes[kind]
+            levels_left -= demand.sizes[kind]
 
 
 @compiled

@@ -39,11 +39,11 @@ def told_before(
     the first takes it, each other what the one before it had, and the gang, which has a promise
     since then and by `latest`, what the last of them had. Each would start later without the
     exchange."""
-    found = []
-    for other, theirs in sorted(promises, key=lambda one: one[1].since):
-        is_first = theirs.since < since and other.order < gang.order
-        gains = start + SAME_SECONDS < theirs.start < latest + SAME_SECONDS
-        if is_first and gains and theirs.seats and is_alike(other, gang, shunned):
-            found.append((other, theirs))
-            start = theirs.start
-    return found
+    told_promises = []
+    for other, promise in sorted(promises, key=lambda one: one[1].since):
+        is_first = promise.since < since and other.order < gang.order
+        gains = start + SAME_SECONDS < promise.start < latest + SAME_SECONDS
+        if is_first and gains and promise.seats and is_alike(other, gang, shunned):
+            told_promises.append((other, promise))
+            start = promise.start
+    return told_promises

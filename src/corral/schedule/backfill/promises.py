@@ -58,12 +58,12 @@ class Promising:
 
     def load(self, known: Sequence[Promise], waiting: Groups) -> None:
         """Load promises of earlier passes to jobs that still wait."""
-        self._starts = sorted(one.start for one in known)
-        for one in sorted(known, key=lambda one: (one.since, one.job)):
-            gang = waiting.get(one.job)
+        self._starts = sorted(promise.start for promise in known)
+        for promise in sorted(known, key=lambda one: (one.since, one.job)):
+            gang = waiting.get(promise.job)
             if gang is not None:
-                self._look().promise(gang, one)
-                self._told.add(one.job)
+                self._look().promise(gang, promise)
+                self._told.add(promise.job)
 
     @property
     def told(self) -> frozenset[JobId]:
@@ -73,8 +73,8 @@ class Promising:
     def promises(self) -> tuple[Promise, ...]:
         """All that stand, of those who are told."""
         ahead = self._opened.ahead
-        found = ahead.promises if ahead is not None else []
-        return tuple(one for _, one in found if one.job in self._told)
+        waitings = ahead.promises if ahead is not None else []
+        return tuple(promise for _, promise in waitings if promise.job in self._told)
 
     # -- what the pass tells -----------------------------------------------------------------------
 
@@ -108,10 +108,10 @@ class Promising:
         ahead = self._opened.ahead
         if ahead is None:
             return None
-        own = ahead.take_back(gang.job)
+        promise = ahead.take_back(gang.job)
         self._told.discard(gang.job)
         self._opened.see(self._stop(gang))
-        return own
+        return promise
 
     def lets(self, gang: Waiting, shape: Shape) -> bool:
         """Whether its queue may hold it beside all those who start before it ends."""
@@ -128,18 +128,19 @@ class Promising:
         ahead = self._opened.ahead
         promises = ahead.promises if ahead is not None else []
         return sum(
-            one.array == gang.array and one.job in self._told - {gang.job} for one, _ in promises
+            waiting.array == gang.array and waiting.job in self._told - {gang.job}
+            for waiting, _ in promises
         )
 
     def idle(self) -> list[Idle]:
         """Return promised capacity that is idle now."""
         ahead = self._opened.ahead
-        found = []
+        idle_rooms = []
         for gang, promise in ahead.promises if ahead is not None else ():
             millis = sum(self._free_millis(seat) for seat in promise.seats)
             if millis:
-                found.append(Idle(job=gang.job, gpu_millis=millis, start=promise.start))
-        return sorted(found, key=lambda one: one.start)
+                idle_rooms.append(Idle(job=gang.job, gpu_millis=millis, start=promise.start))
+        return sorted(idle_rooms, key=lambda one: one.start)
 
     def _free_millis(self, seat: Seat) -> int:
         room = self._opened.by_id.get(seat.node)
@@ -160,21 +161,21 @@ class Promising:
             return None
         if before is None and self._in_vain[queue.name] + self._count(queue.name) >= most:
             return None
-        found = self._earliest(gang)
-        if before is not None and (found is None or found.start > before.start):
+        promise = self._earliest(gang)
+        if before is not None and (promise is None or promise.start > before.start):
             return self._put_off(gang, before)
-        if found is None:
+        if promise is None:
             self._in_vain[queue.name] += 1
             return None
         since = self._next_moment() if before is None else before.since
-        return self._tell_in_order(gang, found, since, inf if before is None else before.start)
+        return self._tell_in_order(gang, promise, since, inf if before is None else before.start)
 
     def _tell_in_order(self, gang: Waiting, found: Promise, since: float, latest: float) -> Promise:
         """Pass what was found to the equal requests that have an earlier promise, in order."""
-        for other, theirs in self._told_before(gang, since, found.start, latest):
+        for other, promise in self._told_before(gang, since, found.start, latest):
             self._look().take_back(other.job)
-            self._tell(other, replace(found, job=other.job), theirs.since)
-            found = replace(theirs, job=gang.job)
+            self._tell(other, replace(found, job=other.job), promise.since)
+            found = replace(promise, job=gang.job)
         self._tell(gang, found, since)
         return found
 
@@ -182,23 +183,28 @@ class Promising:
         """Return the gang that begins where this one has found room: an equal request with an
         earlier promise that was held in this pass. Its own promise moves on in turn."""
         likes = self._told_before(gang, before.since, self._now, before.start) if before else []
-        first = next((one for one in held if likes and one.gangs[0].job == likes[0][0].job), None)
+        first = next(
+            (unplaced for unplaced in held if likes and unplaced.gangs[0].job == likes[0][0].job),
+            None,
+        )
         if first is None or before is None:
             return gang
         held.remove(first)
-        other, theirs = likes[0]
+        other, promise = likes[0]
         self.turn_to(other)
-        self._tell_in_order(gang, replace(theirs, job=gang.job), before.since, before.start)
+        self._tell_in_order(gang, replace(promise, job=gang.job), before.since, before.start)
         return other
 
     def has_passed_on(self, gang: Waiting) -> Reason | None:
         """Return the reason of a gang that has found room, if another begins there."""
-        return next((promised(one) for one in self.promises() if one.job == gang.job), None)
+        return next(
+            (promised(promise) for promise in self.promises() if promise.job == gang.job), None
+        )
 
     def _told_before(
         self, gang: Waiting, since: float, start: float, latest: float
     ) -> list[tuple[Waiting, Promise]]:
-        promises = [one for one in self._look().promises if one[0].job in self._told]
+        promises = [promise for promise in self._look().promises if promise[0].job in self._told]
         shunned = self._shunned
         return told_before(promises, gang, since, start=start, latest=latest, shunned=shunned)
 
@@ -210,23 +216,25 @@ class Promising:
         if unheard and self._now < before.start:
             self._tell(gang, before, before.since)
             return before
-        mine = _told((gang, before))
-        others = sorted((one for one in ahead.promises if _told(one) > mine), key=_told)
+        own_promise = _told((gang, before))
+        others = sorted(
+            (waitings for waitings in ahead.promises if _told(waitings) > own_promise), key=_told
+        )
         for other, _ in others:
             ahead.take_back(other.job)
-        found = ahead.again(gang, before)
-        if found is not None:
-            self._tell(gang, found, before.since)
+        next_promise = ahead.again(gang, before)
+        if next_promise is not None:
+            self._tell(gang, next_promise, before.since)
         for other, promise in others:
             self._tell_anew(other, promise)
-        return found
+        return next_promise
 
     def _tell_anew(self, gang: Waiting, before: Promise) -> None:
         """Renew the promise of a gang that stepped aside; one that could start now does so in the
         next pass."""
-        found = self._look().again(gang, before)
-        if found is not None:
-            self._look().promise(gang, replace(found, since=before.since))
+        promise = self._look().again(gang, before)
+        if promise is not None:
+            self._look().promise(gang, replace(promise, since=before.since))
         else:
             self._told.discard(gang.job)
 
@@ -242,14 +250,14 @@ class Promising:
 
     def reserve(self, gang: Waiting) -> bool:
         """Keep the seats that the gang can have first, for this pass; whether there are any."""
-        found = self._earliest(gang)
-        if found is not None:
-            self._look().promise(gang, replace(found, since=self._next_moment()))
-        return found is not None
+        promise = self._earliest(gang)
+        if promise is not None:
+            self._look().promise(gang, replace(promise, since=self._next_moment()))
+        return promise is not None
 
     def _earliest(self, gang: Waiting) -> Promise | None:
-        found = self._look().earliest(gang)
-        return found if found is not None and found.start > self._now else None
+        promise = self._look().earliest(gang)
+        return promise if promise is not None and promise.start > self._now else None
 
     def _look(self) -> Availability:
         if self._opened.ahead is None:
@@ -275,8 +283,10 @@ class Promising:
 
     def _count(self, queue: QueueName) -> int:
         ahead = self._opened.ahead
-        found = ahead.promises if ahead is not None else []
-        return sum(one.job in self._told and self._queue(g).name == queue for g, one in found)
+        waitings = ahead.promises if ahead is not None else []
+        return sum(
+            promise.job in self._told and self._queue(g).name == queue for g, promise in waitings
+        )
 
     def _queue(self, gang: Waiting) -> Queue:
         """The queue whose line the gang is in: its own, or the first above that has a policy."""
@@ -297,8 +307,8 @@ def promised(promise: Promise) -> Reason:
     gpus = sum(seat.gpu_millis for seat in promise.seats)
     who = ", ".join(promise.after)
     when = f", when {who} reach their limits" if who else ""
-    kept = "GPUs are kept for it" if gpus else "its nodes are kept for it"
+    kept_text = "GPUs are kept for it" if gpus else "its nodes are kept for it"
     return Reason(
         code="Promised",
-        sentence=f"{kept}: it starts at {moment_text(promise.start)} at the latest{when}",
+        sentence=f"{kept_text}: it starts at {moment_text(promise.start)} at the latest{when}",
     )

@@ -44,18 +44,18 @@ class Floor:
         that are gone."""
         by_id, kinds, shunned = dict(self.by_id), self.kinds.copy(), self.shunned.copy()
         new = {room.id: room for room in come}
-        left = [by_id.pop(node) for node in {*gone, *new} if node in by_id]
-        for room in left:
+        node_rooms = [by_id.pop(node) for node in {*gone, *new} if node in by_id]
+        for room in node_rooms:
             kinds.subtract(room.kinds)
             shunned.subtract(_shunned(room))
         for room in new.values():
             kinds.update(room.kinds)
             shunned.update(_shunned(room))
         by_id.update(new)
-        if (len(left) + len(new)) * _FEW > len(by_id):
+        if (len(node_rooms) + len(new)) * _FEW > len(by_id):
             return Floor(by_id, sorted(by_id.values(), key=fullness), +kinds, +shunned)
         ordered = list(self.rooms)
-        for room in left:
+        for room in node_rooms:
             del ordered[bisect_left(ordered, room.fullness, key=fullness)]
         for room in new.values():
             insort(ordered, room, key=fullness)

@@ -113,8 +113,10 @@ class NodeRoom:
             if index < len(self.free_gpu_millis):
                 self.free_gpu_millis[index] -= each
                 if seat.slices:
-                    left = self.free_slices[index]
-                    self.free_slices[index] = tuple(one for one in left if one not in seat.slices)
+                    free_now = self.free_slices[index]
+                    self.free_slices[index] = tuple(
+                        slice_name for slice_name in free_now if slice_name not in seat.slices
+                    )
         self.free_cpu_millis -= seat.cpu_millis
         self.free_memory_bytes -= seat.memory_bytes
         self.seats += 1
@@ -157,7 +159,7 @@ class NodeRoom:
         """In their own order again."""
         free = {*self.free_slices[index], *names}
         every = self.node.inventory.gpus[index].slices
-        self.free_slices[index] = tuple(one for one in every if one in free)
+        self.free_slices[index] = tuple(slice_name for slice_name in every if slice_name in free)
 
     def keep(
         self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
@@ -165,23 +167,27 @@ class NodeRoom:
         """Take as much of the seat as is free now, so that nobody else gets it; what was taken."""
         each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         free = self.free_gpu_millis
-        there = [index for index in seat.gpus if index < len(free)]
-        kept = ReservedCapacity(
-            gpus=tuple((index, max(0, min(each, free[index]))) for index in there),
-            slices=tuple((i, s) for i in there for s in seat.slices if s in self.free_slices[i]),
+        free_indices = [index for index in seat.gpus if index < len(free)]
+        kept_capacity = ReservedCapacity(
+            gpus=tuple((index, max(0, min(each, free[index]))) for index in free_indices),
+            slices=tuple(
+                (i, s) for i in free_indices for s in seat.slices if s in self.free_slices[i]
+            ),
             cpu_millis=max(0, min(seat.cpu_millis, self.free_cpu_millis)),
             memory_bytes=max(0, min(seat.memory_bytes, self.free_memory_bytes)),
             alone=seat.exclusive,
             kin=kin,
             apart_from=tuple(apart_from),
         )
-        for index, name in kept.slices:
-            left = self.free_slices[index]
-            self.free_slices[index] = tuple(one for one in left if one != name)
-        self.alone += kept.alone
-        self._shun(kin, kept.apart_from, 1)
-        self._turn(kept, -1)
-        return kept
+        for index, name in kept_capacity.slices:
+            free_now = self.free_slices[index]
+            self.free_slices[index] = tuple(
+                slice_name for slice_name in free_now if slice_name != name
+            )
+        self.alone += kept_capacity.alone
+        self._shun(kin, kept_capacity.apart_from, 1)
+        self._turn(kept_capacity, -1)
+        return kept_capacity
 
     def let_go(self, kept: ReservedCapacity) -> None:
         """Free again what was kept."""
@@ -217,7 +223,10 @@ class NodeRoom:
         free = zip(self.free_gpu_millis, other.free_gpu_millis, strict=True)
         self.free_gpu_millis = [max(0, min(two)) for two in free]
         slices = zip(self.free_slices, other.free_slices, strict=True)
-        self.free_slices = [tuple(one for one in mine if one in theirs) for mine, theirs in slices]
+        self.free_slices = [
+            tuple(slice_name for slice_name in own_slices if slice_name in other_slices)
+            for own_slices, other_slices in slices
+        ]
         self.free_cpu_millis = max(0, min(self.free_cpu_millis, other.free_cpu_millis))
         self.free_memory_bytes = max(0, min(self.free_memory_bytes, other.free_memory_bytes))
         self.seats, self.alone = max(self.seats, other.seats), max(self.alone, other.alone)
@@ -252,7 +261,7 @@ class NodeRoom:
     def give_port(self, port: int) -> None:
         """Free again, in its own order."""
         free = {*self.free_ports, port}
-        self.free_ports = [one for one in self.node.inventory.ports if one in free]
+        self.free_ports = [port for port in self.node.inventory.ports if port in free]
 
     def mark_of(self, path: str) -> str | None:
         """The mark under which this node sees the path; None when it is not declared shared."""
@@ -267,8 +276,10 @@ class NodeRoom:
         free = filter(self._is_whole, free)
         if self.last:
             free = sorted(free, key=lambda index: index in self.last)
-        found = near(list(free), self.numa, asked.gpus) if self.numa else islice(free, asked.gpus)
-        indices = tuple(found)
+        chosen_gpus = (
+            near(list(free), self.numa, asked.gpus) if self.numa else islice(free, asked.gpus)
+        )
+        indices = tuple(chosen_gpus)
         return indices if len(indices) == asked.gpus else None
 
     def _share(self, asked: Resources, waste: Waste | None) -> tuple[int, ...] | None:
@@ -309,17 +320,17 @@ def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
     groups: dict[int, list[int]] = {node: [] for node in numa}
     for index in free:
         groups[numa[index]].append(index)
-    found: list[int] = []
-    while any(groups.values()) and len(found) < wanted:
-        left = wanted - len(found)
-        enough = [node for node, some in groups.items() if len(some) >= left]
+    nearest: list[int] = []
+    while any(groups.values()) and len(nearest) < wanted:
+        missing = wanted - len(nearest)
+        enough = [node for node, some in groups.items() if len(some) >= missing]
         best = (
             min(enough, key=lambda node: len(groups[node]))
             if enough
             else max(groups, key=lambda node: len(groups[node]))
         )
-        found += groups.pop(best)[:left]
-    return sorted(found)
+        nearest += groups.pop(best)[:missing]
+    return sorted(nearest)
 
 
 def slices_for(asked_millis: int, cut: int) -> int:
@@ -336,5 +347,9 @@ def mark_of(node: Node, path: str) -> str | None:
 
 def covering(shared: Iterable[str], path: str) -> str:
     """The longest of the shared paths that holds `path`; "" where none does."""
-    holding = (one for one in shared if path == one or path.startswith(one.rstrip("/") + "/"))
+    holding = (
+        shared_path
+        for shared_path in shared
+        if path == shared_path or path.startswith(shared_path.rstrip("/") + "/")
+    )
     return max(holding, key=len, default="")

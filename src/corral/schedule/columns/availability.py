@@ -20,15 +20,15 @@ def forget_past(promises: Promises, now: float) -> None:
     first = 0
     while first + 1 < steps and promises.at[first + 1] <= now:
         first += 1
-    kept = 0
+    kept_count = 0
     for step in range(first, steps):
-        if kept > 0 and promises.free[kept - 1] == promises.free[step]:
+        if kept_count > 0 and promises.free[kept_count - 1] == promises.free[step]:
             continue
-        promises.at[kept] = promises.at[step]
-        promises.free[kept] = promises.free[step]
-        kept += 1
+        promises.at[kept_count] = promises.at[step]
+        promises.free[kept_count] = promises.free[step]
+        kept_count += 1
     promises.at[0] = now
-    promises.count[STEPS] = kept
+    promises.count[STEPS] = kept_count
 
 
 @compiled

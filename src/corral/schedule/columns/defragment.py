@@ -72,14 +72,14 @@ def defragment(
 
 def _domains(cluster: ClusterArrays, wanted: ColumnRequest) -> Iterable[list[int]]:
     """The nodes that `wanted` may use, by the domain that it may not leave."""
-    found: dict[int, list[int]] = {}
+    domains: dict[int, list[int]] = {}
     for node in range(cluster.nodes):
         able = cluster.usable[node] and cluster.eligible[wanted.group * cluster.nodes + node]
         if able and cluster.gpus[node] >= wanted.gpus:
             at = wanted.level * cluster.nodes + node
             within = int(cluster.domain[at]) if wanted.topology == REQUIRE else 0
-            found.setdefault(within, []).append(node)
-    return found.values()
+            domains.setdefault(within, []).append(node)
+    return domains.values()
 
 
 def _clearing(
@@ -106,12 +106,12 @@ def _clearing(
 
 
 def _by_node(gangs: Iterable[MovableGangs], nodes: Sequence[int]) -> dict[int, list[MovableGangs]]:
-    found: dict[int, list[MovableGangs]] = {node: [] for node in nodes}
+    gangs_by_node: dict[int, list[MovableGangs]] = {node: [] for node in nodes}
     for gang in gangs:
         for node, _ in gang.seats:
-            if node in found:
-                found[node].append(gang)
-    return found
+            if node in gangs_by_node:
+                gangs_by_node[node].append(gang)
+    return gangs_by_node
 
 
 def _fits_now(cluster: ClusterArrays, wanted: ColumnRequest, node: int) -> bool:
@@ -176,13 +176,13 @@ def _settled(
     if not put or len(relocations) < len(leaving):
         return None
     here = {gang.job: gang.seats for gang in leaving}
-    return tuple(one for one in relocations if one.to != here[one.job])
+    return tuple(relocation for relocation in relocations if relocation.to != here[relocation.job])
 
 
 def _put(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
     """The seats found, taken."""
-    found = place(cluster, demand, ask)
-    seats = tuple((int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(found))
+    placed_at = place(cluster, demand, ask)
+    seats = tuple((int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(placed_at))
     if seats:
         take_all(cluster, ask)
     return seats

@@ -105,19 +105,19 @@ def find(pool: Pool, gpus: int) -> int:
         return 0
     if gpus > pool.gpus - pool.total[USED]:
         return 0
-    found = 0
-    while found < parts:
-        need = part_gpus(pool, gpus, found)
+    found_count = 0
+    while found_count < parts:
+        need = part_gpus(pool, gpus, found_count)
         node = best_fit(pool, need)
         if node == NOBODY:
             break
         pool.taken[node] = True
-        pool.out_node[found] = node
-        pool.out_gpus[found] = need
-        found += 1
-    for part in range(found):
+        pool.out_node[found_count] = node
+        pool.out_gpus[found_count] = need
+        found_count += 1
+    for part in range(found_count):
         pool.taken[pool.out_node[part]] = False
-    return parts if found == parts else 0
+    return parts if found_count == parts else 0
 
 
 @compiled

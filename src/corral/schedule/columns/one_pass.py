@@ -105,11 +105,11 @@ def _start(
     jobs, pool = state.jobs, state.pool
     parts = find(pool, jobs.gpus[job])
     if parts == 0 and preempts(policy):
-        own = key
+        own_key = key
         if jobs.preempted[job] > 0 and key >= 0:
-            own += policy.restart_seconds * jobs.weight[job]
-        if own * policy.margin < worst:
-            parts = find_victims(pool, jobs, state.victims, policy, job, own, now)
+            own_key += policy.restart_seconds * jobs.weight[job]
+        if own_key * policy.margin < worst:
+            parts = find_victims(pool, jobs, state.victims, policy, job, own_key, now)
             if parts > 0:
                 for at in range(state.victims.count[0]):
                     _preempt(policy, state, state.victims.job[at], now)

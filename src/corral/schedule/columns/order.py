@@ -116,8 +116,8 @@ def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
     if policy.rule == EASY_SHORTEST:
         return float(jobs.limit[job])
     if policy.short_seconds > 0:
-        asked = log(jobs.limit[job] * jobs.weight[job])
-        return float(jobs.submitted[job] + policy.short_seconds * asked)
+        log_limit = log(jobs.limit[job] * jobs.weight[job])
+        return float(jobs.submitted[job] + policy.short_seconds * log_limit)
     return float(jobs.submitted[job])
 
 

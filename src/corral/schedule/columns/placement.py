@@ -69,10 +69,10 @@ def _gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
         open_nodes += cluster.count[bucket * width + cluster.blocks]
     if open_nodes < ask.nodes:
         return False
-    clean, found = _find(cluster, ask)
+    clean, found_count = _find(cluster, ask)
     if clean >= ask.nodes and choose(cluster, ask, clean):
         return True
-    return clean < found and choose(cluster, ask, found)
+    return clean < found_count and choose(cluster, ask, found_count)
 
 
 @compiled
@@ -81,7 +81,7 @@ def _find(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
 
     Gives how many are not suspected, and how many there are.
     """
-    found, width = 0, cluster.blocks + 1
+    found_count, width = 0, cluster.blocks + 1
     for bucket in range(first_bucket(ask), cluster.buckets):
         if not cluster.count[bucket * width + cluster.blocks]:
             continue
@@ -90,16 +90,16 @@ def _find(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
                 continue
             for node in range(block * BLOCK, min(cluster.nodes, (block + 1) * BLOCK)):
                 if cluster.bucket[node] == bucket and fits(cluster, ask, node):
-                    cluster.ordered[found] = node
-                    found += 1
+                    cluster.ordered[found_count] = node
+                    found_count += 1
     start = ask.group * cluster.nodes
-    kept, clean = 0, 0
+    kept_count, clean = 0, 0
     for rank in range(3):
-        for at in range(found):
+        for at in range(found_count):
             node = cluster.ordered[at]
             likes = 1 - 1 * cluster.preferred[start + node]
             if (2 if cluster.suspicion[node] > 0 else likes) == rank:
-                cluster.found[kept] = node
-                kept += 1
-        clean = kept if rank == 1 else clean
-    return clean, found
+                cluster.found[kept_count] = node
+                kept_count += 1
+        clean = kept_count if rank == 1 else clean
+    return clean, found_count

@@ -57,10 +57,10 @@ def find_victims(
     no price.
     """
     gpus = jobs.gpus[job]
-    parts, found = parts_of(pool, gpus), 0
+    parts, victim_count = parts_of(pool, gpus), 0
     victims.count[0] = 0
-    while found < parts:
-        need = part_gpus(pool, gpus, found)
+    while victim_count < parts:
+        need = part_gpus(pool, gpus, victim_count)
         node = _cheapest_node(pool, jobs, victims, policy, need, key)
         if node == NONE:
             break
@@ -70,16 +70,16 @@ def find_victims(
             victims.job[victims.count[0]] = victim
             victims.count[0] += 1
         pool.taken[node] = True
-        pool.out_node[found] = node
-        pool.out_gpus[found] = need
-        found += 1
-    for part in range(found):
+        pool.out_node[victim_count] = node
+        pool.out_gpus[victim_count] = need
+        victim_count += 1
+    for part in range(victim_count):
         pool.taken[pool.out_node[part]] = False
     given_up = 0
     for at in range(victims.count[0]):
         victims.chosen[victims.job[at]] = False
         given_up += jobs.gpus[victims.job[at]]
-    if found < parts:
+    if victim_count < parts:
         return 0
     price = policy.price * policy.restart_seconds * given_up / gpus
     return 0 if key >= 0 and now - jobs.queued[job] < price else parts

@@ -18,18 +18,18 @@ def choose(cluster: ClusterArrays, ask: ColumnRequest, found: int) -> bool:
         size = _size_of_type(cluster, found, kind)
         if size < ask.nodes:
             continue
-        level, place, left = _smallest(cluster, ask, found, kind, size)
-        if level < best_level or (level == best_level and left < least):
-            best_type, best_level, best_place, least = kind, level, place, left
+        level, place, left_over = _smallest(cluster, ask, found, kind, size)
+        if level < best_level or (level == best_level and left_over < least):
+            best_type, best_level, best_place, least = kind, level, place, left_over
     if best_level > ANYWHERE and cluster.types > 1:
         best_level, best_place, least = _smallest(cluster, ask, found, -1, found)
     if best_level > ANYWHERE:
         return False
-    kept = _keep(cluster, found, best_type, best_level, best_place)
+    kept_count = _keep(cluster, found, best_type, best_level, best_place)
     if ask.topology == SPREAD:
-        _spread(cluster, ask.nodes, kept)
+        _spread(cluster, ask.nodes, kept_count)
     else:
-        _gather(cluster, ask.nodes, kept, best_level)
+        _gather(cluster, ask.nodes, kept_count, best_level)
     return True
 
 
@@ -83,14 +83,14 @@ def _tightest(cluster: ClusterArrays, found: int, kind: int, level: int, wanted:
 @compiled
 def _keep(cluster: ClusterArrays, found: int, kind: int, level: int, place: int) -> int:
     """Drop what is not of the type or not in the domain; the number of rows kept, in order."""
-    kept = 0
+    kept_count = 0
     for at in range(found):
         node = cluster.found[at]
         inside = level == ANYWHERE or cluster.domain[level * cluster.nodes + node] == place
         if inside and _of_type(cluster, node, kind):
-            cluster.found[kept] = node
-            kept += 1
-    return kept
+            cluster.found[kept_count] = node
+            kept_count += 1
+    return kept_count
 
 
 @compiled
@@ -124,16 +124,16 @@ def _take_domain(
     cluster: ClusterArrays, seats: int, kept: int, level: int, place: int
 ) -> tuple[int, int]:
     """All rows of the domain get seats; gives the number of seats so far and of rows left."""
-    left = 0
+    left_over = 0
     for at in range(kept):
         node = cluster.found[at]
         if cluster.domain[level * cluster.nodes + node] == place:
             cluster.out_node[seats] = node
             seats += 1
         else:
-            cluster.found[left] = node
-            left += 1
-    return seats, left
+            cluster.found[left_over] = node
+            left_over += 1
+    return seats, left_over
 
 
 @compiled

@@ -93,8 +93,8 @@ class Availability:
         self._on: dict[NodeId, list[tuple[float, SeatEnd, Seat]]] = defaultdict(list)
         self._stays: dict[JobId, _Stay] = {}
         self._promised: dict[NodeId, list[tuple[_Stay, Seat]]] = defaultdict(list)
-        for one in endings:
-            self.ends(one)
+        for ending in endings:
+            self.ends(ending)
 
     def ends(self, one: SeatEnd) -> None:
         """These seats come free by then."""
@@ -132,8 +132,8 @@ class Availability:
     def firm(self) -> Iterator[tuple[Waiting, Promise]]:
         """Promises of what is the queue's own: nobody has a right to take that back."""
         for stay in self._stays.values():
-            asked = self._standing.asked_by(stay.gang, stay.promise.shape, self._kinds)
-            if self._standing.is_own(stay.gang.queue, asked):
+            asked_millis = self._standing.asked_by(stay.gang, stay.promise.shape, self._kinds)
+            if self._standing.is_own(stay.gang.queue, asked_millis):
                 yield stay.gang, stay.promise
 
     def promise(self, gang: Waiting, promise: Promise) -> None:
@@ -165,9 +165,9 @@ class Availability:
 
     def _at(self, node: NodeId, at: float) -> NodeRoom:
         room = self._rooms[node].copy()
-        for until, one, seat in self._on.get(node, ()):
+        for until, seat_end, seat in self._on.get(node, ()):
             if self.now < until <= at:
-                room.give(seat, kin=one.kin, apart_from=one.apart_from)
+                room.give(seat, kin=seat_end.kin, apart_from=seat_end.apart_from)
         for stay, seat in self._promised.get(node, ()):
             if stay.holds_at(at):
                 gang = stay.gang
@@ -178,9 +178,9 @@ class Availability:
         """Whether its queue may hold so much then, and all those promised a start meanwhile."""
         if not self._standing.has_bounds:
             return True
-        asked = self._standing.asked_by(gang, shape, self._kinds)
+        asked_millis = self._standing.asked_by(gang, shape, self._kinds)
         points = {at for at in self.starts() if start < at < stop} | {start}
-        return all(self._lets_at(gang, asked, at) for at in points)
+        return all(self._lets_at(gang, asked_millis, at) for at in points)
 
     def _lets_at(self, gang: Waiting, asked: tuple[tuple[str, int], ...], at: float) -> bool:
         with self._as_of(at):
@@ -192,10 +192,10 @@ class Availability:
     @contextmanager
     def _as_of(self, at: float) -> Iterator[None]:
         """Pretend that queues hold what they will hold then."""
-        gone = [one for one in self._endings if _latest(one.until, self.now) <= at]
+        gone = [ending for ending in self._endings if _latest(ending.until, self.now) <= at]
         come = [stay for stay in self._stays.values() if stay.holds_at(at)]
-        for one in gone:
-            self._standing.give(one.holding)
+        for seat_end in gone:
+            self._standing.give(seat_end.holding)
         for stay in come:
             self._standing.take(stay.holding)
         try:
@@ -203,31 +203,33 @@ class Availability:
         finally:
             for stay in come:
                 self._standing.give(stay.holding)
-            for one in gone:
-                self._standing.take(one.holding)
+            for seat_end in gone:
+                self._standing.take(seat_end.holding)
 
     # -- the earliest start ----------------------------------------------------------------------
 
     def earliest(self, gang: Waiting) -> Promise | None:
         """The first moment from which on some form of the gang has room for all of its time, all
         promises kept; None: nobody knows one."""
-        found = (
+        promis = (
             self._earliest(gang, form)
             for shape in gang.shapes
             for form in self._standing.forms(shape, self._kinds)
         )
         return min(
-            (one for one in found if one is not None), key=lambda one: one.start, default=None
+            (promise for promise in promis if promise is not None),
+            key=lambda one: one.start,
+            default=None,
         )
 
     def again(self, gang: Waiting, before: Promise) -> Promise | None:
         """The same, on the nodes that it was promised before where these are as good: so a plan
         that is put off by a moment stays the same plan."""
-        found = self.earliest(gang)
+        promise = self.earliest(gang)
         nodes = {seat.node for seat in before.seats}
-        same = self._earliest(gang, before.shape, nodes) if found is not None else None
-        if same is None or found is None or same.start >= found.start + SAME_SECONDS:
-            return found
+        same = self._earliest(gang, before.shape, nodes) if promise is not None else None
+        if same is None or promise is None or same.start >= promise.start + SAME_SECONDS:
+            return promise
         return same
 
     def _earliest(
@@ -256,10 +258,10 @@ class Availability:
 
     def _worth_a_look(self, shape: Shape) -> Iterable[NodeId]:
         """Nodes that may have room now; of most that are full nothing needs to be asked."""
-        asked = shape.resources
-        least = 0 if asked.is_share else asked.gpus
+        resources = shape.resources
+        least = 0 if resources.is_share else resources.gpus
         for node, room in self._rooms.items():
-            has_room = room.whole >= least and room.free_millis >= asked.gpu_millis
+            has_room = room.whole >= least and room.free_millis >= resources.gpu_millis
             if has_room or node in self._on or node in self._promised:
                 yield node
 
@@ -271,16 +273,16 @@ class Availability:
     def _changes(self) -> dict[float, set[NodeId]]:
         """Return when something comes free, and on which nodes; or a part of what queues may hold
         alone, since a job that leaves reserved nodes returns what its queue held."""
-        found: dict[float, set[NodeId]] = {self.now: set()}
+        changes_at: dict[float, set[NodeId]] = {self.now: set()}
         if self._standing.has_bounds:
-            found |= {_latest(one.until, self.now): set() for one in self._endings}
+            changes_at |= {_latest(ending.until, self.now): set() for ending in self._endings}
         for node, ends in self._on.items():
             for until, _, _ in ends:
-                found.setdefault(until, set()).add(node)
+                changes_at.setdefault(until, set()).add(node)
         for stay in self._stays.values():
             if stay.stop != inf:
-                found.setdefault(stay.stop, set()).update(s.node for s in stay.promise.seats)
-        return found
+                changes_at.setdefault(stay.stop, set()).update(s.node for s in stay.promise.seats)
+        return changes_at
 
     def _look(
         self, able: dict[NodeId, NodeRoom], gang: Waiting, shape: Shape, node: NodeId,
@@ -304,15 +306,15 @@ class Availability:
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
         """Whose ends the seats wait for: who is on these GPUs, else on these nodes, else who gives
         back just then what its queue may hold."""
-        found = dict[JobId, bool]()
-        for mine in seats:
-            for until, one, seat in self._on.get(mine.node, ()):
+        later_jobs = dict[JobId, bool]()
+        for own_seat in seats:
+            for until, seat_end, seat in self._on.get(own_seat.node, ()):
                 if until <= start:
-                    meets = bool(set(seat.gpus) & set(mine.gpus))
-                    found[one.job] = found.get(one.job, False) or meets
-        on_gpus = [job for job, meets in found.items() if meets]
-        then = [one.job for one in self._endings if _latest(one.until, self.now) == start]
-        return tuple(sorted(on_gpus or found or then))
+                    meets = bool(set(seat.gpus) & set(own_seat.gpus))
+                    later_jobs[seat_end.job] = later_jobs.get(seat_end.job, False) or meets
+        on_gpus = [job for job, meets in later_jobs.items() if meets]
+        then = [ending.job for ending in self._endings if _latest(ending.until, self.now) == start]
+        return tuple(sorted(on_gpus or later_jobs or then))
 
 
 def _end(start: float, seconds: float | None) -> float:

@@ -16,8 +16,8 @@ from corral.schedule.waiting import Waiting
 
 def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
     """Seats for the whole gang in this shape, or none. `rooms` come in the order of best fit."""
-    asked = shape.resources
-    least = 0 if asked.is_share else asked.gpus
+    resources = shape.resources
+    least = 0 if resources.is_share else resources.gpus
     if shape.nodes == 1 and gang.takes_any:
         return _first_seat(rooms, gang, shape)
     able = [room for room in rooms if room.whole >= least and may_use(room, gang)]
@@ -25,7 +25,7 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
         return ()
     if shape.nodes > 1:  # domains are counted, so each of their nodes must really have room
         exclusive = gang.place.exclusive
-        able = [room for room in able if room.seat(asked, exclusive=exclusive) is not None]
+        able = [room for room in able if room.seat(resources, exclusive=exclusive) is not None]
     for group in _of_one_mark(able, gang, shape):
         for way in in_order(
             group,
@@ -33,7 +33,7 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
             gang.place.topology,
             avoid=gang.avoid,
             likes=gang.likes,
-            of_one_type=asked.gpu_millis > 0,
+            of_one_type=resources.gpu_millis > 0,
         ):
             if seats := _gather(way, gang, shape):
                 return seats
@@ -43,11 +43,11 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
 def _first_seat(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
     """The same for a gang of one node that may be any: the first that has room, suspected ones come
     last in the order of best fit."""
-    asked, exclusive = shape.resources, gang.place.exclusive
-    least = 0 if asked.is_share else asked.gpus
+    resources, exclusive = shape.resources, gang.place.exclusive
+    least = 0 if resources.is_share else resources.gpus
     for room in rooms:
         if room.whole >= least and may_use(room, gang):
-            seat = room.seat(asked, exclusive=exclusive)
+            seat = room.seat(resources, exclusive=exclusive)
             if seat is not None:
                 return (seat,)
     return ()

@@ -31,12 +31,12 @@ class Shares:
 
     def arrive(self, shape: Shape) -> None:
         """Learn from a job that was submitted."""
-        asked = shape.resources
-        self.any = self.any or asked.is_share
+        resources = shape.resources
+        self.any = self.any or resources.is_share
         if self.any:
-            share = asked.gpu_millis if asked.is_share else 0
-            memory = asked.memory_bytes // MIB
-            arrive(self._demand, asked.gpus, share, asked.cpu_millis, memory, shape.nodes)
+            share = resources.gpu_millis if resources.is_share else 0
+            memory = resources.memory_bytes // MIB
+            arrive(self._demand, resources.gpus, share, resources.cpu_millis, memory, shape.nodes)
 
     def best(self, rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
         """The seat of a gang of one node, or none. `rooms` come in the order of best fit."""
@@ -45,8 +45,10 @@ class Shares:
         able = (room for room in rooms if may_use(room, gang))
         seats = ((room, self._seat(room, gang, shape)) for room in able)
         fits = islice(((room, seat) for room, seat in seats if seat is not None), ENOUGH)
-        found = [(self._waste(room, seat, shape), at, seat) for at, (room, seat) in enumerate(fits)]
-        return (min(found)[2],) if found else ()
+        fitting_seats = [
+            (self._waste(room, seat, shape), at, seat) for at, (room, seat) in enumerate(fits)
+        ]
+        return (min(fitting_seats)[2],) if fitting_seats else ()
 
     def _seat(self, room: NodeRoom, gang: Waiting, shape: Shape) -> Seat | None:
         exclusive = gang.place.exclusive

@@ -23,7 +23,9 @@ def patience_seconds(tree: QueueTree, gang: Waiting) -> list[float]:
     """So long after it began to wait, nodes will do for the gang that would not before."""
     if max(shape.nodes for shape in gang.shapes) == 1:
         return []
-    return [one for one in (tree.rack_patience_seconds, tree.pod_patience_seconds) if one]
+    return [
+        seconds for seconds in (tree.rack_patience_seconds, tree.pod_patience_seconds) if seconds
+    ]
 
 
 @dataclass(slots=True)
@@ -104,6 +106,6 @@ class Nearness:
                 and gang.place.admits(room.labels)
             }
             levels = (Level.RACK, Level.POD)
-            holding = (one for one in levels if largest_domain(able, one) >= shape.nodes)
+            holding = (level for level in levels if largest_domain(able, level) >= shape.nodes)
             self._nearest[key] = next(holding, None)
         return self._nearest[key]

@@ -27,16 +27,16 @@ class NodeTypes:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = list(nodes)
         self._told: dict[tuple[Resources, PlaceRule], list[Node]] = {}
-        known: dict[tuple[object, ...], Node] = {}
+        known_nodes: dict[tuple[object, ...], Node] = {}
         kinds: dict[NodeId, tuple[object, ...]] = {}
         count: Counter[tuple[object, ...]] = Counter()
         for node in self._nodes:
             offer = node.inventory
             kind = (offer.types, offer.cuts, offer.cpu_millis, offer.memory_bytes, offer.gpu_shares)
-            known.setdefault(kind, node)
+            known_nodes.setdefault(kind, node)
             kinds[node.id] = kind
             count[kind] += 1
-        empty = {kind: NodeRoom(node) for kind, node in known.items()}
+        empty = {kind: NodeRoom(node) for kind, node in known_nodes.items()}
         self._kinds = [(room, count[kind]) for kind, room in empty.items()]
         self._empty = {node: empty[kind] for node, kind in kinds.items()}
         self._holds: dict[tuple[NodeId, Resources], bool] = {}
@@ -61,14 +61,16 @@ class NodeTypes:
         """Return the closest shape that nodes could give: as much of it as the largest nodes have.
         None if they have no GPU of the requested type."""
         like = [_at_most(room.node.inventory, shape.resources) for room, _ in self._kinds]
-        asked = shape.resources.gpu_type
-        able = [one for one in like if one is not None and self.holding(one)]
+        asked_type = shape.resources.gpu_type
+        able = [
+            resources for resources in like if resources is not None and self.holding(resources)
+        ]
         if not able:
             return None
         most = max(
             able,
             key=lambda one: (
-                one.gpu_type == asked,
+                one.gpu_type == asked_type,
                 one.gpu_millis,
                 one.cpu_millis,
                 one.memory_bytes,
@@ -117,16 +119,16 @@ class NodeTypes:
     @property
     def capacity(self) -> ResourceAmounts:
         """Return what all nodes together offer."""
-        found = ResourceAmounts()
+        total_amounts = ResourceAmounts()
         for room, count in self._kinds:
             offer = room.node.inventory
-            one = ResourceAmounts(
+            node_amounts = ResourceAmounts(
                 len(offer.gpus),
                 offer.cpu_millis / MILLIS_PER_CPU,
                 offer.memory_bytes / BYTES_PER_GIB,
             )
-            found = found.plus(one, count)
-        return found
+            total_amounts = total_amounts.plus(node_amounts, count)
+        return total_amounts
 
     @property
     def most_gpus(self) -> int:

@@ -81,15 +81,15 @@ class PassView:
         """In the same order, without those that have less free of all their GPUs together."""
         if not gpu_millis:
             return self.rooms
-        found: list[NodeRoom] = []
+        node_rooms: list[NodeRoom] = []
         start, count = 0, len(self.rooms)
         while start < count:  # a stretch of equal suspicion
             suspicion = self.rooms[start].suspicion
             end = self._place_of(suspicion + 1, 0, start)
             least = self._place_of(suspicion, gpu_millis, start)
-            found += self.rooms[least:end]
+            node_rooms += self.rooms[least:end]
             start = end
-        return found
+        return node_rooms
 
     def _place_of(self, suspicion: int, gpu_millis: int, start: int) -> int:
         """Return where nodes with this much free capacity, or with more suspicion, begin."""

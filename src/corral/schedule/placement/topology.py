@@ -69,8 +69,8 @@ def _by_type(
     kinds = sorted({kind for room in able for kind in room.kinds}) if of_one_type else []
     if len(kinds) > 1:
         groups = [[room for room in able if kind in room.kinds] for kind in kinds]
-        found = [one for group in groups for one in _ways(group, nodes, wish)]
-        yield from (rooms for _, _, rooms in sorted(found, key=lambda one: one[:2]))
+        ways = [way for group in groups for way in _ways(group, nodes, wish)]
+        yield from (rooms for _, _, rooms in sorted(ways, key=lambda one: one[:2]))
     yield from (rooms for _, _, rooms in _ways(able, nodes, wish))
 
 
@@ -97,26 +97,26 @@ def _ways(
 
 
 def _domains(able: Sequence[NodeRoom], level: Level) -> dict[Domain, list[NodeRoom]]:
-    found: dict[Domain, list[NodeRoom]] = {}
+    domains: dict[Domain, list[NodeRoom]] = {}
     for room in able:
-        found.setdefault(domain_of(room.id, room.labels, level), []).append(room)
-    return found
+        domains.setdefault(domain_of(room.id, room.labels, level), []).append(room)
+    return domains
 
 
 def _packed(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
     """Whole domains, the largest first, until the rest fits into one; then the same inside that."""
     first: list[NodeRoom] = []
-    left, later = list(able), list[NodeRoom]()
+    node_rooms, later = list(able), list[NodeRoom]()
     for level in reversed(LEVELS[:below]):
-        groups = list(_domains(left, level).values())
+        groups = list(_domains(node_rooms, level).values())
         while max(map(len, groups)) < nodes - len(first):
             largest = max(groups, key=len)
             groups.remove(largest)
             first += largest
         enough = [group for group in groups if len(group) >= nodes - len(first)]
-        left = min(enough, key=len)
-        later = [room for group in groups if group is not left for room in group] + later
-    return [*first, *left, *later]
+        node_rooms = min(enough, key=len)
+        later = [room for group in groups if group is not node_rooms for room in group] + later
+    return [*first, *node_rooms, *later]
 
 
 def _spread(able: Sequence[NodeRoom]) -> list[NodeRoom]:

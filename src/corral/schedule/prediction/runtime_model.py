@@ -126,18 +126,18 @@ class Learned:
     @cached_property
     def _levels(self) -> dict[Class, list[int]]:
         """Return at which levels the jobs of each class have ended, the oldest first."""
-        found: dict[Class, list[int]] = defaultdict(list)
-        for one in self._ended:
-            found[one.job_class].append(level_of(one.seconds))
-        return found
+        levels: dict[Class, list[int]] = defaultdict(list)
+        for ended in self._ended:
+            levels[ended.job_class].append(level_of(ended.seconds))
+        return levels
 
     @cached_property
     def _lives(self) -> dict[Class, list[int]]:
         """The level of each that is not over."""
-        found: dict[Class, list[int]] = defaultdict(list)
+        lives: dict[Class, list[int]] = defaultdict(list)
         for job_class, seconds in self._live:
-            found[job_class].append(level_of(seconds))
-        return found
+            lives[job_class].append(level_of(seconds))
+        return lives
 
     @cached_property
     def _overall(self) -> list[float]:
@@ -159,12 +159,14 @@ class Learned:
     @cached_property
     def _means(self) -> dict[tuple[object, ...], tuple[float, int]]:
         """(mean seconds, ended jobs) of each circle of kin."""
-        found: dict[tuple[object, ...], tuple[float, int]] = {}
-        for one in self._ended:
-            for place, circle in enumerate(_circles(one.user, one.stem, one.job_class)):
-                mean, ended = found.get(circle, (0.0, 0))
-                found[circle] = mean_after(mean, ended + 1, place, one.seconds), ended + 1
-        return found
+        means: dict[tuple[object, ...], tuple[float, int]] = {}
+        for ended_job in self._ended:
+            for place, circle in enumerate(
+                _circles(ended_job.user, ended_job.stem, ended_job.job_class)
+            ):
+                mean, ended = means.get(circle, (0.0, 0))
+                means[circle] = mean_after(mean, ended + 1, place, ended_job.seconds), ended + 1
+        return means
 
 
 class Lessons:
@@ -187,8 +189,8 @@ class Lessons:
 
     def learn(self, ended: Iterable[Ended], now: float, live: Live) -> None:
         """These have ended by now, in seconds of a clock that does not go back."""
-        for one in ended:
-            self._ended.append(one)
+        for ended_job in ended:
+            self._ended.append(ended_job)
             self._new += 1
         if now >= self.due_at:
             self.table = Learned(self._ended, live())

@@ -92,9 +92,9 @@ class Buying:
         """The first queue on the way to the other that is not on the way to this one."""
         if other not in self.sellers(queue):
             return None
-        mine = {one.name for one in self.standing.tree.path(queue)}
-        theirs = (one.name for one in self.standing.tree.path(other))
-        return next((name for name in theirs if name not in mine), None)
+        queue_names = {ancestor.name for ancestor in self.standing.tree.path(queue)}
+        their_path = (ancestor.name for ancestor in self.standing.tree.path(other))
+        return next((name for name in their_path if name not in queue_names), None)
 
     def offer(self, gang: Waiting) -> float:
         """Its key, with what it takes to get it back to where it was."""
@@ -107,10 +107,10 @@ class Buying:
         """Its key, less what it takes to get it back to where it is."""
         if victim.job not in self._worths:
             millis = victim.gpu_millis
-            asked, weight = Class(victim.queue, millis), weight_of(millis)
+            queue_names, weight = Class(victim.queue, millis), weight_of(millis)
             back = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, millis) * weight
             self._worths[victim.job] = (
-                self.keys.of_service(asked, victim.served_by(self.now)) - back
+                self.keys.of_service(queue_names, victim.served_by(self.now)) - back
             )
         return self._worths[victim.job]
 
@@ -128,4 +128,4 @@ class Buying:
 
 def price_of(victims: Iterable[RunningGang]) -> float:
     """Return what all of them need to return to their present state, in GPU-seconds."""
-    return sum(one.price_gpu_seconds for one in victims)
+    return sum(victim.price_gpu_seconds for victim in victims)

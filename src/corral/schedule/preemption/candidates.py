@@ -38,12 +38,17 @@ class Roster:
     @classmethod
     def of(cls, running: Iterable[RunningGang]) -> "Roster":
         """Return the candidates of gangs that were examined already, in their order."""
-        by_job = {one.job: one for one in running}
+        by_job = {gang.job: gang for gang in running}
         groups: dict[Alike, list[Listed]] = defaultdict(list)
-        for place, one in enumerate(by_job.values()):
-            alike = (one.queue, one.priority, one.can_save, one.preemptible)
-            groups[alike].append(Listed((place, 0), one.job))
-        return cls(groups, [job for job, one in by_job.items() if one.stopping], by_job.get)
+        for place, running_gang in enumerate(by_job.values()):
+            alike = (
+                running_gang.queue,
+                running_gang.priority,
+                running_gang.can_save,
+                running_gang.preemptible,
+            )
+            groups[alike].append(Listed((place, 0), running_gang.job))
+        return cls(groups, [job for job, gang in by_job.items() if gang.stopping], by_job.get)
 
     def __bool__(self) -> bool:
         return bool(self.groups or self.leaving)
@@ -55,13 +60,13 @@ class Roster:
 
     def some(self, jobs: Iterable[JobId]) -> list[RunningGang]:
         """Return those of the jobs that are candidates."""
-        return [one for job in jobs if (one := self.get(job)) is not None]
+        return [running_gang for job in jobs if (running_gang := self.get(job)) is not None]
 
     def first(self, group: Sequence[Listed]) -> RunningGang:
         """One that tells of the right to all of its group."""
-        found = self.get(group[0].job)
-        assert found is not None
-        return found
+        running_gang = self.get(group[0].job)
+        assert running_gang is not None
+        return running_gang
 
     def in_order(self, groups: Iterable[Sequence[Listed]]) -> list[RunningGang]:
         """All of these groups, in the order of submission."""

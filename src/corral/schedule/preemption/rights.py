@@ -65,19 +65,32 @@ class PreemptionRights:
         """Whether what the queue holds is the gang's to take back: where their ways up the tree
         part, the gang's side is within its own and owes nothing, and the other one is beyond its
         own, or owes."""
-        standing, mine, theirs = self._standing, self._path(gang.queue), self._path(queue)
+        standing, queue_names, their_path = (
+            self._standing,
+            self._path(gang.queue),
+            self._path(queue),
+        )
         parts = 0
-        while parts < min(len(mine), len(theirs)) and mine[parts] == theirs[parts]:
+        while (
+            parts < min(len(queue_names), len(their_path))
+            and queue_names[parts] == their_path[parts]
+        ):
             parts += 1
-        if parts == len(mine) or not any(millis for _, millis in asked):
+        if parts == len(queue_names) or not any(millis for _, millis in asked):
             return False
-        if mine[parts] in standing.owing or not self._is_within(gang, asked, mine[parts]):
+        if queue_names[parts] in standing.owing or not self._is_within(
+            gang, asked, queue_names[parts]
+        ):
             return False
-        if parts == len(theirs):  # it runs in a queue above the gang's, on what that has to share
-            return not standing.is_within(gang.queue, asked, theirs[-1])
-        return standing.gives_back(theirs[parts])
+        if parts == len(
+            their_path
+        ):  # it runs in a queue above the gang's, on what that has to share
+            return not standing.is_within(gang.queue, asked, their_path[-1])
+        return standing.gives_back(their_path[parts])
 
     def _path(self, queue: QueueName) -> tuple[QueueName, ...]:
         if queue not in self._paths:
-            self._paths[queue] = tuple(one.name for one in self._standing.tree.path(queue))
+            self._paths[queue] = tuple(
+                ancestor.name for ancestor in self._standing.tree.path(queue)
+            )
         return self._paths[queue]

@@ -47,10 +47,10 @@ class Sales:
         self._buying = buying
         self._running = running
         lots: dict[tuple[QueueName, int], list[_Lot]] = defaultdict(list)
-        for at, one in enumerate(running):
-            if buying.is_for_sale(one):
-                lot = _Lot(-buying.worth(one), at, one.queue)
-                lots[self._line(one.queue), one.priority].append(lot)
+        for at, running_gang in enumerate(running):
+            if buying.is_for_sale(running_gang):
+                lot = _Lot(-buying.worth(running_gang), at, running_gang.queue)
+                lots[self._line(running_gang.queue), running_gang.priority].append(lot)
         self._lots = {line: sorted(some) for line, some in lots.items()}
         self._version: tuple[int, ...] = ()
         self._shelves: dict[Buyer, _Shelf] = {}
@@ -71,7 +71,9 @@ class Sales:
 
     def _shelf(self, gang: Waiting, stays: Callable[[RunningGang], bool]) -> _Shelf:
         buying, running = self._buying, self._running
-        sellers = {one for one in buying.sellers(gang.queue) if buying.deals(gang.queue, one)}
+        sellers = {
+            seller for seller in buying.sellers(gang.queue) if buying.deals(gang.queue, seller)
+        }
         lots = [
             lot
             for lot in self._lots.get((self._line(gang.queue), gang.priority), ())

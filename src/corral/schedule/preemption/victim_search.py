@@ -46,25 +46,31 @@ class VictimCandidate:
         cls, running: RunningGang, types: Mapping[NodeId, Sequence[str]], cost: Cost
     ) -> "VictimCandidate":
         """`types`: of each node's GPUs by index."""
-        one = running
-        holding = holding_of(one.queue, one.user, one.seats, types, preemptible=one.preemptible)
-        return cls(running=one, holding=holding, cost=cost)
+        running_gang = running
+        holding = holding_of(
+            running_gang.queue,
+            running_gang.user,
+            running_gang.seats,
+            types,
+            preemptible=running_gang.preemptible,
+        )
+        return cls(running=running_gang, holding=holding, cost=cost)
 
 
 def on_nodes(some: Iterable[VictimCandidate]) -> Mapping[NodeId, Sequence[VictimCandidate]]:
     """Return the candidates with a seat on each node, the cheapest first."""
-    found: dict[NodeId, list[VictimCandidate]] = defaultdict(list)
-    for one in sorted(some, key=lambda one: one.cost):
-        for seat in one.running.seats:
-            found[seat.node].append(one)
-    return found
+    victim_candidates_by_node: dict[NodeId, list[VictimCandidate]] = defaultdict(list)
+    for victim_candidate in sorted(some, key=lambda one: one.cost):
+        for seat in victim_candidate.running.seats:
+            victim_candidates_by_node[seat.node].append(victim_candidate)
+    return victim_candidates_by_node
 
 
 def cost_of(some: Iterable[VictimCandidate]) -> Cost:
     """Return the cost of all of them together."""
     total = NOTHING
-    for one in some:
-        cost = one.cost
+    for victim_candidate in some:
+        cost = victim_candidate.cost
         total = Cost(
             max(total.usual, cost.usual),
             total.work + cost.work,
@@ -100,16 +106,18 @@ class Search:
     def run(self, rooms: Sequence[NodeRoom]) -> VictimSet | None:
         """Seats for the gang, and who gives way; None when there is no way."""
         for node, some in self.by_node.items():
-            theirs = (seat for one in some for seat in one.running.seats if seat.node == node)
-            self._freed[node] = sum(len(seat.gpus) for seat in theirs)
+            freed_seats = (
+                seat for candidate in some for seat in candidate.running.seats if seat.node == node
+            )
+            self._freed[node] = sum(len(seat.gpus) for seat in freed_seats)
         if sum(map(self._could, rooms)) < self.shape.nodes:
             return None
         for group in groups(rooms, self.gang, self.shape):
             with self.standing.pretending():
                 seats = self._in(group)
                 victims = tuple(self.chosen.values())
-                for one, _ in victims:
-                    self.standing.take(one.holding)
+                for victim_candidate, _ in victims:
+                    self.standing.take(victim_candidate.holding)
             self.chosen.clear()
             if seats:
                 return VictimSet(seats, victims)
@@ -118,8 +126,8 @@ class Search:
     def _could(self, room: NodeRoom) -> bool:
         """Whether the node would have as many whole GPUs as are asked for if everybody there who
         may gave way; of a share it is not told."""
-        asked = self.shape.resources
-        return asked.is_share or room.whole + self._freed.get(room.id, 0) >= asked.gpus
+        resources = self.shape.resources
+        return resources.is_share or room.whole + self._freed.get(room.id, 0) >= resources.gpus
 
     def _in(self, group: Sequence[NodeRoom]) -> tuple[Seat, ...]:
         nodes = self._nodes(group)
@@ -129,13 +137,15 @@ class Search:
         seats = self._seats(nodes)
         if not seats:
             return ()
-        for one, why in sorted(self.chosen.values(), key=lambda two: two[0].cost, reverse=True):
-            self._spare(one)
+        for victim_candidate, why in sorted(
+            self.chosen.values(), key=lambda two: two[0].cost, reverse=True
+        ):
+            self._spare(victim_candidate)
             other = self._seats(nodes) if self._is_let() else ()
             if other:
                 seats = other
             else:
-                self._take(one, why)
+                self._take(victim_candidate, why)
         return seats
 
     def _nodes(self, group: Sequence[NodeRoom]) -> list[NodeRoom]:
@@ -155,14 +165,18 @@ class Search:
             if need is None:
                 continue  # those chosen meanwhile have ended the right to take from others
             nodes.append(group[place])
-            for one in need:
-                self._take(one, self.right(one))
+            for victim_candidate in need:
+                self._take(victim_candidate, self.right(victim_candidate))
         return nodes if len(nodes) == self.shape.nodes else []
 
     def _with_freed(self, nodes: list[NodeRoom], group: Sequence[NodeRoom]) -> list[NodeRoom]:
         """And those that others leave besides: there the gang may need fewer to give way."""
-        known = {room.id for room in nodes}
-        freed = {seat.node for one, _ in self.chosen.values() for seat in one.running.seats} - known
+        node_ids = {room.id for room in nodes}
+        freed = {
+            seat.node
+            for victim_candidate, _ in self.chosen.values()
+            for seat in victim_candidate.running.seats
+        } - node_ids
         return [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
 
     def _needed(self, room: NodeRoom) -> list[VictimCandidate] | None:
@@ -181,31 +195,31 @@ class Search:
     def _least(self, room: NodeRoom) -> list[VictimCandidate] | None:
         """The same, where somebody has to. `room`: without those chosen."""
         pretended = room.copy()
-        found: list[VictimCandidate] = []
+        victim_candidates: list[VictimCandidate] = []
         alone: VictimCandidate | None = None
-        for one in self.by_node.get(room.id, ()):
-            if one.running.job in self.chosen or self.right(one) is None:
+        for victim_candidate in self.by_node.get(room.id, ()):
+            if victim_candidate.running.job in self.chosen or self.right(victim_candidate) is None:
                 continue
-            if alone is None and self._is_enough(room, one):
-                alone = one
-            found.append(one)
-            self.standing.give(one.holding)
-            _give(pretended, one)
+            if alone is None and self._is_enough(room, victim_candidate):
+                alone = victim_candidate
+            victim_candidates.append(victim_candidate)
+            self.standing.give(victim_candidate.holding)
+            _give(pretended, victim_candidate)
             if self._seat(pretended) is not None:
                 break
-        for one in found:
-            self.standing.take(one.holding)
+        for victim_candidate in victim_candidates:
+            self.standing.take(victim_candidate.holding)
         if self._seat(pretended) is None:
             return None if alone is None else [alone]
-        for one in found[-2::-1]:  # the dearest that came before the last
-            _take(pretended, one)
+        for victim_candidate in victim_candidates[-2::-1]:  # the dearest that came before the last
+            _take(pretended, victim_candidate)
             if self._seat(pretended) is not None:
-                found.remove(one)
+                victim_candidates.remove(victim_candidate)
             else:
-                _give(pretended, one)
-        if alone is not None and alone.cost < cost_of(found):
+                _give(pretended, victim_candidate)
+        if alone is not None and alone.cost < cost_of(victim_candidates):
             return [alone]
-        return found
+        return victim_candidates
 
     def _seat(self, room: NodeRoom) -> Seat | None:
         if not may_use(room, self.gang):
@@ -214,9 +228,9 @@ class Search:
 
     def _is_enough(self, room: NodeRoom, one: VictimCandidate) -> bool:
         """Whether this one alone makes room."""
-        asked = self.shape.resources
+        resources = self.shape.resources
         most = sum(len(seat.gpus) for seat in one.running.seats if seat.node == room.id)
-        if not asked.is_share and room.whole + most < asked.gpus:
+        if not resources.is_share and room.whole + most < resources.gpus:
             return False
         pretended = room.copy()
         _give(pretended, one)
@@ -225,13 +239,13 @@ class Search:
     def _pretend(self, room: NodeRoom) -> NodeRoom:
         """The node without those chosen; the room itself, where none of them is."""
         gone = [
-            one
-            for one, _ in self.chosen.values()
-            if any(seat.node == room.id for seat in one.running.seats)
+            candidate
+            for candidate, _ in self.chosen.values()
+            if any(seat.node == room.id for seat in candidate.running.seats)
         ]
         pretended = room.copy() if gone else room
-        for one in gone:
-            _give(pretended, one)
+        for victim_candidate in gone:
+            _give(pretended, victim_candidate)
         return pretended
 
     def _seats(self, nodes: Sequence[NodeRoom]) -> tuple[Seat, ...]:
@@ -240,13 +254,15 @@ class Search:
 
     def _within_limits(self) -> bool:
         """Stop as many more as the queue's limits need, the cheapest first."""
-        everybody = {one.running.job: one for some in self.by_node.values() for one in some}
-        for one in sorted(everybody.values(), key=lambda one: one.cost):
+        everybody = {
+            candidate.running.job: candidate for some in self.by_node.values() for candidate in some
+        }
+        for victim_candidate in sorted(everybody.values(), key=lambda one: one.cost):
             if self._is_let():
                 return True
-            why = self.right(one)
-            if one.running.job not in self.chosen and why is not None:
-                self._take(one, why)
+            why = self.right(victim_candidate)
+            if victim_candidate.running.job not in self.chosen and why is not None:
+                self._take(victim_candidate, why)
         return self._is_let()
 
     def _is_let(self) -> bool:

@@ -113,7 +113,9 @@ class Victims:
         key, roster = (gang.queue, gang.priority), self._all().roster
         if key not in self._ever:
             some = map(roster.first, roster.groups)
-            self._ever[key] = any(self._rights.could_ever(gang, one) for one in some)
+            self._ever[key] = any(
+                self._rights.could_ever(gang, running_gang) for running_gang in some
+            )
         return self._ever[key] or bool(self._leaving())
 
     def _like(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
@@ -138,7 +140,7 @@ class Victims:
             able = self._with_a_right(gang, shapes)
             if able or leaving:
                 if self._orders_by_service(gang, able):
-                    able = [self._weighed(one) for one in able]
+                    able = [self._weighed(victim_candidate) for victim_candidate in able]
                 way = self._first(gang, shapes, able, leaving, ground, self._rights.right)
         if way is None:
             self._in_vain.add(like)
@@ -150,7 +152,7 @@ class Victims:
         if self._buying is None or tree.policy_of(gang.queue) != Policy.SERVICE:
             return False
         sellers = self._buying.sellers(gang.queue)
-        return all(one.running.queue in sellers for one in able)
+        return all(victim_candidate.running.queue in sellers for victim_candidate in able)
 
     def _weighed(self, one: VictimCandidate) -> VictimCandidate:
         """The same by what it is about to get done."""
@@ -187,7 +189,11 @@ class Victims:
         if way is None or not way.preempted:
             self._in_vain.add(like)
             return None
-        victims = [one.running for one in able if one.running.job in way.reserved.victims]
+        victims = [
+            victim_candidate.running
+            for victim_candidate in able
+            if victim_candidate.running.job in way.reserved.victims
+        ]
         self._prices[like] = (way.reserved.shape, price_of(victims))
         return way if buying.has_paid(gang, *self._prices[like]) else None
 
@@ -203,24 +209,28 @@ class Victims:
         still hold a part of its seats, and its queue will let it."""
         if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
             return False
-        asked = self._standing.asked_by(gang, reserved.shape, self._kinds)
-        if self._standing.refusal(gang.queue, gang.user, asked) is None:
+        asked_millis = self._standing.asked_by(gang, reserved.shape, self._kinds)
+        if self._standing.refusal(gang.queue, gang.user, asked_millis) is None:
             return True
         with self._given(self._leaving()):
-            return self._standing.refusal(gang.queue, gang.user, asked) is None
+            return self._standing.refusal(gang.queue, gang.user, asked_millis) is None
 
     def _nodes_of_leaving(self) -> set[NodeId]:
         if self._leaving_nodes is None:
             leaving = self._leaving()
-            self._leaving_nodes = {seat.node for one in leaving for seat in one.running.seats}
+            self._leaving_nodes = {
+                seat.node for victim_candidate in leaving for seat in victim_candidate.running.seats
+            }
         return self._leaving_nodes
 
     def _all(self) -> _Told:
         if self._told is None:
-            told = self._ask()
-            roster = told if isinstance(told, Roster) else Roster.of(told)
+            running_gangs = self._ask()
+            roster = (
+                running_gangs if isinstance(running_gangs, Roster) else Roster.of(running_gangs)
+            )
             some = [*map(roster.first, roster.groups), *roster.some(roster.leaving)]
-            queues = {one.queue for one in some}
+            queues = {running_gang.queue for running_gang in some}
             over = {queue: self._standing.borrowed_millis(queue) for queue in queues}
             self._told = _Told(roster, over)
         return self._told
@@ -230,7 +240,7 @@ class Victims:
         if self._left is None:
             roster = self._all().roster
             jobs = dict.fromkeys((*roster.leaving, *sorted(self._doomed)))
-            self._left = [self._candidate(one) for one in roster.some(jobs)]
+            self._left = [self._candidate(running_gang) for running_gang in roster.some(jobs)]
         return self._left
 
     def _candidate(self, one: RunningGang) -> VictimCandidate:
@@ -251,13 +261,13 @@ class Victims:
     def _given(self, leaving: Sequence[VictimCandidate]) -> Iterator[None]:
         """Pretend that these have gone."""
         with self._standing.pretending():
-            for one in leaving:
-                self._standing.give(one.holding)
+            for victim_candidate in leaving:
+                self._standing.give(victim_candidate.holding)
             try:
                 yield
             finally:
-                for one in leaving:
-                    self._standing.take(one.holding)
+                for victim_candidate in leaving:
+                    self._standing.take(victim_candidate.holding)
 
     def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[VictimCandidate]:
         """Return the gangs from which at least one of the shapes may take now, of all that stay."""
@@ -266,10 +276,12 @@ class Victims:
         groups = [
             group
             for group in roster.groups
-            if any(right(gang, asked, roster.first(group)) for asked in asks)
+            if any(right(gang, ask, roster.first(group)) for ask in asks)
         ]
         some = roster.in_order(groups)
-        return [self._candidate(one) for one in some if not self._leaves(one)]
+        return [
+            self._candidate(running_gang) for running_gang in some if not self._leaves(running_gang)
+        ]
 
     def _first(
         self,
@@ -282,7 +294,11 @@ class Victims:
     ) -> Admission | None:
         pretended = self._rooms_without(leaving, ground)
         for settled in _SETTLED:
-            some = [one for one in able if one.running.guard_over or not settled]
+            some = [
+                victim_candidate
+                for victim_candidate in able
+                if victim_candidate.running.guard_over or not settled
+            ]
             if settled and len(some) in (0, len(able)):
                 continue  # the second round is the same
             for shape in shapes:
@@ -297,11 +313,11 @@ class Victims:
         """The rooms once these have gone."""
         if self._without is None or self._without[0] != ground.version:
             pretended = {room.id: room for room in ground.rooms()}
-            for node in {seat.node for one in leaving for seat in one.running.seats}:
+            for node in {seat.node for candidate in leaving for seat in candidate.running.seats}:
                 if node in pretended:
                     pretended[node] = pretended[node].copy()
-            for one in leaving:
-                _leave(pretended, one)
+            for victim_candidate in leaving:
+                _leave(pretended, victim_candidate)
             self._without = (ground.version, pretended)
         return self._without[1]
 
@@ -313,29 +329,29 @@ class Victims:
         rooms: dict[NodeId, NodeRoom],
         right: Right,
     ) -> Admission | None:
-        asked = self._standing.asked_by(gang, shape, self._kinds)
+        asked_millis = self._standing.asked_by(gang, shape, self._kinds)
         search = Search(
             standing=self._standing,
             gang=gang,
             shape=shape,
-            asked=asked,
+            asked=asked_millis,
             by_node=on_nodes(able),
-            right=lambda one: right(gang, asked, one.running),
+            right=lambda one: right(gang, asked_millis, one.running),
         )
-        found = search.run(list(rooms.values()))
-        if found is None or not (found.victims or self._standing.is_own(gang.queue, asked)):
+        seats = search.run(list(rooms.values()))
+        if seats is None or not (seats.victims or self._standing.is_own(gang.queue, asked_millis)):
             return None
-        victims = tuple(one.running.job for one, _ in found.victims)
+        victims = tuple(victim_candidate.running.job for victim_candidate, _ in seats.victims)
         return Admission(
-            reserved=Reserved(job=gang.job, shape=shape, seats=found.seats, victims=victims),
+            reserved=Reserved(job=gang.job, shape=shape, seats=seats.seats, victims=victims),
             preempted=tuple(
                 Preempted(
-                    job=one.running.job,
+                    job=victim_candidate.running.job,
                     by=gang.job,
                     why=why,
-                    lost_gpu_seconds=one.running.lost_gpu_seconds,
+                    lost_gpu_seconds=victim_candidate.running.lost_gpu_seconds,
                 )
-                for one, why in found.victims
+                for victim_candidate, why in seats.victims
             ),
         )
 

@@ -74,10 +74,17 @@ class Standing:
         self.capacity = capacity
         self.version = 0  # another one after each change
         self._changes = 0
-        names = {*others, *(one.queue for one in holding), *(queue for queue, _ in past or ())}
+        names = {
+            *others,
+            *(quota_holding.queue for quota_holding in holding),
+            *(queue for queue, _ in past or ()),
+        }
         self.columns, self.rows = columns_of(
             tree,
-            kinds={*kinds, *(kind for one in holding for kind, _ in one.gpu_millis)},
+            kinds={
+                *kinds,
+                *(kind for quota_holding in holding for kind, _ in quota_holding.gpu_millis),
+            },
             capacity_millis=round(capacity.gpus * 1000),
             stripped=stripped,
             others=names,
@@ -97,15 +104,15 @@ class Standing:
         )
         for leaf, amounts in (past or {}).items():
             self._add(self._past, leaf, amounts, 1.0)
-        for one in holding:
-            self.take(one)
+        for quota_holding in holding:
+            self.take(quota_holding)
 
     def with_past(self, past: Mapping[Leaf, ResourceAmounts], owing: Set[QueueName]) -> "Standing":
         """One of its own that begins as this one is, with this past and these who owe instead."""
         other = copy(self)
         other.owing = owing
-        held, inner = list(self.columns.held), list(self.columns.inner)
-        other.columns = self.columns._replace(held=held, inner=inner)
+        held_columns, inner = list(self.columns.held), list(self.columns.inner)
+        other.columns = self.columns._replace(held=held_columns, inner=inner)
         other._held, other._past = dict(self._held), {}
         other._lent, other._of_user = self._lent.copy(), self._of_user.copy()
         for leaf, amounts in past.items():
@@ -136,9 +143,9 @@ class Standing:
     def _change(self, one: QuotaHolding, sign: int) -> None:
         self._changes += 1
         self.version = self._changes
-        asked = self._column(one.gpu_millis)
-        change(self.columns, CLUSTER if one.preemptible else self.row(one.queue), asked, sign)
-        millis = sign * sum(asked)
+        column = self._column(one.gpu_millis)
+        change(self.columns, CLUSTER if one.preemptible else self.row(one.queue), column, sign)
+        millis = sign * sum(column)
         for queue in self.tree.path(one.queue):
             self._of_user[queue.name, one.user] += millis
             if one.preemptible:
@@ -161,8 +168,10 @@ class Standing:
         more = accrued_seconds(seconds, self.tree.half_life_seconds)
         more /= constant_seconds(self.tree.half_life_seconds)
         for name in {**self._past, **self._held} if more else ():
-            left = ResourceAmounts().plus(self._past.get(name, ResourceAmounts()), 1.0 - more)
-            self._past[name] = left.plus(self._held.get(name, ResourceAmounts()), more)
+            left_amounts = ResourceAmounts().plus(
+                self._past.get(name, ResourceAmounts()), 1.0 - more
+            )
+            self._past[name] = left_amounts.plus(self._held.get(name, ResourceAmounts()), more)
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -199,8 +208,8 @@ class Standing:
 
     def is_own(self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]]) -> bool:
         """Whether the queue could hold so much more without borrowing."""
-        asked = self._column(gpu_millis)
-        return not borrowed(self.columns, self.row(queue), asked, sum(asked))
+        column = self._column(gpu_millis)
+        return not borrowed(self.columns, self.row(queue), column, sum(column))
 
     def is_within(
         self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]], level: QueueName
@@ -217,21 +226,23 @@ class Standing:
         preemptible: bool = False,
     ) -> LimitRefusal | None:
         """Return the limit that refuses more to the user in this queue; None: there is none."""
-        asked = self._column(gpu_millis)
-        millis = sum(asked)
+        column = self._column(gpu_millis)
+        millis = sum(column)
         if not millis:
             return None
         row = self.row(queue)
-        for one in self.tree.path(queue):
-            most = one.most_per_user_millis
-            if most is not None and self._of_user[one.name, user] + millis > most:
-                return LimitRefusal(queue=one.name, user=user)
-            if (preemptible or self._lent[one.name]) and self._is_over(one, asked, preemptible):
-                return LimitRefusal(queue=one.name)
+        for ancestor in self.tree.path(queue):
+            most = ancestor.most_per_user_millis
+            if most is not None and self._of_user[ancestor.name, user] + millis > most:
+                return LimitRefusal(queue=ancestor.name, user=user)
+            if (preemptible or self._lent[ancestor.name]) and self._is_over(
+                ancestor, column, preemptible
+            ):
+                return LimitRefusal(queue=ancestor.name)
         row = CLUSTER if preemptible else row
         if row == CLUSTER:
             return LimitRefusal(queue=None) if self._nothing_left(millis) else None
-        row = refused_by(self.columns, row, asked)
+        row = refused_by(self.columns, row, column)
         if row == FREE:
             return None
         return LimitRefusal(queue=None if row == CLUSTER else self.rows.names[row])
@@ -248,34 +259,36 @@ class Standing:
     def _nothing_left(self, millis: int) -> bool:
         """Whether others keep what a preemptible job would take. A full cluster is no refusal."""
         columns = self.columns
-        held = sum(columns.held[: columns.kinds])
+        held_millis = sum(columns.held[: columns.kinds])
         total = columns.total[CLUSTER]
-        return columns.inner[CLUSTER] + millis > total >= held + millis
+        return columns.inner[CLUSTER] + millis > total >= held_millis + millis
 
     def allowed(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> Iterator[Shape]:
         """The forms of a shape that its queue may hold now: itself, or by type where queues have
         GPUs of types and the shape takes any; those of its own types come first."""
         typed = self.forms(shape, kinds)
         if len(typed) > 1:
-            own = {one: self.is_own(gang.queue, self.asked_by(gang, one, kinds)) for one in typed}
-            for one in sorted(typed, key=lambda one: not own[one]):
-                if self._lets(gang, one, kinds):
-                    yield one
+            is_own_shape = {
+                shape: self.is_own(gang.queue, self.asked_by(gang, shape, kinds)) for shape in typed
+            }
+            for typed_shape in sorted(typed, key=lambda one: not is_own_shape[one]):
+                if self._lets(gang, typed_shape, kinds):
+                    yield typed_shape
         elif self._lets(gang, shape, kinds):
             yield shape
 
     def forms(self, shape: Shape, kinds: Sequence[str]) -> Sequence[Shape]:
         """The shape; where queues have GPUs of types and it takes any, once for each type."""
-        asked = shape.resources
-        if asked.gpu_type is not None or not self._has_types or len(kinds) < 2:
+        resources = shape.resources
+        if resources.gpu_type is not None or not self._has_types or len(kinds) < 2:
             return (shape,)
-        if not asked.gpu_millis:
+        if not resources.gpu_millis:
             return (shape,)
-        return [Shape(nodes=shape.nodes, resources=replace(asked, gpu_type=k)) for k in kinds]
+        return [Shape(nodes=shape.nodes, resources=replace(resources, gpu_type=k)) for k in kinds]
 
     def _lets(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> bool:
-        asked = self.asked_by(gang, shape, kinds)
-        refused = self.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
+        asked_millis = self.asked_by(gang, shape, kinds)
+        refused = self.refusal(gang.queue, gang.user, asked_millis, preemptible=gang.preemptible)
         return refused is None
 
     def millis_of(self, shape: Shape, kinds: Sequence[str]) -> tuple[tuple[str, int], ...]:
@@ -288,11 +301,11 @@ class Standing:
     ) -> tuple[tuple[str, int], ...]:
         """The same of a gang, which is charged all GPUs of nodes that are to be exclusively its: of
         as many as the smallest ones have that would do."""
-        asked = self.millis_of(shape, kinds)
+        asked_millis = self.millis_of(shape, kinds)
         whole = shape.nodes * gang.whole_gpus * MILLIS_PER_GPU
         if whole <= shape.gpu_millis:
-            return asked
-        kind = asked[0][0] if asked else kinds[0] if kinds else ANY_TYPE
+            return asked_millis
+        kind = asked_millis[0][0] if asked_millis else kinds[0] if kinds else ANY_TYPE
         return ((kind, whole),)
 
     def share(self, queue: QueueName) -> float:
@@ -317,8 +330,8 @@ class Standing:
 
     def _column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
         """Return the column by type; an unknown type counts as the first."""
-        asked = [0] * self.columns.kinds
+        column = [0] * self.columns.kinds
         for kind, millis in gpu_millis:
-            if asked:
-                asked[self.rows.kind_of.get(kind, 0)] += millis
-        return asked
+            if column:
+                column[self.rows.kind_of.get(kind, 0)] += millis
+        return column

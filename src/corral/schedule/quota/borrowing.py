@@ -79,7 +79,7 @@ def counted(
     half_life_seconds: float,
 ) -> list[Debt]:
     """The debts that do not go on as they did, as they go on from that moment (wall clock)."""
-    found = []
+    counted_shares = []
     for name in sorted({*claims, *debts}):
         none = Debt(queue=name, at=at)
         before, claim = debts.get(name, none), claims.get(name)
@@ -90,8 +90,8 @@ def counted(
             rate = _rate(claim, owes=gpus > LEAST)
             after = before if rate == before.rate else replace(none, gpus=gpus, rate=rate)
         if after is not before:
-            found.append(after)
-    return found
+            counted_shares.append(after)
+    return counted_shares
 
 
 def _rate(claim: Claim, *, owes: bool) -> float:

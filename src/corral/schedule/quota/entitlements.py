@@ -62,8 +62,10 @@ def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
         row = queues.parent[row]
     if not borrows or queues.inner[CLUSTER] + more <= queues.total[CLUSTER]:
         return FREE
-    held = sum(queues.held[: queues.kinds])
-    return CLUSTER if held + sum(asked) <= queues.total[CLUSTER] else FREE  # else it is just full
+    held_millis = sum(queues.held[: queues.kinds])
+    return (
+        CLUSTER if held_millis + sum(asked) <= queues.total[CLUSTER] else FREE
+    )  # else it is just full
 
 
 def is_within(queues: QueueColumns, row: int, asked: Column, level: int) -> bool:
@@ -91,8 +93,8 @@ def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
 
 def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
     """Return how much of a change at a row its parent sees: what is kept counts there already."""
-    inner, kept = queues.inner[row], queues.kept[row]
-    return max(inner + more, kept) - max(inner, kept)
+    inner, kept_millis = queues.inner[row], queues.kept[row]
+    return max(inner + more, kept_millis) - max(inner, kept_millis)
 
 
 class EntitlementRows(NamedTuple):

@@ -72,13 +72,13 @@ def targets(weights: Mapping[str, float], parents: Mapping[str, str | None]) -> 
     of_level: dict[str | None, float] = {}
     for name, parent in parents.items():
         of_level[parent] = of_level.get(parent, 0.0) + weights[name]
-    found: dict[str, float] = {}
+    target_shares: dict[str, float] = {}
 
     def target(name: str) -> float:
-        if name not in found:
+        if name not in target_shares:
             parent = parents[name]
             above = 1.0 if parent is None else target(parent)
-            found[name] = above * weights[name] / of_level[parent]
-        return found[name]
+            target_shares[name] = above * weights[name] / of_level[parent]
+        return target_shares[name]
 
     return {name: target(name) for name in parents}

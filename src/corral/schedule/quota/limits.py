@@ -28,12 +28,12 @@ class QueueLimits:
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
         """The forms that its queue may hold now, the first wish first; none: see `reason`."""
         alike = _alike(gang)
-        version, found = self._allowed.get(alike, (-1, gang.shapes))
-        if found and version != self._standing.version:
+        version, shapes = self._allowed.get(alike, (-1, gang.shapes))
+        if shapes and version != self._standing.version:
             allowed = (self._standing.allowed(gang, shape, self._kinds) for shape in gang.shapes)
-            found = tuple(shape for forms in allowed for shape in forms)
-            self._allowed[alike] = (self._standing.version, found)
-        return found
+            shapes = tuple(shape for forms in allowed for shape in forms)
+            self._allowed[alike] = (self._standing.version, shapes)
+        return shapes
 
     def given_back(self) -> None:
         """Clear refusals after something was returned."""
@@ -60,13 +60,16 @@ class QueueLimits:
     def _reason(self, gang: Waiting) -> Reason:
         standing = self._standing
         shape = min(gang.shapes, key=lambda one: one.gpu_millis)
-        asked = standing.asked_by(gang, shape, self._kinds)
-        refused = standing.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
+        asked_millis = standing.asked_by(gang, shape, self._kinds)
+        refused = standing.refusal(
+            gang.queue, gang.user, asked_millis, preemptible=gang.preemptible
+        )
         refused = refused or LimitRefusal(queue=gang.queue)
         asks = f"it asks for {counted_gpus(shape.gpu_millis)}"
         if gang.whole_gpus:
             asks += (
-                f", and exclusively: {counted_gpus(sum(millis for _, millis in asked))} are charged"
+                ", and exclusively: "
+                f"{counted_gpus(sum(millis for _, millis in asked_millis))} are charged"
             )
         if refused.queue is None:
             return Reason(
@@ -81,10 +84,10 @@ class QueueLimits:
         queue = standing.tree.queue(refused.queue)
         see = (f"run: corral queue show {queue.name}",)
         if refused.user is not None:
-            held = standing.of_user_millis(queue.name, refused.user)
+            held_millis = standing.of_user_millis(queue.name, refused.user)
             return Reason(
                 code="UserLimit",
-                sentence=f"{asks}; {refused.user} has {gpus_text(held)} of the "
+                sentence=f"{asks}; {refused.user} has {gpus_text(held_millis)} of the "
                 f"{counted_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
                 f"{queue.name}",
                 suggestions=see,
@@ -92,14 +95,14 @@ class QueueLimits:
         return Reason(code="QueueLimit", sentence=f"{asks}; {self._use(queue)}", suggestions=see)
 
     def _use(self, queue: Queue) -> str:
-        held = self._standing.held_millis(queue.name)
+        held_millis = self._standing.held_millis(queue.name)
         limit = queue.borrow_limit_millis
         if limit is None:
             may = "and those above it may borrow no more"
         else:
             may = f"and may borrow {gpus_text(limit) if limit else 'none'}"
-        own = counted_gpus(queue.nominal_millis)
-        return f"queue {queue.name} uses {gpus_text(held)} of its {own} {may}"
+        own_text = counted_gpus(queue.nominal_millis)
+        return f"queue {queue.name} uses {gpus_text(held_millis)} of its {own_text} {may}"
 
 
 def _alike(gang: Waiting) -> Alike:

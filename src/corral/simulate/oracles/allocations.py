@@ -66,7 +66,11 @@ class Seating:
 
     def check_capacity(self, changes: Changes) -> None:
         """I3 as recorded: no GPU is promised twice. The books have the whole commit."""
-        for node in {one.seat.node for one in changes.allocations if one.state == SeatState.HELD}:
+        for node in {
+            allocation.seat.node
+            for allocation in changes.allocations
+            if allocation.state == SeatState.HELD
+        }:
             used: dict[int, int] = {}
             for (job, attempt, where), state in self._books.seats.items():
                 if where != node or state == SeatState.RELEASED:

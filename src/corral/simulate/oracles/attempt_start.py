@@ -23,9 +23,13 @@ class Starting:
             return
         key = (attempt.job, attempt.number)
         job = self._books.jobs[attempt.job]
-        rows = [one for one in changes.allocations if (one.job, one.attempt) == key]
+        rows = [
+            allocation
+            for allocation in changes.allocations
+            if (allocation.job, allocation.attempt) == key
+        ]
         whole = len(rows) == len(attempt.seats) == job.spec.nodes
-        if not whole or any(one.state != SeatState.HELD for one in rows):
+        if not whole or any(row.state != SeatState.HELD for row in rows):
             text = f"{key} was placed on {len(rows)} of {job.spec.nodes} nodes"
             self._books.breach("I9", text)
         saves = self._books.saves.get(attempt.job, {}).values()
@@ -69,21 +73,21 @@ class Starting:
         for (number, where), alive in self._books.evidence.alive[key[0]].items():
             if number != key[1]:
                 older = (key[0], AttemptNumber(min(number, key[1])))
-                there = where if number < key[1] else node
-                if not self._books.may_overlap(job.spec, older, there):
+                node_id = where if number < key[1] else node
+                if not self._books.may_overlap(job.spec, older, node_id):
                     text = f"{key} starts on {node} while {alive.key} lives on {where}"
                     self._books.breach("I2", text)
         self._resumes_rightly(launch)
 
     def _resumes_rightly(self, launch: Launch) -> None:
-        known = self._books.saves.get(launch.key[0], {})
-        if any((save.attempt, save.step) not in known for save in launch.resume):
+        known_saves = self._books.saves.get(launch.key[0], {})
+        if any((save.attempt, save.step) not in known_saves for save in launch.resume):
             text = f"{launch.key} is told to resume from an uncommitted save"
             self._books.breach("I12", text)
         steps = [save.step for save in launch.resume]
         placed = self._books.attempts[launch.key].resume_step
         if steps != sorted(steps, reverse=True) or (steps[0] if steps else None) != placed:
-            good = [s.step for s in launch.resume if not known[s.attempt, s.step].quarantined]
+            good = [s.step for s in launch.resume if not known_saves[s.attempt, s.step].quarantined]
             if placed in good or steps != sorted(steps, reverse=True):
                 text = f"{launch.key} is told to resume from {steps}, not {placed}"
                 self._books.breach("I12", text)

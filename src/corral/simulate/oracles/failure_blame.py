@@ -37,12 +37,12 @@ class FailureBlameOracle:
             self._failed(job, key)
 
     def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
-        own = self._books.evidence.own[key]
-        if job.user_retries > before.user_retries and not own:
+        own_exits = self._books.evidence.own[key]
+        if job.user_retries > before.user_retries and not own_exits:
             why = self._infra(key) or "nothing befell it"
             self._books.breach("I17", f"the user pays for {key}: {why}")
         if job.infra_retries > before.infra_retries and not self._infra(key):
-            self._books.breach("I17", f"the cluster pays for {key}: its ranks failed {own}")
+            self._books.breach("I17", f"the cluster pays for {key}: its ranks failed {own_exits}")
 
         if job.user_retries > job.spec.retry.user or job.infra_retries > job.spec.retry.infra:
             self._books.breach("I17", f"{job.id} is tried again beyond its budget")
@@ -60,24 +60,24 @@ class FailureBlameOracle:
     def _explained(self, key: AttemptKey) -> None:
         """I14: a failed attempt has a cause, a culprit and evidence; the culprit did it."""
         attempt = self._books.attempts[key]
-        own = self._books.evidence.own[key]
+        own_exits = self._books.evidence.own[key]
         if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:
             self._books.breach("I14", f"{key} failed, and nobody says why: {attempt}")
-        ranks = {f"rank {rank} on " for rank in own}
+        ranks = {f"rank {rank} on " for rank in own_exits}
         if attempt.cause == Cause.USER and not attempt.culprit.startswith(tuple(ranks)):
-            self._books.breach("I14", f"{key} is blamed on {attempt.culprit}, not on {own}")
+            self._books.breach("I14", f"{key} is blamed on {attempt.culprit}, not on {own_exits}")
 
     def _failed(self, job: Job, key: AttemptKey) -> None:
-        own = self._books.evidence.own[key]
+        own_exits = self._books.evidence.own[key]
         if job.reason_code in ("TimeLimit", "Deadline"):
             return
         if job.reason_code == "NodeFail":
             if job.infra_retries < job.spec.retry.infra:
                 self._books.breach("I17", f"{job.id} failed with retries left: {job.reason}")
-        elif not own:
+        elif not own_exits:
             self._books.breach("I17", f"{job.id} failed by {job.reason}; no rank did by itself")
-        elif job.exit_code not in {end.shell_code for end in own.values()}:
-            self._books.breach("I5", f"{job.id} has exit code {job.exit_code}, truly {own}")
+        elif job.exit_code not in {end.shell_code for end in own_exits.values()}:
+            self._books.breach("I5", f"{job.id} has exit code {job.exit_code}, truly {own_exits}")
 
     def _time(self, job: Job, key: AttemptKey) -> None:
         limit = job.spec.max_duration_seconds or 0.0
@@ -90,8 +90,8 @@ class FailureBlameOracle:
             self._books.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")
 
     def _cause(self, key: AttemptKey) -> str:
-        own = self._books.evidence.own[key]
-        return f"its ranks ended {own}" if own else self._infra(key)
+        own_exits = self._books.evidence.own[key]
+        return f"its ranks ended {own_exits}" if own_exits else self._infra(key)
 
     def _infra(self, key: AttemptKey) -> str:
         """Return what the cluster did to the attempt; "" if nothing."""

@@ -30,7 +30,7 @@ class JobRequestsOracle:
         for allocation in changes.allocations:
             if allocation.state == SeatState.HELD:
                 self._neighbours(allocation, jobs)
-        attempts = {(one.job, one.number): one for one in changes.attempts}
+        attempts = {(attempt.job, attempt.number): attempt for attempt in changes.attempts}
         for key, attempt in attempts.items():
             if key not in self._books.attempts:
                 self._placed(jobs[attempt.job], attempt)
@@ -42,24 +42,26 @@ class JobRequestsOracle:
             self._overdue(job, decided_wall)
 
     def _hold(self, allocation: Allocation) -> None:
-        there = self._on_node[allocation.seat.node]
+        job_ids_by_job_ids = self._on_node[allocation.seat.node]
         if allocation.state == SeatState.RELEASED:
-            there.pop(allocation.key, None)
+            job_ids_by_job_ids.pop(allocation.key, None)
         else:
-            there[allocation.key] = allocation.job
+            job_ids_by_job_ids[allocation.key] = allocation.job
 
     def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
         """Nobody shares an exclusive node; who wants to be apart is, by either's wish, from jobs
         that are not over."""
         node, key = allocation.seat.node, allocation.key
-        own = jobs[allocation.job].spec
+        job_spec = jobs[allocation.job].spec
         for other_key, id in self._on_node[node].items():
             other = jobs[id].spec if id in jobs else None
             if other_key == key or other is None:
                 continue
-            if own.place.exclusive or other.place.exclusive:
+            if job_spec.place.exclusive or other.place.exclusive:
                 self._books.breach("exclusive", f"{key} and {other_key} share {node}")
-            shuns = other.name in own.place.apart_from or own.name in other.place.apart_from
+            shuns = (
+                other.name in job_spec.place.apart_from or job_spec.name in other.place.apart_from
+            )
             if shuns and not jobs[id].is_final:
                 self._books.breach("apart", f"{key} and {other_key} meet on {node}")
 
@@ -67,12 +69,12 @@ class JobRequestsOracle:
         rule = job.spec.place
         labels = [dict(self._books.machines[node].inventory.labels) for node in attempt.nodes]
         for constraint in rule.constraints:
-            for node, own in zip(attempt.nodes, labels, strict=True):
-                among = own.get(constraint.label) in constraint.values
+            for node, own_labels in zip(attempt.nodes, labels, strict=True):
+                among = own_labels.get(constraint.label) in constraint.values
                 if among == constraint.negated:
                     self._books.breach("constraint", f"{job.id} is on {node}, not {constraint}")
         if rule.topology.mode == Mode.REQUIRE and len(labels) > 1:
-            racks = {own.get("rack", "") for own in labels}
+            racks = {label.get("rack", "") for label in labels}
             if len(racks) > 1 or "" in racks:
                 self._books.breach("require", f"{job.id} is on racks {sorted(racks)}")
 
@@ -89,15 +91,18 @@ class JobRequestsOracle:
         is_up = job.state == JobState.STOPPING and job.why == StopWhy.TIME
         if not is_up or (before is not None and before.why == StopWhy.TIME):
             return
-        known = attempt or self._books.attempts[job.id, job.attempt]
-        if known.warned_at is None:
+        known_attempt = attempt or self._books.attempts[job.id, job.attempt]
+        if known_attempt.warned_at is None:
             self._books.breach("warn", f"{job.id} ends by its time and was never warned")
 
     def _too_late(self, job: Job, before: Job | None, changes: Changes) -> None:
         """Check that a job which ends by its start_by had one, never ran, and leaves a receipt."""
         if job.reason_code != "Deadline" or (before is not None and before == job):
             return
-        receipt = any((one.job, one.kind) == (job.id, "deadline") for one in changes.receipts)
+        receipt = any(
+            (receipt_row.job, receipt_row.kind) == (job.id, "deadline")
+            for receipt_row in changes.receipts
+        )
         early = job.starts_by is None or (job.ended_at or 0.0) < job.starts_by
         if early or job.started_at is not None or not receipt:
             self._books.breach("start_by", f"{job.id} is ended as too late: {job.reason}")

@@ -21,19 +21,22 @@ class LedgerCheck:
 
     def check(self, changes: Changes) -> None:
         """Each commit brings to the ledger just what it lets go."""
-        held: dict[AttemptKey, float] = defaultdict(float)
+        held_seconds: dict[AttemptKey, float] = defaultdict(float)
         for row in changes.allocations:
             if not row.charged:
                 self._open.setdefault(row.key, row)
             elif (first := self._open.pop(row.key, None)) is not None:
                 gpus = row.seat.gpu_millis / MILLIS_PER_GPU
-                held[row.key[:2]] += gpus * max(0.0, row.since - first.placed_at)
-        told: dict[AttemptKey, float] = defaultdict(float)
+                held_seconds[row.key[:2]] += gpus * max(0.0, row.since - first.placed_at)
+        recorded_seconds: dict[AttemptKey, float] = defaultdict(float)
         for account in changes.accounts:
             if account.job is not None:
                 key = (account.job, account.attempt)
-                told[key] += account.amounts.allocated_gpu_seconds
-        for key in held.keys() | told.keys():
-            if abs(held[key] - told[key]) > NEAR_SECONDS:
-                text = f"{key} held {held[key]:.3f} GPU-seconds, the ledger has {told[key]:.3f}"
+                recorded_seconds[key] += account.amounts.allocated_gpu_seconds
+        for key in held_seconds.keys() | recorded_seconds.keys():
+            if abs(held_seconds[key] - recorded_seconds[key]) > NEAR_SECONDS:
+                text = (
+                    f"{key} held {held_seconds[key]:.3f} GPU-seconds, the ledger has "
+                    f"{recorded_seconds[key]:.3f}"
+                )
                 self._books.breach("ledger", text)

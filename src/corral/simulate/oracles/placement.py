@@ -23,8 +23,14 @@ class PlacementOracle:
     def check(self, changes: Changes) -> None:
         """Look at every job that this commit places."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
-        kept = {one.job for one in changes.reservations if one.ended == "placed"}
-        self._newly_kept = {one.job for one in changes.reservations if one.latest_start is None}
+        job_ids = {
+            reservation.job for reservation in changes.reservations if reservation.ended == "placed"
+        }
+        self._newly_kept = {
+            reservation.job
+            for reservation in changes.reservations
+            if reservation.latest_start is None
+        }
         for allocation in changes.allocations:
             self._port(allocation)
         for attempt in changes.attempts:
@@ -37,7 +43,7 @@ class PlacementOracle:
             if attempt.number == 1:
                 self._after(job, jobs)
             self._array(job, jobs)
-            if job.id not in kept:
+            if job.id not in job_ids:
                 self._order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:
@@ -62,14 +68,17 @@ class PlacementOracle:
         limit = job.spec.array_limit
         if job.array is None or limit is None:
             return
-        active = sum(one.array == job.array and one.state in ON_NODES for one in jobs.values())
+        active = sum(
+            other_job.array == job.array and other_job.state in ON_NODES
+            for other_job in jobs.values()
+        )
         if active > limit:
             self._books.breach("array", f"{active} of {job.array} run at once, not {limit}")
 
     def _order(self, job: Job, jobs: dict[JobId, Job], attempt: Attempt) -> None:
         """I10: of two that ask for the same, the higher priority, then the elder, then the older,
         is first."""
-        shunned = {name for one in jobs.values() for name in one.spec.place.apart_from}
+        shunned = {name for other_job in jobs.values() for name in other_job.spec.place.apart_from}
         if job.spec.name in shunned:
             return
         for before in self._books.jobs.values():
@@ -109,12 +118,12 @@ def is_alike(one: Job, other: Job) -> bool:
     """Whether both ask for the same, and could start in just the same places: saves and limits bind
     a job to some, and one that has gone in time may use what is kept for another."""
     bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
-    mine, others = one.spec, other.spec
-    same = (one.owner, mine.queue, mine.preemptible) == (
+    job_spec, others = one.spec, other.spec
+    same = (one.owner, job_spec.queue, job_spec.preemptible) == (
         other.owner, others.queue, others.preemptible,
     )  # fmt: skip
-    alike = mine.shapes == others.shapes and mine.place == others.place
-    limits = (mine.max_duration_seconds, mine.grace_seconds)
+    alike = job_spec.shapes == others.shapes and job_spec.place == others.place
+    limits = (job_spec.max_duration_seconds, job_spec.grace_seconds)
     as_long = limits == (others.max_duration_seconds, others.grace_seconds)
     return same and not bound and alike and as_long
 

@@ -47,19 +47,21 @@ class Giving:
     def check(self, changes: Changes) -> None:
         """Look at a commit; the books are as they were before it."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
-        attempts = self._books.attempts | {(one.job, one.number): one for one in changes.attempts}
+        attempts = self._books.attempts | {
+            (attempt.job, attempt.number): attempt for attempt in changes.attempts
+        }
         self._tree = changes.queues or self._tree
         self.moving.check(changes, self._tree)
-        new = [one for one in changes.attempts if self._is_new(one)]
+        new = [attempt for attempt in changes.attempts if self._is_new(attempt)]
         for allocation in changes.allocations:
             if allocation.state in (SeatState.RELEASED, SeatState.UNREACHABLE):
                 self._held.pop(allocation.key, None)
-        given: Counter[QueueName] = Counter()
+        given_counts: Counter[QueueName] = Counter()
         for attempt in new:
             if not jobs[attempt.job].spec.preemptible:
-                given[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
+                given_counts[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
         for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
-            self._reservation(reservation, jobs, changes, given)
+            self._reservation(reservation, jobs, changes, given_counts)
         for job in changes.jobs:
             before = self._books.jobs.get(job.id, job)
             self._job(job, attempts.get((job.id, before.attempt)), changes)
@@ -72,7 +74,9 @@ class Giving:
 
     def is_kept_on(self, node: NodeId) -> bool:
         """Whether something of the node is kept for one that has a right to it."""
-        return any(seat.node == node for one in self._kept.values() for seat in one.seats)
+        return any(
+            seat.node == node for reservation in self._kept.values() for seat in reservation.seats
+        )
 
     def would_borrow(self, job: Job, jobs: dict[JobId, Job]) -> bool:
         """Whether its queue has less than it asks for left of its own."""
@@ -90,15 +94,15 @@ class Giving:
     ) -> Counter[QueueName]:
         """Return what each queue holds for jobs that are not preemptible; `staying`: without those
         that leave, or only might for `by`, for which other seats are kept now."""
-        found: Counter[QueueName] = Counter()
-        kept = (one for one in self._kept.values() if one.job != by)
-        doomed = {victim.job for one in kept for victim in one.victims}
-        for one in self._held.values():
-            job = jobs[one.job]
+        millis_by_queue: Counter[QueueName] = Counter()
+        reservations = (reservation for reservation in self._kept.values() if reservation.job != by)
+        doomed = {victim.job for reservation in reservations for victim in reservation.victims}
+        for held_gang in self._held.values():
+            job = jobs[held_gang.job]
             leaves = job.id in doomed or self._leaves(job)
             if not job.spec.preemptible and not (staying and leaves):
-                found[job.spec.queue] += one.millis
-        return found
+                millis_by_queue[job.spec.queue] += held_gang.millis
+        return millis_by_queue
 
     def _charged(self, seats: Iterable[Seat]) -> int:
         """Return what its queue holds with these: of an exclusive node, all of it."""
@@ -125,10 +129,12 @@ class Giving:
         """Check that placements beyond a queue's own are recorded as borrowed, and within its
         limit."""
         before = self._millis(jobs)
-        for one in allocations:
-            if one.state == SeatState.HELD:
-                node = one.seat.node
-                self._held[one.key] = _Held(one.job, node, self._charged([one.seat]))
+        for allocation in allocations:
+            if allocation.state == SeatState.HELD:
+                node = allocation.seat.node
+                self._held[allocation.key] = _Held(
+                    allocation.job, node, self._charged([allocation.seat])
+                )
         after = self._millis(jobs)
         recorded: Counter[QueueName] = Counter()
         for attempt in new:
@@ -138,9 +144,9 @@ class Giving:
             if jobs[attempt.job].spec.preemptible:
                 freely[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
         for queue in recorded:
-            own, limit = self._own(queue), self._tree.queue(queue).borrow_limit_millis
-            over = max(0, after[queue] - own)
-            borrows = over - max(0, before[queue] - own) + freely[queue]
+            own_millis, limit = self._own(queue), self._tree.queue(queue).borrow_limit_millis
+            over = max(0, after[queue] - own_millis)
+            borrows = over - max(0, before[queue] - own_millis) + freely[queue]
             if recorded[queue] < borrows:  # what is kept for others of the queue counts before
                 text = f"{queue} borrows {borrows} more, and {recorded[queue]} is recorded"
                 self._books.breach("quota", text)
@@ -152,13 +158,13 @@ class Giving:
     def _reservation(
         self, one: Reservation, jobs: dict[JobId, Job], changes: Changes, new: Counter[QueueName]
     ) -> None:
-        known = self._kept.get(one.job)
+        reservation = self._kept.get(one.job)
         if one.latest_start is not None:
             self._kept.pop(one.job, None)
             if one.ended:  # who had gone for it before is named in its receipt still
                 self._ended(one, changes)
             return  # a promise takes from nobody: simulate.promised looks at those
-        if known is None or known.since != one.since:
+        if reservation is None or reservation.since != one.since:
             self._rights(one, jobs, new)
         if one.ended:
             self._kept.pop(one.job, None)
@@ -170,21 +176,23 @@ class Giving:
         """Only those give way from whom it may take; one after the other, as long as it may. `new`:
         what queues were given in the same commit."""
         by = jobs[one.job]
-        held = self._millis(jobs, staying=True, by=one.job)
-        own_left = self._own(by.spec.queue) - held[by.spec.queue] - self._kept_millis(by, jobs)
-        held.update(new)
-        for kept in self._kept.values():
-            if kept.job != one.job:  # what is kept for a queue is as good as held by it
-                held[jobs[kept.job].spec.queue] += kept.shape.gpu_millis
+        held_millis = self._millis(jobs, staying=True, by=one.job)
+        own_left = (
+            self._own(by.spec.queue) - held_millis[by.spec.queue] - self._kept_millis(by, jobs)
+        )
+        held_millis.update(new)
+        for reservation in self._kept.values():
+            if reservation.job != one.job:  # what is kept for a queue is as good as held by it
+                held_millis[jobs[reservation.job].spec.queue] += reservation.shape.gpu_millis
         for victim in sorted(one.victims, key=lambda victim: victim.gpu_millis):
             job = jobs[victim.job]
             if self._was_told(one, victim):
                 continue  # it was judged then, by what queues held then
-            if not self._may_take(by, job, victim, held, own_left >= one.shape.gpu_millis):
+            if not self._may_take(by, job, victim, held_millis, own_left >= one.shape.gpu_millis):
                 text = f"{victim.job} gives way to {one.job} by {victim.why}, without a right"
                 self._books.breach("right", text)
             if not job.spec.preemptible and victim.why != PreemptWhy.ROOM:
-                held[job.spec.queue] -= victim.gpu_millis
+                held_millis[job.spec.queue] -= victim.gpu_millis
 
     def _was_told(self, one: Reservation, victim: Victim) -> bool:
         """Whether it was told to stop for this job already before the commit that is looked at."""
@@ -194,9 +202,9 @@ class Giving:
     def _kept_millis(self, by: Job, jobs: dict[JobId, Job]) -> int:
         """Return what is kept for others of the same queue."""
         return sum(
-            one.shape.gpu_millis
-            for one in self._kept.values()
-            if one.job != by.id and jobs[one.job].spec.queue == by.spec.queue
+            reservation.shape.gpu_millis
+            for reservation in self._kept.values()
+            if reservation.job != by.id and jobs[reservation.job].spec.queue == by.spec.queue
         )
 
     def _may_take(
@@ -216,10 +224,12 @@ class Giving:
                 rule, policy = self._rule(by)
                 saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
                 may = policy.goes_by_service and (saves or rule == Preempt.ANY)
-                mine, other = by.spec, job.spec
-                sold = other.queue in self._tree.sharing_service(mine.queue)
+                job_spec, other = by.spec, job.spec
+                sold = other.queue in self._tree.sharing_service(job_spec.queue)
                 sold = sold and held[other.queue] > self._own(other.queue)
-                same = mine.priority == other.priority and (mine.queue == other.queue or sold)
+                same = job_spec.priority == other.priority and (
+                    job_spec.queue == other.queue or sold
+                )
                 return may and same and not job.spec.preemptible
             case PreemptWhy.ROOM:
                 return job.spec.priority <= by.spec.priority
@@ -240,8 +250,8 @@ class Giving:
             return
         if (job.submitted, job.spec) != (before.submitted, before.spec):
             self._books.breach("place", f"{job.id} has lost its place in line")
-        told = job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT
-        if told and before.state != JobState.STOPPING and job.reason_code == "Preempted":
+        is_told_to_stop = job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT
+        if is_told_to_stop and before.state != JobState.STOPPING and job.reason_code == "Preempted":
             self._told(job, before)
         preempted = before.state == JobState.STOPPING and before.why == StopWhy.PREEMPT
         goes_on = job.state in (JobState.QUEUED, JobState.STARTING)
@@ -267,12 +277,12 @@ class Giving:
         by = attempt.gave_way_to
         assert by is not None
         receipts = [
-            one
-            for one in changes.receipts
-            if (one.job, one.attempt) == (job.id, attempt.number)
-            and one.kind == ("relocation" if attempt.relocated else "preemption")
+            receipt
+            for receipt in changes.receipts
+            if (receipt.job, receipt.attempt) == (job.id, attempt.number)
+            and receipt.kind == ("relocation" if attempt.relocated else "preemption")
         ]
-        if [one.others for one in receipts] != [(by,)]:
+        if [receipt.others for receipt in receipts] != [(by,)]:
             self._books.breach("receipt", f"{job.id} gave way to {by} without a receipt")
         if by in self._kept:
             self._taken.setdefault(by, set()).add(job.id)
@@ -280,8 +290,8 @@ class Giving:
     def _ended(self, one: Reservation, changes: Changes) -> None:
         """Whoever took from others has the other half of their receipts."""
         taken = self._taken.pop(one.job, set())
-        given = [r for r in changes.receipts if r.kind in ("preemption", "relocation")]
-        taken |= {receipt.job for receipt in given if one.job in receipt.others}
+        receipts = [r for r in changes.receipts if r.kind in ("preemption", "relocation")]
+        taken |= {receipt.job for receipt in receipts if one.job in receipt.others}
         others = self._named.setdefault(one.job, set())
         for receipt in changes.receipts:
             if (receipt.job, receipt.kind) == (one.job, "taking"):
@@ -294,17 +304,20 @@ class Giving:
 
     def _nobody_slips_in(self, attempt: Attempt) -> None:
         """Whole GPUs that are kept for one gang are given to no other."""
-        mine = {(seat.node, index) for seat in attempt.seats for index in seat.gpus}
-        for one in self._kept.values():
-            if one.job == attempt.job or one.shape.resources.is_share:
+        node_ids = {(seat.node, index) for seat in attempt.seats for index in seat.gpus}
+        for reservation in self._kept.values():
+            if reservation.job == attempt.job or reservation.shape.resources.is_share:
                 continue
-            kept = {(seat.node, index) for seat in one.seats for index in seat.gpus}
-            if mine & kept:
-                text = f"{attempt.job} is placed on {sorted(mine & kept)}, kept for {one.job}"
+            kept_gpus = {(seat.node, index) for seat in reservation.seats for index in seat.gpus}
+            if node_ids & kept_gpus:
+                text = (
+                    f"{attempt.job} is placed on {sorted(node_ids & kept_gpus)}, kept for "
+                    f"{reservation.job}"
+                )
                 self._books.breach("kept", text)
-        for one in self._kept.values():
-            for job, node, index in awaited(one):
-                if job != attempt.job and (node, index) in mine:
+        for reservation in self._kept.values():
+            for job, node, index in awaited(reservation):
+                if job != attempt.job and (node, index) in node_ids:
                     text = f"{attempt.job} is placed on {index} of {node}, where {job} is to go"
                     self._books.breach("kept", text)
 
@@ -329,40 +342,50 @@ class Giving:
         """Gangs of one node that could start if just one other gave way, which would have to."""
         now = self._books.now()
         waiting = [job for job in jobs.values() if job.state == JobState.QUEUED]
-        held = self._millis(jobs, staying=True)
+        held_millis = self._millis(jobs, staying=True)
         patient = {
             job.id
             for job in waiting
             if now - self._waits_since[job.id] > PATIENT_SECONDS
-            and held[job.spec.queue] < self._own(job.spec.queue)
+            and held_millis[job.spec.queue] < self._own(job.spec.queue)
         }
         for job in waiting:
-            queue, asked = job.spec.queue, job.spec.resources.gpu_millis
-            left = self._own(queue) - held[queue] - self._kept_millis(job, jobs)
+            queue, asked_millis = job.spec.queue, job.spec.resources.gpu_millis
+            left_millis = self._own(queue) - held_millis[queue] - self._kept_millis(job, jobs)
             usual = not job.spec.preemptible and job.spec.array_limit is None
             rule = job.spec.place
             free = not (rule.exclusive or rule.constraints or rule.apart_from)
-            plain = free and job.spec.nodes == 1 and asked and asked % MILLIS_PER_GPU == 0
+            plain = (
+                free and job.spec.nodes == 1 and asked_millis and asked_millis % MILLIS_PER_GPU == 0
+            )
             first = not patient - {job.id}
-            if not (usual and plain and first and asked <= left):
+            if not (usual and plain and first and asked_millis <= left_millis):
                 continue
-            if self._one_would_do(job, asked, held, jobs):
+            if self._one_would_do(job, asked_millis, held_millis, jobs):
                 yield job
 
     def _one_would_do(
         self, by: Job, asked: int, held: Counter[QueueName], jobs: dict[JobId, Job]
     ) -> bool:
         for node in self._books.nodes.values():
-            on_node = [one for one in self._held.values() if one.node == node.id]
-            kept = any(s.node == node.id for one in self._kept.values() for s in one.seats)
-            if not node.takes_work or kept or any(one.millis % MILLIS_PER_GPU for one in on_node):
+            on_node = [held_gang for held_gang in self._held.values() if held_gang.node == node.id]
+            is_kept = any(
+                s.node == node.id for reservation in self._kept.values() for s in reservation.seats
+            )
+            if (
+                not node.takes_work
+                or is_kept
+                or any(held_gang.millis % MILLIS_PER_GPU for held_gang in on_node)
+            ):
                 continue
-            free = len(node.inventory.gpus) * MILLIS_PER_GPU - sum(one.millis for one in on_node)
-            for one in on_node:
-                job = jobs[one.job]
+            free = len(node.inventory.gpus) * MILLIS_PER_GPU - sum(
+                held_gang.millis for held_gang in on_node
+            )
+            for held_gang in on_node:
+                job = jobs[held_gang.job]
                 queue, millis = job.spec.queue, job.spec.nodes * job.spec.resources.gpu_millis
                 lends = queue != by.spec.queue and held[queue] - millis >= self._own(queue)
                 may = job.spec.preemptible or lends
-                if may and job.state == JobState.RUNNING and free + one.millis >= asked:
+                if may and job.state == JobState.RUNNING and free + held_gang.millis >= asked:
                     return True
         return False

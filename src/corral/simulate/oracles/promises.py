@@ -61,12 +61,12 @@ class Promised:
             self._take_in(row, zero)
         late = _Late(self, changes, decided_wall, zero, before)
         self.given = late.given
-        for known in before.values():
-            self._kept(known, changes, late)
+        for known_promise in before.values():
+            self._kept(known_promise, changes, late)
         for row in changes.reservations:
-            told = self.told.get(row.job)
-            if told is not None and told.row is row:
-                self._comes_free(told, late, zero)
+            told_promise = self.told.get(row.job)
+            if told_promise is not None and told_promise.row is row:
+                self._comes_free(told_promise, late, zero)
         for attempt in late.new:
             self._has_gone_by_then(attempt, late.jobs[attempt.job])
             if attempt.job in before:
@@ -77,15 +77,17 @@ class Promised:
         if row.latest_start is None or row.ended:
             self.told.pop(row.job, None)
             return
-        now, given = self.books.now(), self.given
-        self.told[row.job] = _Told(row, row.latest_start, wall_zero, self.trees, now, given)
+        now, given_counts = self.books.now(), self.given
+        self.told[row.job] = _Told(row, row.latest_start, wall_zero, self.trees, now, given_counts)
 
     # -- each promise ----------------------------------------------------------------------------
 
     def _kept(self, known: _Told, changes: Changes, late: _Late) -> None:
         """It stands, or is kept, or is ended or put off with a word and for a cause."""
         job = late.jobs[known.row.job]
-        row = next((one for one in changes.reservations if one.job == job.id), None)
+        row = next(
+            (reservation for reservation in changes.reservations if reservation.job == job.id), None
+        )
         if row is None or row.latest_start is None:
             return
         if row.ended == "placed":
@@ -125,32 +127,35 @@ class Promised:
         truly = inf if up is None else wall_zero + up
         if _is_near(*self._zeros):
             return min(truly, attempt.running_at or attempt.placed_at)
-        known = attempt.running_at is not None and up is not None
-        return truly if known and self.books.all_heard(attempt.nodes) else None
+        is_known = attempt.running_at is not None and up is not None
+        return truly if is_known and self.books.all_heard(attempt.nodes) else None
 
     def _has_gone_by_then(self, attempt: Attempt, job: Job) -> None:
         """Check that a job placed on promised seats ends before the promised start, or is
         stopped."""
         limit = job.spec.max_duration_seconds
-        for known in self.told.values():
-            if known.row.job == job.id or not _meet(attempt.seats, known.row.seats):
+        for known_promise in self.told.values():
+            if known_promise.row.job == job.id or not _meet(attempt.seats, known_promise.row.seats):
                 continue
             if limit is None:
-                text = f"{job.id} has no limit, and has seats that are promised to {known.row.job}"
+                text = (
+                    f"{job.id} has no limit, and has seats that are promised to "
+                    f"{known_promise.row.job}"
+                )
                 self.books.breach("promise", text)
                 continue
-            over = attempt.placed_at + limit + job.spec.grace_seconds - known.latest
+            over = attempt.placed_at + limit + job.spec.grace_seconds - known_promise.latest
             if over > SLACK_SECONDS:
-                text = f"{job.id} may run {over:.0f} s beyond the start of {known.row.job}"
+                text = f"{job.id} may run {over:.0f} s beyond the start of {known_promise.row.job}"
                 self.books.breach("promise", text)
 
     def _in_order(self, jobs: dict[JobId, Job]) -> None:
         """Check that of two equal requests the one that is first in line and was told first starts
         first."""
-        told = sorted(self.told.values(), key=lambda one: one.row.since)
-        for place, later in enumerate(told):
+        tolds = sorted(self.told.values(), key=lambda one: one.row.since)
+        for place, later in enumerate(tolds):
             job = jobs[later.row.job]
-            for sooner in told[:place]:
+            for sooner in tolds[:place]:
                 other = jobs[sooner.row.job]
                 first = is_alike(other, job) and place_in_line(other) < place_in_line(job)
                 if first and sooner.latest > later.latest + SLACK_SECONDS:
@@ -178,10 +183,10 @@ class Promised:
         if head is None or now - head.serving_since < TICK_SECONDS:
             return
         wall = head.control.now().wall
-        for known in self.told.values():
-            over = wall - known.latest
-            if over > TICK_SECONDS and _is_near(known.wall_zero, wall - now):
-                self.books.breach("promise", f"{known.row.job} waits {over:.0f} s too long")
+        for known_promise in self.told.values():
+            over = wall - known_promise.latest
+            if over > TICK_SECONDS and _is_near(known_promise.wall_zero, wall - now):
+                self.books.breach("promise", f"{known_promise.row.job} waits {over:.0f} s too long")
 
 
 class _Late:
@@ -202,11 +207,15 @@ class _Late:
         self._wall_zero = wall_zero
         self._before = before
         self.jobs = books.jobs | {job.id: job for job in changes.jobs}
-        self.new = [one for one in changes.attempts if (one.job, one.number) not in books.attempts]
-        rights = sum(one.latest_start is None for one in changes.reservations)
-        given = Counter({BY_RIGHT: rights})
-        given.update(self.jobs[one.job].spec.queue for one in self.new)
-        self.given = promised.given + given
+        self.new = [
+            attempt
+            for attempt in changes.attempts
+            if (attempt.job, attempt.number) not in books.attempts
+        ]
+        rights = sum(reservation.latest_start is None for reservation in changes.reservations)
+        given_counts = Counter({BY_RIGHT: rights})
+        given_counts.update(self.jobs[attempt.job].spec.queue for attempt in self.new)
+        self.given = promised.given + given_counts
 
     def is_told(self, known: _Told, kind: str) -> None:
         id = known.row.job
@@ -226,21 +235,25 @@ class _Late:
     def is_same_world(self, known: _Told) -> bool:
         """Neither the clock nor the queues were set since, and its nodes are there and known."""
         nodes = [seat.node for seat in known.row.seats]
-        there = all(self._books.nodes[node].takes_work for node in nodes)
+        takes_work = all(self._books.nodes[node].takes_work for node in nodes)
         same = known.trees == self._promised.trees and _is_near(known.wall_zero, self._wall_zero)
-        return same and there and self._books.all_heard(nodes)
+        return same and takes_work and self._books.all_heard(nodes)
 
     def _causes(self, known: _Told) -> Iterator[bool]:
         """Whether somebody outlasts what was known of it; has a right; was told before it."""
-        mine = {seat.node for seat in known.row.seats}
-        for attempt in self.holding(mine, known.row.after):
+        node_ids = {seat.node for seat in known.row.seats}
+        for attempt in self.holding(node_ids, known.row.after):
             until = self._until(attempt)
             yield until is not None and (until <= self.wall or until > known.latest)
             yield any(self._books.was_silent(node, known.at) for node in attempt.nodes)
-        rights = (one for one in self._changes.reservations if one.latest_start is None)
-        yield any(_nodes(one.seats) & mine for one in rights)
+        rights = (
+            reservation
+            for reservation in self._changes.reservations
+            if reservation.latest_start is None
+        )
+        yield any(_nodes(right.seats) & node_ids for right in rights)
         yield self._may_have_less(known)
-        yield any(self._promised.giving.is_kept_on(node) for node in mine)
+        yield any(self._promised.giving.is_kept_on(node) for node in node_ids)
         for other in self._before.values():
             if other.row.since < known.row.since and self._has_moved(other):
                 yield not self.is_same_world(other) or any(self._causes(other))
@@ -262,14 +275,18 @@ class _Late:
 
     def holding(self, nodes: set[NodeId], after: Iterable[JobId]) -> Iterator[Attempt]:
         """Yield the attempts that were there before this commit, and still are."""
-        released = {one.key for one in self._changes.allocations if one.state == SeatState.RELEASED}
+        released = {
+            allocation.key
+            for allocation in self._changes.allocations
+            if allocation.state == SeatState.RELEASED
+        }
         keys = {
             (job, number)
             for (job, number, node), state in self._books.seats.items()
             if state != SeatState.RELEASED and (job, number, node) not in released
             and (node in nodes or job in after)
         }  # fmt: skip
-        newest = {(one.job, one.number): one for one in self._changes.attempts}
+        newest = {(attempt.job, attempt.number): attempt for attempt in self._changes.attempts}
         for key in sorted(keys):
             yield newest.get(key) or self._books.attempts[key]
 

@@ -23,17 +23,19 @@ class Moving:
 
     def moved(self) -> set[JobId]:
         """Return the jobs that have ever been relocated."""
-        return {one.job for one in self._receipts}
+        return {receipt.job for receipt in self._receipts}
 
     def check(self, changes: Changes, tree: QueueTree) -> None:
         """Look at a commit; the books are as they were before it."""
-        self._receipts += [one for one in changes.receipts if one.kind == "relocation"]
+        self._receipts += [receipt for receipt in changes.receipts if receipt.kind == "relocation"]
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
-        told = [one for one in changes.attempts if one.relocated and self._is_news(one)]
-        self.moves += len(told)
-        for attempt in told:
+        attempts = [
+            attempt for attempt in changes.attempts if attempt.relocated and self._is_news(attempt)
+        ]
+        self.moves += len(attempts)
+        for attempt in attempts:
             self._told(jobs[attempt.job], attempt, tree)
-        takers = {one.gave_way_to for one in told}
+        takers = {attempt.gave_way_to for attempt in attempts}
         if takers and (len(takers) > 1 or self._on_the_way(changes)):
             self._books.breach("moved", f"{sorted(map(str, takers))} are helped before others")
 
@@ -47,13 +49,15 @@ class Moving:
             self._books.breach("moved", f"{job.id} is moved, and may not be")
             return
         gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
-        spent = sum(one.gpu_seconds_lost + one.restart_gpu_seconds for one in self._receipts)
+        spent = sum(
+            receipt.gpu_seconds_lost + receipt.restart_gpu_seconds for receipt in self._receipts
+        )
         most = rule.gpu_hours * HOUR_SECONDS
         if spent + gpus * job.spec.grace_seconds > most:
             text = f"{job.id} is moved; {spent:.1f} of {most:.1f} GPU-seconds are spent"
             self._books.breach("spent", text)
-        for one in self._receipts:
-            if one.job == job.id and job.since - one.seen_at < rule.pause_seconds:
+        for receipt in self._receipts:
+            if receipt.job == job.id and job.since - receipt.seen_at < rule.pause_seconds:
                 self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
 
     def _on_the_way(self, changes: Changes) -> list[JobId]:

@@ -25,8 +25,8 @@ def run_scripts(connection: Connection) -> None:
     if not connection.in_transaction():
         connection.begin()  # SQLAlchemy then leaves the driver's transaction as it is
     has_stamp = inspect(connection).has_table(STAMP)
-    known = text(f"SELECT version_num FROM {STAMP}")
-    revision = connection.execute(known).scalar() if has_stamp else None
+    text_clause = text(f"SELECT version_num FROM {STAMP}")
+    revision = connection.execute(text_clause).scalar() if has_stamp else None
     pending = _after(revision)
     if not has_stamp:
         columns = (

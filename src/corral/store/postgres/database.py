@@ -48,14 +48,14 @@ class PostgresDatabase:
         Raises: SpecInvalid.
         """
         try:
-            said = conninfo_to_dict(url)
+            connection_fields = conninfo_to_dict(url)
         except psycopg.Error as error:
             raise SpecInvalid(
                 f"this is no address of a database: {str(error).strip()}",
                 hint="give one like postgresql://corral@db.example.org/corral, with the password "
                 "in ~/.pgpass",
             ) from None
-        return cls(make_conninfo(url), _name_of(said))
+        return cls(make_conninfo(url), _name_of(connection_fields))
 
     def connect(self, *, write: bool) -> Connection:
         def creator() -> psycopg.Connection[Any]:
@@ -73,13 +73,13 @@ class PostgresDatabase:
             "lock_timeout": str(LOCK_MILLISECONDS),
             "statement_timeout": str(STATEMENT_MILLISECONDS),
         }
-        own = " ".join(f"-c {name}={value}" for name, value in settings.items())
-        asked = conninfo_to_dict(self.conninfo).get("options") or ""
+        own_options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        asked_options = conninfo_to_dict(self.conninfo).get("options") or ""
         return psycopg.connect(
             self.conninfo,
             autocommit=True,
             connect_timeout=CONNECT_SECONDS,
-            options=f"{asked} {own}".strip(),
+            options=f"{asked_options} {own_options}".strip(),
             **KEEPALIVE,
         )
 

@@ -51,16 +51,17 @@ def prepare(database: PostgresDatabase, fresh_id: Callable[[], str]) -> None:
 def _bring_up(
     connection: Connection, database: PostgresDatabase, fresh_id: Callable[[], str]
 ) -> None:
-    there = set(connection.execute(_TABLES).scalars())
-    if not there:
+    table_names = set(connection.execute(_TABLES).scalars())
+    if not table_names:
         metadata.create_all(connection, checkfirst=False)
         connection.exec_driver_sql(f"CREATE TABLE {STAMP} (version_num VARCHAR(32) PRIMARY KEY)")
         connection.exec_driver_sql(f"INSERT INTO {STAMP} VALUES (%s)", (REVISION,))
         begin(connection, ClusterId(fresh_id()))
         return
-    if not {STAMP, "head", "jobs", "wishes"} <= there:
+    if not {STAMP, "head", "jobs", "wishes"} <= table_names:
         raise Unsupported(
-            f"{database.name} holds tables of another program ({', '.join(sorted(there)[:3])})",
+            f"{database.name} holds tables of another program "
+            f"({', '.join(sorted(table_names)[:3])})",
             hint="make a database for Corral alone: createdb corral",
         )
     revision = connection.execute(text(f"SELECT version_num FROM {STAMP}")).scalar_one()

@@ -32,10 +32,10 @@ _REACH: Final = (
 
 def named(error: psycopg.Error, name: str) -> CorralError:
     """The error as Trouble with what to do, or as our own bug."""
-    said = " ".join(str(error).split()) or type(error).__name__
+    error_text = " ".join(str(error).split()) or type(error).__name__
     for kind, hint in _HINTS:
         if isinstance(error, kind):
-            return StoreTrouble(f"the store {name}: {said}", hint=hint)
+            return StoreTrouble(f"the store {name}: {error_text}", hint=hint)
     if isinstance(error, _OURS):
-        return InvariantBroken(f"the store {name} refused a row: {said}")
-    return StoreTrouble(f"the store {name}: {said}", hint=_REACH)
+        return InvariantBroken(f"the store {name} refused a row: {error_text}")
+    return StoreTrouble(f"the store {name}: {error_text}", hint=_REACH)

@@ -68,12 +68,12 @@ class SeriesFile:
     async def read(
         self, key: str, *, since: float, until: float, fields: Sequence[str] = ()
     ) -> Curve:
-        found = await self._in_thread(lambda: self._blocks(key, since, until))
+        curves = await self._in_thread(lambda: self._blocks(key, since, until))
         waiting = [block for of, block in self._full if of == key]
         newest = [*waiting, self._open[key]] if key in self._open else waiting
-        whole = joined([*found, *(block.curve for block in newest)])
-        asked = [name for name in fields if name in whole.fields] if fields else whole.fields
-        named = Curve(times=whole.times, fields={name: whole.fields[name] for name in asked})
+        whole = joined([*curves, *(block.curve for block in newest)])
+        field_names = [name for name in fields if name in whole.fields] if fields else whole.fields
+        named = Curve(times=whole.times, fields={name: whole.fields[name] for name in field_names})
         return cut(named, since, until)
 
     async def keep(self, now: float) -> None:
@@ -122,9 +122,11 @@ class SeriesFile:
 
     def _blocks(self, key: str, since: float, until: float) -> list[Curve]:
         """Thinned ones first: they are older."""
-        asked = "SELECT data FROM blocks WHERE key = ? AND until >= ? AND start <= ?"
+        sql_text = "SELECT data FROM blocks WHERE key = ? AND until >= ? AND start <= ?"
         try:
-            rows = self._opened().execute(f"{asked} ORDER BY start, thin DESC", (key, since, until))
+            rows = self._opened().execute(
+                f"{sql_text} ORDER BY start, thin DESC", (key, since, until)
+            )
             return list(_whole(key, rows))
         except (sqlite3.Error, OSError) as error:
             log.warning("series_not_read", key=key, error=str(error))

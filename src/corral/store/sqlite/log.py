@@ -80,7 +80,7 @@ def _frame(file: BinaryIO, page_bytes: int) -> Frame | None:
 def _sums(data: bytes, sums: Sums, order: str) -> Sums:
     first, second = sums
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for left, right in zip(words[::2], words[1::2], strict=True):
-        first = (first + left + second) & 0xFFFFFFFF
+    for left_word, right in zip(words[::2], words[1::2], strict=True):
+        first = (first + left_word + second) & 0xFFFFFFFF
         second = (second + right + first) & 0xFFFFFFFF
     return first, second

@@ -93,9 +93,9 @@ def _look(path: Path) -> str:
 
 
 def _check(raw: sqlite3.Connection, path: Path, how: str) -> None:
-    found = [line for (line,) in raw.execute(f"PRAGMA {how}(5)")]
-    if found != ["ok"]:
-        raise StoreTrouble(f"the store {path} is damaged: {'; '.join(found)}", hint=RECOVER)
+    complaints = [line for (line,) in raw.execute(f"PRAGMA {how}(5)")]
+    if complaints != ["ok"]:
+        raise StoreTrouble(f"the store {path} is damaged: {'; '.join(complaints)}", hint=RECOVER)
 
 
 def _create(path: Path, fresh_id: Callable[[], str]) -> None:
@@ -107,8 +107,8 @@ def _create(path: Path, fresh_id: Callable[[], str]) -> None:
         )
     path.unlink(missing_ok=True)  # it is empty
     fresh = path.with_name(path.name + ".new")
-    for left in (fresh, _wal(fresh), fresh.with_name(fresh.name + "-journal")):
-        left.unlink(missing_ok=True)
+    for stale_file in (fresh, _wal(fresh), fresh.with_name(fresh.name + "-journal")):
+        stale_file.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     _fill(fresh, fresh_id)
     with contextlib.suppress(FileExistsError):  # another made it first: then that one counts

@@ -45,12 +45,12 @@ class BatchPlan:
 
     def encode(self) -> str:
         """Encode the plan on one line, without default values."""
-        given = {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if getattr(self, one.name) != one.default
+        given_fields = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
         }
-        return json.dumps(given, separators=(",", ":"), sort_keys=True)
+        return json.dumps(given_fields, separators=(",", ":"), sort_keys=True)
 
 
 def decode_plan(text: str) -> BatchPlan:

@@ -69,12 +69,12 @@ def expand(text: str) -> list[str]:
     Raises: ValueError when it is no list of nodes.
     """
     every = (name for part in _parts(text) for name in _names(text, part))
-    found = list(islice(every, MOST + 1))
-    if "" in found or "]" in "".join(found):
+    expanded = list(islice(every, MOST + 1))
+    if "" in expanded or "]" in "".join(expanded):
         raise ValueError(f"{text!r} is no list of nodes")
-    if len(found) > MOST:
+    if len(expanded) > MOST:
         raise ValueError(f"{text!r} names more than {MOST:,} nodes")
-    return found
+    return expanded
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -58,7 +58,7 @@ def _indices(text: str, span: str) -> range:
     if match is None:
         raise SlurmRefusal(f"Invalid job id {text}")
     first, last, step = match.groups()
-    found = range(int(first), int(last or first) + 1, int(step or 1))
-    if len(found) > MOST:
+    index_range = range(int(first), int(last or first) + 1, int(step or 1))
+    if len(index_range) > MOST:
         raise SlurmRefusal(f"Invalid job id {text}")
-    return found
+    return index_range

@@ -56,7 +56,9 @@ class ParsedOptions:
     @property
     def noted(self) -> list[str]:
         """Return the options that change nothing here."""
-        return [one for one in self.options if self.table.by_name[one].use == OptionUse.NOTED]
+        return [
+            option for option in self.options if self.table.by_name[option].use == OptionUse.NOTED
+        ]
 
 
 class OptionTable:
@@ -65,32 +67,32 @@ class OptionTable:
     def __init__(self, command: str, options: Iterable[Option]) -> None:
         self.command = command
         self.options: Final = tuple(options)
-        self.by_name: Final = {one.name: one for one in self.options}
-        self._by_letter = {one.short: one for one in self.options if one.short}
+        self.by_name: Final = {option.name: option for option in self.options}
+        self._by_letter = {option.short: option for option in self.options if option.short}
 
     def read(self, words: Sequence[str], *, mixed: bool = False) -> ParsedOptions:
         """Parse a command line. `mixed`: options may come after other words, too.
 
         Raises: Wrong.
         """
-        found: dict[str, str] = {}
+        options_read: dict[str, str] = {}
         rest: list[str] = []
-        left = list(words)
-        while left:
-            word = left.pop(0)
+        words_left = list(words)
+        while words_left:
+            word = words_left.pop(0)
             if word == "--":
-                rest += left
+                rest += words_left
                 break
             if word.startswith("--"):
-                self._long(word[2:], left, found)
+                self._long(word[2:], words_left, options_read)
             elif word.startswith("-") and len(word) > 1:
-                self._letters(word[1:], left, found)
+                self._letters(word[1:], words_left, options_read)
             elif mixed:
                 rest.append(word)
             else:
-                rest += [word, *left]
+                rest += [word, *words_left]
                 break
-        return self.checked(found, rest)
+        return self.checked(options_read, rest)
 
     def checked(self, found: Mapping[str, str], rest: Sequence[str] = ()) -> ParsedOptions:
         """Raises: Wrong for the first option that is refused here."""
@@ -103,19 +105,21 @@ class OptionTable:
     def usage(self) -> str:
         """Return the text of --help."""
         lines = [f"Usage: {self.command} [OPTIONS...]", ""]
-        for one in self.options:
-            written = f"-{one.short}, --{one.name}" if one.short else f"    --{one.name}"
-            value = {Takes.VALUE: "=...", Takes.MAYBE: "[=...]", Takes.NOTHING: ""}[one.takes]
-            note = "" if one.use == OptionUse.HONOURED else f"[{one.use}] "
-            lines.append(f"  {written + value:<30} {note}{one.says}".rstrip())
+        for option in self.options:
+            written = (
+                f"-{option.short}, --{option.name}" if option.short else f"    --{option.name}"
+            )
+            value = {Takes.VALUE: "=...", Takes.MAYBE: "[=...]", Takes.NOTHING: ""}[option.takes]
+            note = "" if option.use == OptionUse.HONOURED else f"[{option.use}] "
+            lines.append(f"  {written + value:<30} {note}{option.says}".rstrip())
         return "\n".join(lines)
 
     def of_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the options of variables such as SBATCH_PARTITION."""
         return {
-            one.name: "" if one.takes == Takes.NOTHING else environment[one.variable]
-            for one in self.options
-            if one.variable and one.variable in environment
+            option.name: "" if option.takes == Takes.NOTHING else environment[option.variable]
+            for option in self.options
+            if option.variable and option.variable in environment
         }
 
     def _long(self, word: str, left: list[str], found: dict[str, str]) -> None:
@@ -136,11 +140,11 @@ class OptionTable:
         """Its beginning will do where only one option begins so."""
         if name in self.by_name:
             return self.by_name[name]
-        near = [one for one in self.options if name and one.name.startswith(name)]
+        near = [option for option in self.options if name and option.name.startswith(name)]
         if len(near) == 1:
             return near[0]
         if near:
-            which = " ".join(f"'--{one.name}'" for one in near)
+            which = " ".join(f"'--{option.name}'" for option in near)
             raise SlurmRefusal(
                 f"option '--{name}' is ambiguous; possibilities: {which}",
                 hint=self._help,
@@ -230,4 +234,6 @@ def _split(number: int, line: str) -> list[str]:
 
 def is_batch_script(text: str) -> bool:
     """Whether a file is one that sbatch reads."""
-    return text.startswith("#!") and any(one.startswith("#SBATCH") for one in text.splitlines())
+    return text.startswith("#!") and any(
+        splitline.startswith("#SBATCH") for splitline in text.splitlines()
+    )

@@ -112,7 +112,9 @@ def _gpus(read: ParsedOptions) -> _Gpus:
     per_node = value_forms.typed_count(read.get("gpus-per-node") or "0", "--gpus-per-node")
     per_task = value_forms.typed_count(read.get("gpus-per-task") or "0", "--gpus-per-task")
     in_all = value_forms.typed_count(read.get("gpus") or "0", "--gpus")
-    types = {one for one in (type_in_gres, per_node[0], per_task[0], in_all[0]) if one}
+    types = {
+        gpu_type for gpu_type in (type_in_gres, per_node[0], per_task[0], in_all[0]) if gpu_type
+    }
     if len(types) > 1:
         raise SlurmRefusal(f"GPUs of several types are asked for: {', '.join(sorted(types))}")
     return _Gpus(
@@ -137,8 +139,8 @@ def _gres(text: str | None) -> tuple[str | None, int]:
                 hint="there are GPUs, cores and memory: --gres=gpu:N",
             )
         rest = re.sub(r"\(.*\)$", "", rest)
-        one_kind, one = value_forms.typed_count(rest, "--gres") if rest else (None, 1)
-        kind, number = one_kind or kind, number + one
+        one_kind, typed_count = value_forms.typed_count(rest, "--gres") if rest else (None, 1)
+        kind, number = one_kind or kind, number + typed_count
     return kind, number
 
 

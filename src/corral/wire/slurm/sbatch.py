@@ -70,14 +70,14 @@ def read_batch(
         script = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed.get('wrap')}\n"
     if script is None:
         raise SlurmRefusal("there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]")
-    said, components = _said_by(script)
-    given = {**said, **SBATCH.of_environment(here.environment), **typed.options}
+    script_options, components = _said_by(script)
+    given_options = {**script_options, **SBATCH.of_environment(here.environment), **typed.options}
     arguments = () if typed.has("wrap") else typed.rest[1:]
     for name_of_count in ("nodes", "ntasks"):
-        if components > 1 and (name_of_count in given or name_of_count == "nodes"):
-            each = value_forms.count(given.get(name_of_count, "1"), f"--{name_of_count}")
-            given[name_of_count] = str(each * components)
-    whole = SBATCH.checked(given, typed.rest)
+        if components > 1 and (name_of_count in given_options or name_of_count == "nodes"):
+            each = value_forms.count(given_options.get(name_of_count, "1"), f"--{name_of_count}")
+            given_options[name_of_count] = str(each * components)
+    whole = SBATCH.checked(given_options, typed.rest)
     batch = _batch(
         whole,
         script,
@@ -93,8 +93,10 @@ def _said_by(script: str) -> tuple[dict[str, str], int]:
     """Return the script's options, and how many components it has: they must all ask for the same,
     but for their names. Raises: Wrong."""
     groups = [dict(SBATCH.read(words).options) for words in words_of_script(script)]
-    unnamed = [{key: value for key, value in one.items() if key != "job-name"} for one in groups]
-    if any(one != unnamed[0] for one in unnamed):
+    unnamed = [
+        {key: value for key, value in group.items() if key != "job-name"} for group in groups
+    ]
+    if any(component != unnamed[0] for component in unnamed):
         raise SlurmRefusal(
             "components of a heterogeneous job that ask for different things are not supported",
             hint="submit a job for each, the second with --dependency=after:ID of the first",
@@ -137,7 +139,7 @@ def _batch(
     if after:
         spec["after"] = after
     if read.noted:
-        ignored = ", ".join(f"--{one}" for one in read.noted)
+        ignored = ", ".join(f"--{option_name}" for option_name in read.noted)
         notes.append(f"note: {ignored}: nothing comes of it here (docs/reference/slurm-options.md)")
     return BatchSubmission(spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton)
 
@@ -150,7 +152,7 @@ def job_fields(
     memory = f"{shape.memory_bytes}B" if shape.memory_bytes else None
     resources = {"cpu": shape.cpus_per_node, "gpu": gpu or None, "memory": memory}
     limit = value_forms.seconds(read.get("time") or "0")
-    found: dict[str, Any] = {
+    fields_of_job: dict[str, Any] = {
         "nodes": shape.nodes,
         "resources": {key: value for key, value in resources.items() if value},
         "elastic": {"min_nodes": shape.fewest, "max_nodes": shape.nodes}
@@ -167,7 +169,7 @@ def job_fields(
         "start_by": _start_by(read, here, limit),
         "token": read.get("corral-token"),
     }
-    return {key: value for key, value in found.items() if value not in (None, {}, "")}
+    return {key: value for key, value in fields_of_job.items() if value not in (None, {}, "")}
 
 
 def plain_name(text: str) -> str:
@@ -178,12 +180,12 @@ def plain_name(text: str) -> str:
 
 
 def queue_of(read: ParsedOptions, notes: list[str]) -> str | None:
-    said = read.get("partition")
-    if said is None:
+    partition = read.get("partition")
+    if partition is None:
         return None
-    first, comma, _ = said.partition(",")
+    first, comma, _ = partition.partition(",")
     if comma:
-        notes.append(f"note: of the partitions {said} the first is taken: {first}")
+        notes.append(f"note: of the partitions {partition} the first is taken: {first}")
     return first
 
 
@@ -193,8 +195,12 @@ def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
     if qos is not None and qos not in PRIORITIES:
         notes.append(f"note: --qos={qos} is none of {', '.join(PRIORITIES)}: it is ignored")
     base = PRIORITIES.get(qos or "", 0)
-    if (asked := read.get("priority")) is not None:
-        base = 0 if asked.upper() == "TOP" else value_forms.count(asked, "--priority", least=0)
+    if (priority_text := read.get("priority")) is not None:
+        base = (
+            0
+            if priority_text.upper() == "TOP"
+            else value_forms.count(priority_text, "--priority", least=0)
+        )
     nice = read.get("nice")
     if nice is not None:
         if not re.fullmatch(r"-?\d{0,9}", nice):
@@ -214,7 +220,7 @@ def _warn(signal: str | None, limit: int | None, notes: list[str]) -> dict[str, 
 
 
 def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    constraint_fields: dict[str, Any] = {}
     for part in filter(None, re.split(r"[&,]", read.get("constraint") or "")):
         if re.search(r"[|\[\]*()]", part):
             raise SlurmRefusal(
@@ -222,7 +228,7 @@ def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
                 hint="write labels that all of its nodes have, joined by &: -C 'ib&zone=a'",
             )
         label, sign, value = part.strip().partition("=")
-        found[label] = value if sign else True
+        constraint_fields[label] = value if sign else True
     try:
         on = expand(read.get("nodelist") or "") if read.get("nodelist") else []
         off = expand(read.get("exclude") or "") if read.get("exclude") else []
@@ -234,31 +240,33 @@ def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
             hint="name as many nodes as it needs, or more to choose from",
         )
     if on:
-        found["node"] = [one for one in on if one not in off]
+        constraint_fields["node"] = [node_name for node_name in on if node_name not in off]
     elif off:
-        found["node"] = {"not": off}
-    return found
+        constraint_fields["node"] = {"not": off}
+    return constraint_fields
 
 
 def _begin(read: ParsedOptions, here: Here) -> str | None:
-    said = read.get("begin")
-    return value_forms.moment(said, here.now).isoformat() if said else None
+    begin_text = read.get("begin")
+    return value_forms.moment(begin_text, here.now).isoformat() if begin_text else None
 
 
 def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
-    said = read.get("deadline")
-    if said is None:
+    deadline_text = read.get("deadline")
+    if deadline_text is None:
         return None
-    end = value_forms.moment(said, here.now, "--deadline")
+    end = value_forms.moment(deadline_text, here.now, "--deadline")
     latest = end - timedelta(seconds=limit or 0)
     if latest <= here.now:
-        raise SlurmRefusal(f"Incorrect deadline specification {said}: it cannot be done by then")
+        raise SlurmRefusal(
+            f"Incorrect deadline specification {deadline_text}: it cannot be done by then"
+        )
     return latest.isoformat()
 
 
 def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
     """Return (what the job waits for, whether it waits for all of its name). Raises: Wrong."""
-    found: list[dict[str, str]] = []
+    dependencies: list[dict[str, str]] = []
     singleton = False
     for part in filter(None, (text or "").split(",")):
         kind, *ids = part.split(":")
@@ -271,8 +279,8 @@ def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
                 hint="write after, afterok, afternotok or afterany:ID[:ID...], or singleton, "
                 "joined by commas",
             )
-        found += [{"job": id_of(one), "on": _ON[kind]} for one in ids]
-    return found, singleton
+        dependencies += [{"job": id_of(dependency_id), "on": _ON[kind]} for dependency_id in ids]
+    return dependencies, singleton
 
 
 def exported(said: str | None, environment: Mapping[str, str], notes: list[str]) -> dict[str, str]:
@@ -281,16 +289,17 @@ def exported(said: str | None, environment: Mapping[str, str], notes: list[str])
     ALL leaves out variables that are named like secrets, because a spec is stored in plain
     text.
     """
-    parts = [one for one in re.split(r",(?=[A-Za-z_])", said or "ALL") if one]
-    found: dict[str, str] = {}
+    parts = [part for part in re.split(r",(?=[A-Za-z_])", said or "ALL") if part]
+    sent_variables: dict[str, str] = {}
     if "ALL" in parts:
         sent = {key: value for key, value in environment.items() if _may_be_sent(key, value)}
-        kept = sorted(key for key in sent if _SECRET.fullmatch(key))
-        found = {key: value for key, value in sent.items() if key not in kept}
-        named = {one.partition("=")[0] for one in parts}
-        if left := [key for key in kept if key not in named]:
+        secret_names = sorted(key for key in sent if _SECRET.fullmatch(key))
+        sent_variables = {key: value for key, value in sent.items() if key not in secret_names}
+        named = {part.partition("=")[0] for part in parts}
+        if unnamed_secrets := [key for key in secret_names if key not in named]:
             notes.append(
-                f"note: not sent along, for it is named like a secret: {', '.join(left)}; "
+                "note: not sent along, for it is named like a secret: "
+                f"{', '.join(unnamed_secrets)}; "
                 "name it in --export, or run: corral secret set NAME"
             )
     for part in parts:
@@ -300,14 +309,14 @@ def exported(said: str | None, environment: Mapping[str, str], notes: list[str])
         if not _VARIABLE.fullmatch(name):
             raise SlurmRefusal(f"Invalid --export: {part}")
         if sign or name in environment:
-            found[name] = value if sign else environment[name]
-    return {key: found[key] for key in sorted(found)}
+            sent_variables[name] = value if sign else environment[name]
+    return {key: sent_variables[key] for key in sorted(sent_variables)}
 
 
 def _may_be_sent(name: str, value: str) -> bool:
-    known = _VARIABLE.fullmatch(name) and not _NOT_SENT.fullmatch(name)
+    is_variable = _VARIABLE.fullmatch(name) and not _NOT_SENT.fullmatch(name)
     plain = "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
-    return bool(known) and name not in fields.SET_BY_CORRAL and plain and len(value) <= 32_768
+    return bool(is_variable) and name not in fields.SET_BY_CORRAL and plain and len(value) <= 32_768
 
 
 def _plan(
@@ -329,7 +338,7 @@ def _plan(
         append=mode == "a",
         arguments=arguments,
         tasks=shape.tasks,
-        tasks_given=any(read.has(one) for one in _TASKS),
+        tasks_given=any(read.has(task_option) for task_option in _TASKS),
         tasks_per_node=shape.tasks_per_node,
         cpus_per_task=shape.cpus_per_task,
         cpus_given=read.has("cpus-per-task"),

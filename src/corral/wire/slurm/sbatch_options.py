@@ -167,7 +167,7 @@ _ONE_PROGRAM: Final = "one program runs in all tasks"
 SRUN: Final = OptionTable(
     "srun",
     (
-        *(one for one in JOB_OPTIONS if one.name not in ("help",)),
+        *(option for option in JOB_OPTIONS if option.name not in ("help",)),
         _noted("acctg-freq", "", "use is measured anyway"),
         _refused("bcast", "", "put the program where all nodes see it", takes=_MAYBE),
         _refused("bcast-exclude", "", "put the program where all nodes see it"),

@@ -31,7 +31,7 @@ def seconds(text: str, option: str = "--time") -> int | None:
     if text.upper() in ENDLESS:
         return None
     if match := _DAYS.fullmatch(text):
-        days, hours, minutes, rest = (int(one or 0) for one in match.groups())
+        days, hours, minutes, rest = (int(group or 0) for group in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + rest
     match = _CLOCKED.fullmatch(text)
     if match is None:
@@ -63,7 +63,7 @@ def count(text: str, option: str, *, least: int = 1) -> int:
 def nodes(text: str) -> tuple[int, int]:
     """(fewest, most) of 4 and 2-4."""
     match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", text.strip(), re.ASCII)
-    fewest, most = (int(one or 0) for one in match.groups()) if match else (0, 0)
+    fewest, most = (int(group or 0) for group in match.groups()) if match else (0, 0)
     if match is None or (most and most < fewest):
         raise SlurmRefusal(f'"{text}" is not a valid node count', code=USAGE)
     return fewest, most or fewest
@@ -99,21 +99,21 @@ def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
     2026-11-22T16:00:00, 11/22[/26], 11.22[.26], 1122[26], and each of these dates with -16:00.
 
     A time of day is the next one after `now`. Source: sacct(1) of Slurm 22.05, --starttime."""
-    said = text.strip()
-    if match := _LATER.fullmatch(said):
+    moment_text = text.strip()
+    if match := _LATER.fullmatch(moment_text):
         unit = (match.group(2) or "").lower()[:1]
         if unit not in _UNITS:
             raise SlurmRefusal(f"Invalid time specification {text} ({option})")
         return now + timedelta(seconds=int(match.group(1) or 0) * _UNITS[unit])
-    if said.lower() in ("today", "tomorrow"):
-        return now + timedelta(days=said.lower() == "tomorrow")
-    found = _time_of_day(said, now)
-    if found is not None:
-        return found if found > now else found + timedelta(days=1)
-    found = _date(said, now)
-    if found is None:
+    if moment_text.lower() in ("today", "tomorrow"):
+        return now + timedelta(days=moment_text.lower() == "tomorrow")
+    time_of_day = _time_of_day(moment_text, now)
+    if time_of_day is not None:
+        return time_of_day if time_of_day > now else time_of_day + timedelta(days=1)
+    time_of_day = _date(moment_text, now)
+    if time_of_day is None:
         raise SlurmRefusal(f"Invalid time specification {text} ({option})")
-    return found
+    return time_of_day
 
 
 def _time_of_day(text: str, day: datetime) -> datetime | None:
@@ -123,7 +123,7 @@ def _time_of_day(text: str, day: datetime) -> datetime | None:
         return None
     hour, minute, second = named or 0, 0, 0
     if match is not None:
-        hour, minute, second = (int(one or 0) for one in match.groups()[:3])
+        hour, minute, second = (int(group or 0) for group in match.groups()[:3])
         if match.group(4):
             hour = hour % 12 + 12 * (match.group(4).lower() == "pm")
     try:
@@ -136,9 +136,9 @@ def _date(text: str, now: datetime) -> datetime | None:
     match = _DATE.fullmatch(text)
     if match is None:
         return None
-    said = match.groupdict()
+    date_parts = match.groupdict()
     month, day, year = (
-        int(said[name] or said[f"us_{name}"] or said[f"short_{name}"] or now.year)
+        int(date_parts[name] or date_parts[f"us_{name}"] or date_parts[f"short_{name}"] or now.year)
         for name in ("month", "day", "year")
     )
     year += 2000 if year < 100 else 0
@@ -148,7 +148,7 @@ def _date(text: str, now: datetime) -> datetime | None:
         )
     except ValueError:
         return None
-    return _time_of_day(said["clock"], midnight) if said["clock"] else midnight
+    return _time_of_day(date_parts["clock"], midnight) if date_parts["clock"] else midnight
 
 
 def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
@@ -157,10 +157,10 @@ def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
         return endless
     whole = max(0, int(seconds))
     days, rest = divmod(whole, 86_400)
-    hours, minutes, left = rest // 3600, rest // 60 % 60, rest % 60
+    hours, minutes, seconds_left = rest // 3600, rest // 60 % 60, rest % 60
     if days:
-        return f"{days}-{hours:02}:{minutes:02}:{left:02}"
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+        return f"{days}-{hours:02}:{minutes:02}:{seconds_left:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 def elapsed_text(seconds: float) -> str:

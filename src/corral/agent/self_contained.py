@@ -62,19 +62,19 @@ def bundle(into: Path) -> None:
     wrapper.chmod(0o755)
 
 
-def _needed(name: str, known: set[str] | None = None) -> set[str]:
+def _needed(name: str, known_names: set[str] | None = None) -> set[str]:
     """Distributions that this one needs without its extras, and those that they need."""
-    known = set() if known is None else known
+    known_names = set() if known_names is None else known_names
     try:
         requirements = distribution(name).requires or []
     except PackageNotFoundError:
-        return known
+        return known_names
     for requirement in requirements:
         match = _NAME.match(requirement)
-        if "extra ==" not in requirement and match and match[0] not in known:
-            known.add(match[0])
-            _needed(match[0], known)
-    return known
+        if "extra ==" not in requirement and match and match[0] not in known_names:
+            known_names.add(match[0])
+            _needed(match[0], known_names)
+    return known_names
 
 
 def _copy_distribution(name: str, into: Path) -> None:

@@ -63,13 +63,13 @@ async def read_json(scope: Scope, receive: Receive, most_bytes: int = BODY_BYTES
     if not _is_form(scope["headers"]):
         check_json(bytes(body))
     scope[BODY_SIZE] = len(body)
-    given = False
+    is_replayed = False
 
     async def again() -> Message:
-        nonlocal given
-        if given:
+        nonlocal is_replayed
+        if is_replayed:
             return await receive()
-        given = True
+        is_replayed = True
         return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     return again

@@ -11,12 +11,12 @@ REPLAYS: Final = 20
 
 def keeper_of_replays(place: ClusterDir, clock: SystemClock) -> Callable[[str, str], None]:
     """Keeps what was being decided when a bug was met; the first few of a run say it all."""
-    kept = 0
+    written = 0
 
     def keep(name: str, text: str) -> None:
-        nonlocal kept
-        kept += 1
-        if kept <= REPLAYS:
+        nonlocal written
+        written += 1
+        if written <= REPLAYS:
             place.replays.mkdir(mode=0o700, exist_ok=True)
             write_atomically(place.replays / f"{clock.wall():.3f}-{name}.txt", text)
 

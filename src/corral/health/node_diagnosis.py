@@ -187,22 +187,22 @@ def _with(old: Ailment, signal: Signal, now: float) -> tuple[tuple[JobId, Attemp
 # -- time ----------------------------------------------------------------------------------------
 
 
-def _passed(one: Ailment, now: float, rules: HealthRules, family: FamilyOf) -> Ailment | None:
+def _passed(ailment: Ailment, now: float, rules: HealthRules, family: FamilyOf) -> Ailment | None:
     """Return the fault as time has left it: some clear by themselves, old ones are dropped."""
-    if one.is_live:
-        clears = rule_of(one.kind, one.code, family(one.gpu)).clears_seconds
-        if clears is not None and now - one.last >= clears:
-            one = _mend(one, now)
-    elif now - (one.mended_at or now) >= rules.repeat_seconds:
+    if ailment.is_live:
+        clears = rule_of(ailment.kind, ailment.code, family(ailment.gpu)).clears_seconds
+        if clears is not None and now - ailment.last >= clears:
+            ailment = _mend(ailment, now)
+    elif now - (ailment.mended_at or now) >= rules.repeat_seconds:
         return None
-    if one.bar == Bar.OPEN and now - one.last >= rules.repeat_seconds:
+    if ailment.bar == Bar.OPEN and now - ailment.last >= rules.repeat_seconds:
         return None
-    times = tuple(at for at in one.times if now - at < HOUR_SECONDS)
-    outbreaks = tuple(at for at in one.outbreaks if now - at < rules.repeat_seconds)
-    users = tuple((user, at) for user, at in one.users if now - at < rules.users_seconds)
-    if (times, outbreaks, users) == (one.times, one.outbreaks, one.users):
-        return one
-    return replace(one, times=times, outbreaks=outbreaks, users=users)
+    times = tuple(at for at in ailment.times if now - at < HOUR_SECONDS)
+    outbreaks = tuple(at for at in ailment.outbreaks if now - at < rules.repeat_seconds)
+    users = tuple((user, at) for user, at in ailment.users if now - at < rules.users_seconds)
+    if (times, outbreaks, users) == (ailment.times, ailment.outbreaks, ailment.users):
+        return ailment
+    return replace(ailment, times=times, outbreaks=outbreaks, users=users)
 
 
 def _mend(one: Ailment, now: float) -> Ailment:

@@ -49,11 +49,13 @@ def ending_of(
     return ExpectedEnd(ends=ends, percent=percent, kin=len(longer), ends_by=ends_by)
 
 
-def _by_steps(progress: Progress, left: float, ends_by: float | None, now: float) -> ExpectedEnd:
+def _by_steps(
+    progress: Progress, left_seconds: float, ends_by: float | None, now: float
+) -> ExpectedEnd:
     """Until its last step, or its limit if that comes first."""
     if ends_by is not None:
-        left = min(left, max(0.0, ends_by - now))
-    ends = TimeSpan(low_seconds=left, high_seconds=left)
+        left_seconds = min(left_seconds, max(0.0, ends_by - now))
+    ends = TimeSpan(low_seconds=left_seconds, high_seconds=left_seconds)
     return ExpectedEnd(
         ends=ends,
         percent=None,

@@ -97,10 +97,10 @@ class LocalEngine:
             node.begin()
         return left_over
 
-    async def _begin_later(self, left: list[NodeSettings]) -> None:
-        while left:
+    async def _begin_later(self, remaining: list[NodeSettings]) -> None:
+        while remaining:
             await asyncio.sleep(PREPARE_AGAIN_SECONDS)
-            left = await self._begin(left)
+            remaining = await self._begin(remaining)
 
     def observe(self) -> Mapping[NodeId, str]:
         gone = dict.fromkeys(self.gone(), FORMER)

@@ -170,14 +170,16 @@ class Promising:
         since = self._next_moment() if before is None else before.since
         return self._tell_in_order(gang, promise, since, inf if before is None else before.start)
 
-    def _tell_in_order(self, gang: Waiting, found: Promise, since: float, latest: float) -> Promise:
+    def _tell_in_order(
+        self, gang: Waiting, promised: Promise, since: float, latest: float
+    ) -> Promise:
         """Pass what was found to the equal requests that have an earlier promise, in order."""
-        for other, promise in self._told_before(gang, since, found.start, latest):
+        for other, promise in self._told_before(gang, since, promised.start, latest):
             self._look().take_back(other.job)
-            self._tell(other, replace(found, job=other.job), promise.since)
-            found = replace(promise, job=gang.job)
-        self._tell(gang, found, since)
-        return found
+            self._tell(other, replace(promised, job=other.job), promise.since)
+            promised = replace(promise, job=gang.job)
+        self._tell(gang, promised, since)
+        return promised
 
     def pass_on(self, gang: Waiting, before: Promise | None, held: list[Unplaced]) -> Waiting:
         """Return the gang that begins where this one has found room: an equal request with an

@@ -130,21 +130,21 @@ def _pop(jobs: JobColumns, group: int, first: int) -> None:
 
 
 @compiled
-def merge(jobs: JobColumns, one: int, other: int) -> int:
+def merge(jobs: JobColumns, first: int, other: int) -> int:
     """Two skew heaps become one; gives its root. Equal turns go by row."""
     root, above = NONE, NONE
-    while one != NONE and other != NONE:
-        if (jobs.turn[other], other) < (jobs.turn[one], one):
-            one, other = other, one
+    while first != NONE and other != NONE:
+        if (jobs.turn[other], other) < (jobs.turn[first], first):
+            first, other = other, first
         if above == NONE:
-            root = one
+            root = first
         else:
-            jobs.left[above] = one
-        above = one
-        rest = jobs.right[one]
-        jobs.right[one] = jobs.left[one]
-        one = rest
-    rest = one if one != NONE else other
+            jobs.left[above] = first
+        above = first
+        rest = jobs.right[first]
+        jobs.right[first] = jobs.left[first]
+        first = rest
+    rest = first if first != NONE else other
     if above == NONE:
         return rest
     jobs.left[above] = rest

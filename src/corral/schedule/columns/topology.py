@@ -94,16 +94,16 @@ def _keep(cluster: ClusterArrays, found: int, kind: int, level: int, place: int)
 
 
 @compiled
-def _gather(cluster: ClusterArrays, wanted: int, kept: int, level: int) -> None:
+def _gather(cluster: ClusterArrays, wanted: int, kept_count: int, level: int) -> None:
     """Whole domains, the largest first, until the rest fits into one; then the same inside that."""
     seats = 0
     for below in range(level - 1, NVLINK - 1, -1):
-        place = _tightest(cluster, kept, -1, below, wanted - seats)
+        place = _tightest(cluster, kept_count, -1, below, wanted - seats)
         while place < 0:
-            place = _largest(cluster, kept, below)
-            seats, kept = _take_domain(cluster, seats, kept, below, place)
-            place = _tightest(cluster, kept, -1, below, wanted - seats)
-        kept = _keep(cluster, kept, -1, below, place)
+            place = _largest(cluster, kept_count, below)
+            seats, kept_count = _take_domain(cluster, seats, kept_count, below, place)
+            place = _tightest(cluster, kept_count, -1, below, wanted - seats)
+        kept_count = _keep(cluster, kept_count, -1, below, place)
     for seat in range(seats, wanted):
         cluster.out_node[seat] = cluster.found[seat - seats]
 

@@ -1,6 +1,6 @@
 """Plain DDP, started by torchrun, without a line of Corral's: it runs all the same.
 
-What it does not get: progress, saves, resuming. After a failure it begins anew.
+What it does not get: progress, saves, resuming. After a failure it starts again.
 """
 
 import argparse

@@ -91,7 +91,8 @@ def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked
     )  # fmt: skip
     found = list(of_head(status, standing))
     assert [one.text for one in found[1:]] == [
-        "the disk is slow", "disk_full", "queue_starved", "nobody is told when something fails",
+        "the disk is slow", "disk_full", "queue_starved", 
+        "no receiver gets alerts when something fails",
     ]  # fmt: skip
     assert found[0].to_do == f"this command line is {__version__}: install the same on both"
     assert [one.state for one in found[1:4]] == [Is.NOTE, Is.WRONG, Is.NOTE]

@@ -182,7 +182,7 @@ class Cluster:
         self.change_node(name, change)
 
     def ready(self, name: str, boot: str | None = None) -> None:
-        """It is back, under a new boot id where it was started anew."""
+        """It is back, under a new boot id where it was restarted."""
 
         def change(node: Json) -> None:
             node["status"]["conditions"] = [_ready("True", "KubeletReady")]
@@ -197,7 +197,7 @@ class Cluster:
         self.do(self.kubelets[name].power_off)
 
     def power_on(self, name: str, boot: str) -> None:
-        """It has started anew, and nothing of before runs on it."""
+        """It has restarted, and nothing of before runs on it."""
         kubelet = self.kubelets[name]
         self.do(kubelet.power_on)
         self.ready(name, boot)

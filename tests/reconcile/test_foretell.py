@@ -161,7 +161,7 @@ def test_without_kin_it_goes_by_the_limits_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(("others", "said"), [
-    ((None, None), "guessed: nobody has a limit, and no job like these has ended"),
+    ((None, None), "guessed: no job has a limit, and no job like these has ended"),
     ((1000.0, None), "from limits, and guesses without one"),
 ])  # fmt: skip
 def test_limits_are_named_only_as_far_as_there_are_any(
@@ -297,9 +297,12 @@ def test_few_outcomes_are_told_as_a_guess_and_not_with_a_percentage() -> None:
     runs = [ended("train", 400.0)] * 20
     held, missed = outcome((300.0, 300.0), 300.0), outcome((300.0, 300.0), 310.0)
     for told, said in (
-        ([held], "only 1 start is on record, within what was told)"),
-        ([missed], "only 1 start is on record, not within what was told)"),
-        ([held, *[missed] * 4], "only 5 starts are on record, 1 of them within what was told)"),
+        ([held], "only 1 start is on record, within the interval that was shown)"),
+        ([missed], "only 1 start is on record, not within the interval that was shown)"),
+        (
+            [held, *[missed] * 4],
+            "only 5 starts are on record, 1 of them within the interval that was shown)",
+        ),
     ):
         found = asked(cluster, waiting, runs, told)
         assert str(found).endswith(f" (a guess: {said}")

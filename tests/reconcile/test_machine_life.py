@@ -75,7 +75,7 @@ class Machine:
                     exits=((part.launch.first_rank, part.end),) if part.end else (),
                     progress=Progress(step=part.step),
                     saves=tuple(part.saves),
-                    trouble="the node started anew" if gone else "",
+                    trouble="the node restarted" if gone else "",
                 )
             )
         return tuple(told)

@@ -105,7 +105,9 @@ def test_a_waiting_job_starts_within_what_it_was_told_and_that_is_on_the_record(
     until(on_record, "what came of it is on the record")
     forecast = plan(here, spec("next", nodes=2)).forecast
     assert forecast is not None
-    assert forecast.text.endswith("(a guess: only 1 start is on record, within what was told)")
+    assert forecast.text.endswith(
+        "(a guess: only 1 start is on record, within the interval that was shown)"
+    )
     finish(here, "c")
     here.until_over(c)
 

@@ -460,7 +460,7 @@ AGENT = [
         seed=8,
     ),
     Mutant(
-        "a node forgets that it started anew",
+        "a node forgets that it restarted",
         "simulate.disk:SimulatedJournal.is_over",
         "or self.boot != boot",
         "",

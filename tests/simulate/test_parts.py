@@ -131,7 +131,7 @@ def test_what_was_said_to_another_boot_is_left() -> None:
     run(stage, 2.0)
     assert phases(node) == {KEY: Phase.ENDED}
     [seen] = agent_of(node).seen()
-    assert (seen.trouble, seen.trouble_is_infra) == ("the node started anew", True)
+    assert (seen.trouble, seen.trouble_is_infra) == ("the node restarted", True)
     stage.loop.close()
 
 

@@ -35,7 +35,7 @@ def test_no_invariant_is_ever_broken(first: int) -> None:
 # Worlds that once broke a rule, each by a fault of Corral that has been mended since.
 FOUND = {
     28: "a job suspended while it waited for another that never ended as asked, for ever",
-    65: "work was given to a node that had started anew, which no head knew yet",
+    65: "work was given to a node that had restarted, which no head knew yet",
     142: "the seat of a job that waits again was never let go",
     344: "an old head whose disk failed took the lead back from the new one",
     466: "the time that a head waited for its store counted as a node's silence",

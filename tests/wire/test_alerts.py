@@ -60,7 +60,7 @@ A = "to:\n  - {name: a, slack: 'https://x'"
         ("to:\n  - {name: a, slack: 'ftp://x'}", "is no web address"),
         ("to:\n  - {name: a, slack: 'https://u:p@x'}", "is no web address"),
         (A + ", leest: info}", "there is no such field"),
-        (A + ", of: [fire]}", "is nothing that is told"),
+        (A + ", of: [fire]}", "is not a kind of alert"),
         (A + ", quiet: {from: 25:00, until: '7:00'}}", "time of the day"),
         (A + ", quiet: {from: '1:00', until: '7:00', zone: Moon}}", "no time zone"),
         (A + "}\n  - {name: a, slack: 'https://y'}", "there twice"),

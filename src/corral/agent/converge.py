@@ -106,7 +106,7 @@ class Obedience:
         """A word from before this boot names what the head counts as gone: it comes too late."""
         if wanted.boot in ("", self.boot):
             return ""
-        return f"it was said to boot {wanted.boot} of this node, which is {self.boot} now"
+        return f"its orders are for boot {wanted.boot} of this node, which is {self.boot} now"
 
     def obey(self, wanted: DesiredState) -> None:
         present = {attempt.key for attempt in self.seen()}

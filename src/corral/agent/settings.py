@@ -30,7 +30,7 @@ def load_settings(node_dir: Path) -> NodeSettings:
     except ValueError as wrong:
         raise SettingsInvalid(
             f"{node_dir / FILE} does not read as a node's settings: {wrong}",
-            hint="correct it, or write it anew: corral down; corral up",
+            hint="correct it, or write it again: corral down; corral up",
         ) from wrong
 
 
@@ -39,7 +39,7 @@ def load_token(node_dir: Path) -> str:
     token = private_file(node_dir / TOKEN).decode("ascii", "replace").strip()
     if not token:
         raise SettingsInvalid(
-            f"{node_dir / TOKEN} is empty", hint="write it anew: corral down; corral up"
+            f"{node_dir / TOKEN} is empty", hint="write it again: corral down; corral up"
         )
     return token
 

@@ -43,7 +43,7 @@ async def test(house: Within, caller: Asker) -> wire.AlertsSent:
             alert_settings.trouble, hint="mend it; how it is written: corral alert --help"
         )
     if alerting is None or alert_settings is None or not alert_settings.receivers:
-        raise Conflict("nobody is told of alerts", hint="write alerts.yaml: corral alert --help")
+        raise Conflict("no receiver gets alerts", hint="write alerts.yaml: corral alert --help")
     await house.control.store.record(caller.entry(house.control.clock.wall()))
     outcomes = await alerting.test()
     failed = [wire.ReceiverRow(name=name, trouble=why) for name, why in outcomes.items() if why]

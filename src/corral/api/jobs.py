@@ -234,7 +234,7 @@ async def change(
         raise Forbidden(
             f"the priority of a job that was submitted is for operators; {caller.name} is a "
             f"{caller.role}",
-            hint=f"ask an operator, or: corral stop {found_job.id}, and submit it anew",
+            hint=f"ask an operator, or: corral stop {found_job.id}, and submit it again",
         )
     set_job = body.to_domain(found_job.id)
     if not str(set_job):

@@ -115,7 +115,7 @@ async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
     found_node = views.find_node(house.control, node)
     if found_node.liveness == Liveness.ALIVE:
         raise Conflict(
-            f"node {found_node.id} is not dead: it was heard within the last seconds",
+            f"node {found_node.id} is not dead: its last heartbeat is a few seconds old",
             hint=f"to take it out of work, run: corral node drain {found_node.id}",
         )
     await _set(house, found_node.id, "dead", caller)

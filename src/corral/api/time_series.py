@@ -33,7 +33,7 @@ async def series(
     """Return the time series of `key` (cluster, node:N, job:J, queue:Q) from `since` (an hour ago)
     `until` now, as at most `points` means. `fields`, separated by commas: only these."""
     if key != CLUSTER and not key.startswith(KINDS):
-        raise RequestInvalid(f"{key[:60]!r} is none of cluster, node:NAME, job:ID, queue:NAME")
+        raise RequestInvalid(f"{key[:60]!r} is not one of cluster, node:NAME, job:ID, queue:NAME")
     kind, _, name = key.partition(":")
     if kind == "job" and not sight_of(house.control, caller).everything:
         await find_job(house.control, name, caller)

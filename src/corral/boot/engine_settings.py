@@ -71,7 +71,7 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
     if folder is not None and (why := _unwritable(folder)):
         raise SpecInvalid(
             f"folder={folder}: {why}",
-            hint=f"make it, so that whom the head runs as may write there: mkdir -p {folder}; then "
+            hint=f"make it, so that the head's account may write there: mkdir -p {folder}; then "
             f"run: {_typed(engine, given)}",
         )
     rest = str(given.get("rest") or "")
@@ -135,7 +135,7 @@ def _unreadable(path: Path) -> str:
         return "there is no such file"
     if not path.is_file():
         return "it is no file"
-    return "" if os.access(path, os.R_OK) else "it cannot be read by whom the head runs as"
+    return "" if os.access(path, os.R_OK) else "the head's account cannot read it"
 
 
 def _lowest(folder: Path) -> Path:
@@ -147,4 +147,4 @@ def _unwritable(folder: Path) -> str:
     """Return why a folder that does not exist yet cannot be made; "" if it can."""
     if os.access(path := _lowest(folder), os.W_OK | os.X_OK):
         return ""
-    return f"{path} cannot be written to by whom the head runs as"
+    return f"{path} cannot be written by the head's account"

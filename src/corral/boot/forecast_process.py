@@ -60,7 +60,9 @@ class ForetellerProcess:
             answer = _ANSWERS.decode(answer_bytes)
         except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("foreteller_lost", error=repr(error))
-            raise Trouble("when it starts was not told in time", hint="ask again") from error
+            raise Trouble(
+                "the forecast of its start did not come in time", hint="ask again"
+            ) from error
         finally:
             self._in_line -= 1
         if answer.fault:

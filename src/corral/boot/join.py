@@ -285,7 +285,7 @@ def wait_until_heard(joined: Joined) -> "api.NodeDetail":
         time.sleep(POLL_SECONDS)
     log = joined.ray_dir / "ray.log" if joined.on_ray else joined.dir / "agent.log"
     raise StartFailed(
-        f"the head at {joined.url} has not heard node {joined.node} within {seconds:g} s; "
+        f"the head at {joined.url} got no heartbeat of node {joined.node} within {seconds:g} s; "
         f"the last lines of {log}:\n{last_lines(log, 0)}",
         hint="see whether this machine reaches the head; try again: corral join",
     )

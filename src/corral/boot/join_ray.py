@@ -61,7 +61,7 @@ def check_machine(machine: ClusterSettings) -> None:
     """
     if machine.shared:
         raise SpecInvalid(
-            "--shared: what all nodes of a cluster on Ray see is told to its head",
+            "--shared: the shared directories of a cluster on Ray are options of its head",
             hint=f"there: corral down --leave; corral up --shared {machine.shared[0]}",
         )
 

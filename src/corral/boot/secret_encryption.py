@@ -61,7 +61,7 @@ class KeyRing:
         if mode & 0o077:
             raise KeyTrouble(
                 f"the key file {path} may be read by others (mode {mode:04o})",
-                hint=f"run: chmod 600 {path}; and set the secrets anew if others could see it",
+                hint=f"run: chmod 600 {path}; and set the secrets again if others could see it",
             )
         _sync(path.parent)
         return cls(path, *_parse(path, text))

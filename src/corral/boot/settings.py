@@ -226,7 +226,7 @@ class ClusterSettings:
         if self.health not in MODES:
             raise SpecInvalid(
                 f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
-                hint="to be told of what would be done, and no more: corral up --health observe",
+                hint="to list what would be done, and not do it: corral up --health observe",
             )
         if not 0 <= self.check_hours <= MOST_DAYS * 24 or self.check_gangs < 0:
             raise SpecInvalid(

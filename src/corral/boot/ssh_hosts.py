@@ -181,7 +181,7 @@ def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
         scan = f"ssh-keyscan {port}{target.host} >> ~/.ssh/known_hosts"
         return "its host key is not known here", f"compare it with the machine's own, then: {scan}"
     if isinstance(error, asyncssh.PermissionDenied):
-        return "ssh lets nobody in with this key", "see --ssh-user and --ssh-key; try: ssh HOST"
+        return "ssh accepts no user with this key", "see --ssh-user and --ssh-key; try: ssh HOST"
     if isinstance(error, asyncssh.KeyImportError):
         return f"the key cannot be read: {error}", "name one that ssh takes: --ssh-key FILE"
     if isinstance(error, TimeoutError):

@@ -186,7 +186,7 @@ def _family(kind: str) -> ModelFamily:
 
 def _refuse_what_is_not_plain(read: Config) -> None:
     if read.get("is_encoder_decoder", default=False):
-        raise ModelRefused("a model with an encoder beside its decoder is not known", hint=PLAIN)
+        raise ModelRefused("a model with an encoder and a decoder is not known", hint=PLAIN)
     if (inner := read.get("word_embed_proj_dim")) not in (None, read.get(*HIDDEN)):
         raise ModelRefused(
             f"word_embed_proj_dim is {_short(repr(inner), 40)}: embeddings of another width than "

@@ -168,11 +168,11 @@ FAMILIES: Final[Mapping[str, ModelFamily]] = {
 }
 
 REFUSED: Final[Mapping[str, str]] = {
-    "t5": "it has an encoder beside its decoder",
-    "mt5": "it has an encoder beside its decoder",
-    "umt5": "it has an encoder beside its decoder",
-    "bart": "it has an encoder beside its decoder",
-    "whisper": "it has an encoder beside its decoder",
+    "t5": "it has an encoder and a decoder",
+    "mt5": "it has an encoder and a decoder",
+    "umt5": "it has an encoder and a decoder",
+    "bart": "it has an encoder and a decoder",
+    "whisper": "it has an encoder and a decoder",
     "bert": "it is an encoder, and writes no tokens",
     "roberta": "it is an encoder, and writes no tokens",
     "modernbert": "it is an encoder, and writes no tokens",

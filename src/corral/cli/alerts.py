@@ -28,11 +28,11 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         note("nothing stands")
     for receiver in alert_list.receivers:
         trouble = f": the last message did not reach it: {_why(receiver)}"
-        note(f"told: {receiver.name}{trouble if receiver.trouble else ''}")
+        note(f"receiver: {receiver.name}{trouble if receiver.trouble else ''}")
     if alert_list.trouble:
         note(alert_list.trouble)
     elif not alert_list.receivers:
-        note(f"nobody is told; {HOW}")
+        note(f"no receiver is set; {HOW}")
 
 
 def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen

@@ -166,7 +166,7 @@ def end_text(ending: "api.ExpectedEndView") -> str:
         return "; ".join(filter(None, (ending.text, by)))
     if by:
         return f"ends {by} at the latest"
-    return "has no limit, and no job like it has ended: nothing tells when it ends"
+    return "has no limit, and no job like it has ended: its end cannot be estimated"
 
 
 def when_text(forecast: "api.StartForecastView") -> str:

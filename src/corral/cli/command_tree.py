@@ -46,7 +46,7 @@ What the list does not say, the catalog does, which --csv prints to begin with.
 
 ALERTS: Final = """List alerts, and test their receivers.
 
-Whom to tell stands in alerts.yaml in the cluster's directory (~/.corral); the head reads it anew
+The receivers are in alerts.yaml in the cluster's directory (~/.corral); the head reads it again
 when it has changed:
 
     kind: alerts

@@ -32,7 +32,7 @@ def install(
         path = build().install_completion(shell=shell, output=output, add_to_startup=startup)
     except ShellDetectionError:
         raise SpecInvalid(
-            "which shell this is cannot be told",
+            "the shell cannot be recognized",
             hint="name it: corral completion install --shell bash",
         ) from None
     say(f"installed: {path}; it works in the next shell")

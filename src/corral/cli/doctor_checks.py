@@ -102,7 +102,7 @@ def _torch(where: str, gpus: int) -> Iterator[Finding]:
     if find_spec("torch") is None:
         yield Finding(
             where=where, state=Is.WRONG if gpus else Is.NOTE,
-            text="PyTorch is not installed beside Corral: GPUs cannot be put to the proof",
+            text="PyTorch is not installed with Corral: GPUs cannot be tested",
             to_do="pip install 'corral[train]'",
         )  # fmt: skip
 
@@ -212,7 +212,7 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
     if standing.trouble:
         yield Finding(where="alerts", state=Is.WRONG, text=standing.trouble)
     elif not standing.receivers:
-        text = "nobody is told when something fails"
+        text = "no receiver gets alerts when something fails"
         yield Finding(where="alerts", state=Is.NOTE, text=text, to_do="corral alert --help")
     for receiver in standing.receivers:
         if receiver.trouble:

@@ -278,7 +278,7 @@ def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - fr
 
     with common.client() as client:
         jobs = jobs_on(client, [node]) if common.asks_before_loss else ()
-        question = f"is the machine of {node} off, or was it started anew?"
+        question = f"is the machine of {node} off, or was it restarted?"
         if not agreed_to_lose(client, jobs, question, common):
             raise Conflict("nothing was changed")
         node_detail = client.declare_dead(node)

@@ -17,7 +17,7 @@ def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
     if common.json:
         print_json(done.model_dump(mode="json"))
         return
-    say(f"the key is {done.key}; values sealed anew: {done.sealed}")
+    say(f"the key is {done.key}; values encrypted again: {done.sealed}")
     if done.unreadable:
         note(
             f"secrets that no key opens: {done.unreadable}; set them again: corral secret set NAME"

@@ -89,7 +89,7 @@ def check_search(text: str, *, whole: bool, times: bool) -> None:
             "--search reads the whole log", hint="leave --follow and --tail out, or use grep"
         )
     if text and times:
-        raise Usage("--search tells no times", hint="leave it out: corral logs --times | grep")
+        raise Usage("--search shows no times", hint="leave it out: corral logs --times | grep")
 
 
 def print_matches(

@@ -23,8 +23,8 @@ _VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
 ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}  # what a group does without a word
 TOP: Final = [command for command in COMMANDS if " " not in command.name]
 OTHER_WORDS: Final = {
-    "exec": "corral attach JOB, a shell beside a rank",
-    "ssh": "corral attach JOB, a shell beside a rank",
+    "exec": "corral attach JOB, a shell next to a rank",
+    "ssh": "corral attach JOB, a shell next to a rank",
     "rm": "corral stop JOB",
     "kill": "corral stop JOB",
     "delete": "corral stop JOB",

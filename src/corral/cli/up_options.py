@@ -46,7 +46,7 @@ class Care(UserLimitOptions):
         WholeNumber | None,
         Parameter(
             name="--keep-jobs",
-            help="At most so many jobs that are over are kept, the newest (50000).",
+            help="Number of ended jobs that are kept, the newest (50000).",
         ),
     ] = None
     health: Annotated[
@@ -68,8 +68,7 @@ class Care(UserLimitOptions):
         WholeNumber | None,
         Parameter(
             name="--check-gangs",
-            help="Gangs of so many GPUs and more begin when their nodes have been checked; 0: none "
-            "does (0).",
+            help="Gangs of at least N GPUs start after a check of their nodes; 0: none does (0).",
         ),
     ] = None
     token_days: Annotated[
@@ -143,7 +142,7 @@ class NodeLayoutOptions:
 
     gpu_slices: Annotated[
         WholeNumber | None,
-        Parameter(name="--gpu-slices", help="Cut each pretend GPU into so many parts, like MIG."),
+        Parameter(name="--gpu-slices", help="Cut each pretend GPU into N parts, like MIG."),
     ] = None
     label: Annotated[
         tuple[Label, ...],

@@ -129,7 +129,7 @@ def put(
     if disable and enable:
         raise Usage("--disable and --enable cannot both be", hint="write one of them")
     if role is None and not disable and not enable and not limits.given:
-        raise Usage("nothing was said to change", hint=f"corral user set {name} --role operator")
+        raise Usage("no change was given", hint=f"corral user set {name} --role operator")
     if not common.agreed(f"change the user {name}?"):
         raise Conflict("nothing was changed")
     disabled = True if disable else False if enable else None

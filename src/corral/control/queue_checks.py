@@ -92,7 +92,7 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
     if name == DEFAULT_QUEUE:
         raise Conflict(
             f"queue {name} is always there: jobs that name no queue are in it",
-            hint=f"to let nobody use it: corral queue set {name} --allow @operator",
+            hint=f"to let no user use it: corral queue set {name} --allow @operator",
         )
     below = [queue.name for queue in tree.queues if queue.parent == name]
     if below:

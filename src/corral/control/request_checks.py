@@ -309,7 +309,7 @@ def _check_requeue(job: Job) -> None:
     if job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT:
         return
     raise Conflict(
-        f"{job.spec.name} is {job.state}: nothing of it runs that could begin anew",
+        f"{job.spec.name} is {job.state}: no attempt of it runs that could start again",
         hint=f"run: corral show {job.id}",
     )
 
@@ -321,7 +321,7 @@ def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
     elif job.state not in WAITING:
         raise Conflict(
             f"{job.spec.name} is {job.state}: only a waiting job can be changed",
-            hint=f"to let it begin anew: corral stop {job.id}, and submit it again",
+            hint=f"to start it again: corral stop {job.id}, and submit it again",
         )
     else:
         check_queue(world, asked.of(job.spec))

@@ -90,7 +90,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     ),
     FailureKind.GPU_MEMORY: Meaning(
         "the GPU's memory is full",
-        "use a smaller micro batch, recomputation or more GPUs: corral plan model tells what fits",
+        "use a smaller micro batch, recomputation or more GPUs: corral plan model shows what fits",
     ),
     FailureKind.HOST_MEMORY: Meaning(
         "the memory it asked for is full",
@@ -118,7 +118,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     ),
     FailureKind.GPU_FAULT: Meaning(
         "a GPU or its driver is broken",
-        "it begins again elsewhere; corral node show tells its health",
+        "it starts again elsewhere; corral node show shows its health",
         is_infra=True,
     ),
     FailureKind.GPU_MISSING: Meaning(
@@ -132,7 +132,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     FailureKind.KILLED: Meaning(
         "a process, a person or the kernel killed it",
         "look for timeout, kill or scancel in its scripts, and for who stopped it: corral audit; "
-        "where nobody did, dmesg on the node tells whether its memory was full",
+        "if no user did, dmesg on the node shows whether its memory was full",
     ),
     FailureKind.PEER: Meaning(
         "another rank was lost", "look at the rank that ended first: corral logs --rank"
@@ -166,7 +166,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     FailureKind.NUMERIC: Meaning(
         "a value is not a number", "lower the learning rate, clip gradients; check the last batch"
     ),
-    FailureKind.INTERRUPTED: Meaning("it was interrupted", "submit it again if nobody meant to"),
+    FailureKind.INTERRUPTED: Meaning("it was interrupted", "if not intended, submit it again"),
     FailureKind.SETUP: Meaning(
         "its setup failed", "mend setup: by what its log says; then submit again"
     ),
@@ -176,12 +176,12 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         is_infra=True,
     ),
     FailureKind.NODE_REBOOTED: Meaning(
-        "the node started anew",
+        "the node restarted",
         "nothing: it begins again, from its newest save or else from its start",
         is_infra=True,
     ),
     FailureKind.CLUSTER: Meaning(
-        "Corral or the node could not run it", "corral events tells more; it begins again",
+        "Corral or the node could not run it", "corral events shows more; it starts again",
         is_infra=True,
     ),
     FailureKind.RATE_LIMIT: Meaning(

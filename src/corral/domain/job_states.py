@@ -118,5 +118,5 @@ def move(state: JobState, event: JobEvent) -> JobState:
     Raises: IllegalMove when the table has no such move: a bug of ours, never a user's mistake.
     """
     if (state, event) not in MOVES and (state, event) not in MOOT:
-        raise IllegalMove(f"a job that is {state} was told {event}")
+        raise IllegalMove(f"a job that is {state} got the event {event}")
     return MOVES.get((state, event), state)

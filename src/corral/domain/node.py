@@ -59,7 +59,7 @@ class Node:
     boot: BootId = BootId("")
     liveness: Liveness = Liveness.SILENT
     since: float = 0.0
-    why: str = "not heard of yet"
+    why: str = "no heartbeat yet"
     cordoned: bool = False
     draining: bool = False
     failed_at: tuple[float, ...] = ()
@@ -113,7 +113,7 @@ class Node:
     @property
     def word(self) -> str:
         """Return the declaration that the node is dead, for use as proof."""
-        return f"{self.said_dead} has said that node {self.id} is dead"
+        return f"{self.said_dead} declared node {self.id} dead"
 
     @property
     def bar(self) -> Bar:

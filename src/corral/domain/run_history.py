@@ -150,8 +150,14 @@ class StartForecast:
         interval."""
         within = round(self.told * (self.held or 0.0) / 100)
         if self.told == 1:
-            return f"only 1 start is on record, {'' if within else 'not '}within what was told"
-        return f"only {self.told} starts are on record, {within} of them within what was told"
+            return (
+                f"only 1 start is on record, {'' if within else 'not '}within the interval "
+                "that was shown"
+            )
+        return (
+            f"only {self.told} starts are on record, {within} of them within the interval "
+            "that was shown"
+        )
 
     @property
     def basis(self) -> str:
@@ -162,7 +168,7 @@ class StartForecast:
             return f"from how long jobs like {100 * self.known:.0f} % of these ran, {self._others}"
         if self.limited > 0.0:
             return "from limits" if self.limited >= 1.0 else "from limits, and guesses without one"
-        return "guessed: nobody has a limit, and no job like these has ended"
+        return "guessed: no job has a limit, and no job like these has ended"
 
     @property
     def _others(self) -> str:

@@ -75,7 +75,7 @@ class SignOnRule:
     def __post_init__(self) -> None:
         if not self.roles or any(role not in LADDER for _, role in self.roles):
             raise SpecInvalid(
-                "no group of the provider has a role here: nobody could log in",
+                "no group of the provider has a role here: no user could log in",
                 hint=f"for example: corral up --oidc-role ml-team=user --oidc-role {EVERYBODY}="
                 "viewer; roles are " + ", ".join(LADDER),
             )

@@ -54,7 +54,7 @@ class StepSpan:
 
 class Looks:
     """The newest looks at one loop, at most so many, all in one array: of each the seconds that
-    saves took until then, and four numbers of each rank. Of other ranks than before it begins anew.
+    saves took until then, and four numbers of each rank. With other ranks it starts again.
     """
 
     __slots__ = ("_most", "_numbers", "_ranks")

@@ -132,7 +132,7 @@ def enough_nodes(
     if min(nodes, spares + 1) < 1 or mtbf_hours <= 0 or repair_hours < 0:
         raise ValueError(f"{nodes} nodes, {spares} spares, {mtbf_hours:g} h, {repair_hours:g} h")
     if crews is not None and crews < 1:
-        raise ValueError("somebody must repair: at least 1 crew")
+        raise ValueError("repairs need at least 1 crew")
     ratio, whole = repair_hours / mtbf_hours, nodes + spares
     weight = total = enough = 1.0  # of all up; then of one more down, each time
     for down in range(1, whole + 1):

@@ -40,7 +40,7 @@ def trained_in(said: str, used: Device) -> Precision:
     Unsuited."""
     precision = precision_said(said) if said else half(used)
     if precision in INTEGERS and not (precision is Precision.INT8 and used.vendor == TRAINS_INT8):
-        hint = f"give --precision {half(used)}, or --lora beside weights that stay in {precision}"
+        hint = f"give --precision {half(used)}, or --lora with weights that stay in {precision}"
         raise Unsuited(used, f"trains nothing in {precision}", hint=hint)
     return _had(precision, used, half(used))
 

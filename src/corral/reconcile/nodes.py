@@ -32,7 +32,7 @@ def see_nodes(draft: Draft) -> set[JobId]:
             touched |= _lose(
                 draft,
                 heard.node,
-                f"node {heard.node} started anew",
+                f"node {heard.node} restarted",
                 allocations_by_node,
                 FailureKind.NODE_REBOOTED,
             )
@@ -63,7 +63,7 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
         ailments=ailments,
     )
     if rebooted:
-        draft.tell("node_rebooted", f"node {heard.node} started anew", node=heard.node)
+        draft.tell("node_rebooted", f"node {heard.node} restarted", node=heard.node)
     return rebooted
 
 

@@ -281,7 +281,7 @@ def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
         )
     kept_text = f"idle GPUs are kept: {', '.join(reservations_text)}"
     if gang.holds_seconds is None:
-        return f"{kept_text}; nobody knows when this one would be gone"
+        return f"{kept_text}; the end of this one is not known"
     return f"{kept_text}; this one might not be gone by then"
 
 

@@ -131,7 +131,7 @@ class Auditor:
         if job.state == JobState.CANCELLED:
             is_cancelled = job.id in self._asked_to_cancel
             if not is_cancelled and job.reason_code != "DependencyNeverSatisfied":
-                self.books.breach("I7", f"{job.id} is CANCELLED, and nobody asked for it")
+                self.books.breach("I7", f"{job.id} is CANCELLED, and no user asked for it")
         if job.state == JobState.DONE:
             self._truly_done(job)
 

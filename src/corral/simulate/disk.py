@@ -45,7 +45,7 @@ class SimulatedJournal:
         trouble = self.lost
         assert self.launch is not None
         if self.boot != boot and len(self.exits) < self.launch.ranks:
-            trouble = "the node started anew"
+            trouble = "the node restarted"
         elif self.stopping is not None and self.stopping.why == SELF_STOP and not self._is_clean:
             trouble = "the node stopped it: the head was silent (self_stop)"
         return Seen(

@@ -1,4 +1,4 @@
-"""The heads of one world: who leads, who answers when the head is dialled, who begins anew."""
+"""The heads of one world: who leads, who answers when the head is dialled, who starts again."""
 
 from collections.abc import Iterator, Mapping
 

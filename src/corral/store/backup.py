@@ -111,7 +111,7 @@ def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
                 row[column.name] = base64.b64decode(row[column.name], validate=True)
     except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as error:
         raise StoreTrouble(
-            f"the backup holds a line that is none of its store: {line[:60]!r}",
+            f"the backup holds a line that is not one of its store: {line[:60]!r}",
             hint="take another backup; this one is damaged",
         ) from error
     return table, row

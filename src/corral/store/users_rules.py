@@ -46,7 +46,7 @@ def check_governed(users: Iterable[User], before: User, after: User | None) -> N
         return
     if not any(user.governs for user in users if user.name != before.name):
         raise Conflict(
-            f"{before.name} is the last admin: nobody could undo it",
+            f"{before.name} is the last admin: no user could undo it",
             hint="make another one first: corral user set NAME --role admin",
         )
 

@@ -101,7 +101,7 @@ def _waits(policies: Results) -> Figure:
     longest = max(max(numbers["waits_s"]) for numbers in policies.values())
     most = min(LONGEST, max(10.0, longest))
     return Figure(
-        title="Share of jobs that waited at most so long",
+        title="Share of jobs that waited at most this long",
         x=TableColumn(name="wait"),
         y=TableColumn(name="share of jobs", unit="%"),
         series=tuple(

@@ -98,7 +98,7 @@ def choose(
             _quarantine(candidate, why)
             report(candidate, why)
     if found and gang.leads:
-        say("no save verifies: training begins anew")
+        say("no save verifies: training starts at step 0")
     return None
 
 

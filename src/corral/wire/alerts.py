@@ -181,7 +181,9 @@ def read_alerts(document: Document) -> AlertFile:
             problems.append(Problem(where=("to", place), text=text, hint=f"write: {_EXAMPLE}"))
         if names.count(receiver_body.name) > 1:
             text = f"{shown(receiver_body.name)} is there twice"
-            problems.append(Problem(where=("to", place, "name"), text=text, hint="name each anew"))
+            problems.append(
+                Problem(where=("to", place, "name"), text=text, hint="give each a new name")
+            )
     if problems:
         raise refusal(document, problems)
     return alert_file
@@ -199,7 +201,7 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         example = f"to: [{_EXAMPLE}]" if field == "to" else f"{field}: ..."
         return Problem(where=where, text="is missing", hint=f"add: {example}")
     if len(where) > 1 and where[-2] == "of":
-        text = f"{shown(error.get('input'))} is nothing that is told"
+        text = f"{shown(error.get('input'))} is not a kind of alert"
         return Problem(where=where, text=text, hint=f"write some of: {', '.join(AlertKind)}")
     text = f"{shown(error.get('input'))} is not what belongs here"
     return Problem(where=where, text=text, hint=f"write: to: [{_EXAMPLE}]")

@@ -93,7 +93,9 @@ def choice(value: Any, *, field: str, among: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in among:
         return value
     near = get_close_matches(shown(value).lower(), among, n=1) or among
-    raise WrongValue(f"{shown(value)} is none of: {', '.join(among)}", f"write: {field}: {near[0]}")
+    raise WrongValue(
+        f"{shown(value)} is not one of: {', '.join(among)}", f"write: {field}: {near[0]}"
+    )
 
 
 def name(value: Any, *, field: str, noun: str) -> str:

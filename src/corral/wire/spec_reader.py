@@ -166,7 +166,8 @@ def _check_size(document: Document) -> None:
             characters += len(inner)
         if entries > MOST_ENTRIES or characters > MOST_CHARACTERS:
             raise SpecInvalid(
-                f"{document.source}: beside env, this spec has more than {MOST_ENTRIES:,} entries "
+                f"{document.source}: apart from env, this spec has more than "
+                f"{MOST_ENTRIES:,} entries "
                 f"or {MOST_CHARACTERS:,} characters",
                 hint="a spec is small: keep data in files of the workdir",
             )

@@ -54,7 +54,7 @@ def signal_number(value: Any) -> int:
     number = signals.number_of(value) if isinstance(value, str) else value
     if type(number) is int and number in map(signals.number_of, SIGNALS):
         return number
-    raise WrongValue(f"{shown(value)} is none of: {', '.join(SIGNALS)}", "write: signal: USR1")
+    raise WrongValue(f"{shown(value)} is not one of: {', '.join(SIGNALS)}", "write: signal: USR1")
 
 
 def warn(value: Any) -> Any:

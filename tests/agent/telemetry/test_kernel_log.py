@@ -165,7 +165,7 @@ async def test_a_log_is_read_on_from_where_it_was_read_to(tmp_path: Path) -> Non
     assert place == size
     log.unlink()
     say(4)
-    assert await until(3) == [2, 3, 4], "a log that is begun anew is read from its beginning"
+    assert await until(3) == [2, 3, 4], "a log that is started again is read from its beginning"
     second = KernelLog(log, gpu_at, told.append)
     second.follow(0)
     assert await until(4) == [2, 3, 4, 4]

@@ -307,7 +307,7 @@ def test_an_admin_removes_what_a_cluster_has_left_by_its_label(ours: Team) -> No
     until(lambda: not ours.left() and not ours.kube.all("configmaps"))
     ours.house.up()
     until(lambda: len(ours.kube.all("configmaps")) == 1)
-    until(lambda: ours.pods(id))  # nothing of the attempt was left, so it begins anew
+    until(lambda: ours.pods(id))  # nothing of the attempt was left, so it starts again
 
 
 def test_an_end_on_a_node_that_was_deleted_is_recorded_by_the_next_head(ours: Team) -> None:

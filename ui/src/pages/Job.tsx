@@ -84,7 +84,7 @@ const CHANGES: [string, string, string, (state: string) => boolean][] = [
   [
     "requeue",
     "Requeue",
-    "It saves, stops, and begins anew in its place in line.",
+    "It saves, stops, and starts again in its place in line.",
     (state) => state === "RUNNING",
   ],
   [

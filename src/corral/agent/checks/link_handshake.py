@@ -48,7 +48,7 @@ def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socke
             greet(talk, secret, leads=True)
             return talk
         talk.close()
-    raise TimeoutError("nobody has proven to be the other node")
+    raise TimeoutError("no connection has proven to be the other node")
 
 
 def dialled(where: tuple[str, int], secret: str, seconds: float) -> socket.socket:

@@ -67,7 +67,7 @@ class Checks:
         self._doing, task = "", self._task
         self.end()
         if not (await asyncio.wait({task}, timeout=END_SECONDS))[0]:
-            log.warning("a check does not end; what is to run here begins beside it")
+            log.warning("a check does not end; jobs start here while it runs")
 
     async def close(self) -> None:
         await self.clear()

@@ -268,7 +268,7 @@ def _written_mark(file: Path) -> str:
         if text.endswith("\n"):
             return text.strip()
         waiting.wait(0.02)
-    raise OSError(f"{file} holds no mark: remove it and it is written anew")
+    raise OSError(f"{file} holds no mark: remove it and it is written again")
 
 
 def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:

@@ -134,9 +134,7 @@ def _whole(
             counter.wait()
     if counter.returncode != 0:
         count_lines = (member.folder / "count.log").read_text(errors="replace").strip().splitlines()
-        raise CannotStart(
-            f"Ray does not answer the job: {(count_lines or ['it said nothing'])[-1]}"
-        )
+        raise CannotStart(f"Ray does not answer the job: {(count_lines or ['no output'])[-1]}")
     return ray.address
 
 

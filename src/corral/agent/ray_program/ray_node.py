@@ -20,7 +20,7 @@ OLDEST: Final = (2, 52)  # the first that knows tokens
 STORE_SHARE: Final = 0.3  # of the memory, for objects: Ray's own share
 _LEAST_STORE_BYTES: Final = 80_000_000  # below this Ray does not start
 _TAIL_BYTES: Final = 2000
-SILENT: Final = "it said nothing"
+SILENT: Final = "no output"
 
 
 def check_ray() -> None:

@@ -114,7 +114,7 @@ class Nvidia:
             for device in self.devices:
                 self._register(device, waiting)
         except pynvml.NVMLError as trouble:
-            self._say(f"NVML tells no events: {trouble}")
+            self._say(f"NVML reports no events: {trouble}")
             return
         self._listens = True
         while True:
@@ -133,7 +133,7 @@ class Nvidia:
                 device.handle, pynvml.nvmlEventTypeXidCriticalError, waiting
             )
         except pynvml.NVMLError as trouble:
-            self._say(f"GPU {device.index} tells no events: {trouble}")
+            self._say(f"GPU {device.index} reports no events: {trouble}")
 
     def _xid(self, code: int, handle: Any) -> Happening:
         """Return the XID event in the form of the kernel log."""

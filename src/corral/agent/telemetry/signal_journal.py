@@ -46,7 +46,7 @@ class Notebook:
         except FileNotFoundError:
             return
         except (OSError, ValueError) as trouble:
-            log.warning("%s does not read, and is written anew: %s", self.file, trouble)
+            log.warning("%s cannot be read, and is written again: %s", self.file, trouble)
             return
         self.number, self.waiting = page.number, page.waiting
         if page.boot == self.boot:  # a rebooted machine begins without a memory

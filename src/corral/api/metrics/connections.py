@@ -20,7 +20,7 @@ def connection_series(table: ConnectionTable | None) -> Iterator[MetricFamily]:
     refused = [((why.value,), table.refused[why]) for why in ClosedReason]
     yield counter(
         "corral_connections_refused",
-        "Connections closed by a limit, before or beside authentication.",
+        "Connections closed by a limit, before or during authentication.",
         refused,
         ("reason",),
     )

@@ -121,7 +121,7 @@ def _nodes(world: World) -> Iterator[MetricFamily]:
         node_counts[node.liveness.value, work] += 1
     yield gauge("corral_nodes", "Nodes.", node_counts.items(), labels=("liveness", "work"))
     up = [((str(id),), node.liveness.value == "alive") for id, node in sorted(world.nodes.items())]
-    yield gauge("corral_node_up", "Whether the node is heard.", up, labels=("node",))
+    yield gauge("corral_node_up", "Whether heartbeats of the node arrive.", up, labels=("node",))
     gpus = views.gpus(world)
     rows = [((name,), float(getattr(gpus, name))) for name in ("total", "free", "used", "away")]
     yield gauge(
@@ -171,6 +171,6 @@ def _counts(control: Control) -> Iterator[MetricFamily]:
     yield histogram("corral_wait_seconds", "From submit to the first place.", waits, by_queue)
     yield histogram(
         "corral_tick_seconds",
-        "From what is seen to what is committed and told.",
+        "Time from an observation to its committed and sent result.",
         [((), counts.ticks.cumulative(), counts.ticks.total)],
     )

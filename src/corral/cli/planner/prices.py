@@ -73,7 +73,7 @@ def prices(
     elif rents or sales:
         _show(rents, sales)
     else:
-        say(f"nobody tells a price of {only}: corral plan cost --gpu {only} takes an H100's")
+        say(f"no source has a price of {only}: corral plan cost --gpu {only} takes an H100's")
 
 
 def _show(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> None:

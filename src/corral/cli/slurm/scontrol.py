@@ -301,7 +301,7 @@ def change_of(name: str, value: str) -> tuple[str, object]:
         f"Update of this parameter is not supported: {name}={value}",
         before=None,
         hint="TimeLimit, Partition, JobName, Priority and Nice of a waiting job are changed; for "
-        "the rest cancel it and submit it anew",
+        "for the rest cancel it and submit it again",
     )
 
 

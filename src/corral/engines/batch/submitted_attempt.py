@@ -98,7 +98,7 @@ def ended(handed: Handed, part: Seen | None) -> Seen:
     return replace(
         part or Seen(key=handed.key, phase=Phase.STARTING),
         phase=Phase.ENDED,
-        trouble=blame or "the batch system ended it, and its agent has not said how",
+        trouble=blame or "the batch system ended it, and its agent did not report how",
         trouble_is_infra=ticket is None or ticket.blame_is_infra,
         trouble_of=ticket.blame_on if ticket is not None else "",
     )

@@ -373,7 +373,7 @@ def head_files(head_json: Path, certificate: str | None, url: str | None) -> Map
         if certificate is not None:
             files[manifests.CERTIFICATE] = Path(certificate).read_text()
     except (OSError, ValueError, KeyError) as absent:
-        raise Trouble(f"where the head is cannot be told to pods: {absent}") from absent
+        raise Trouble(f"the address of the head cannot be given to pods: {absent}") from absent
     return files
 
 

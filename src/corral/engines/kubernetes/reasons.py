@@ -124,7 +124,7 @@ def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
 def _why_pod_ended(pod: Pod) -> PodEnd | None:
     status = pod.status or PodStatus()
     if status.reason == "Evicted":
-        pod_message = status.message or "no reason told"
+        pod_message = status.message or "no reason given"
         is_own = any(words in pod_message for words in _OVER_ITS_LIMIT)
         who = "it was evicted for what it used of its own" if is_own else "its node evicted it"
         return PodEnd(text=f"{who} (Evicted): {pod_message}", infra=not is_own)

@@ -109,7 +109,7 @@ class LocalNode:
         elif not self.proof:
             self._declare_dead(now)
         elif now >= self._died_at + self.reboot_seconds:
-            log.warning("node %s starts anew", self.id)
+            log.warning("node %s restarts", self.id)
             self._forget_boot()
             self._start()
 

@@ -75,7 +75,7 @@ class RayHere:
                     f"port {self._port} of {self._host}, by which its nodes know this Ray, is "
                     "taken by another program",
                     hint=f"end that: ss -ltnp 'sport = :{self._port}'; or let Ray have another "
-                    f"port, and its nodes join anew: rm {self.dir / 'port'}",
+                    f"port, and its nodes join again: rm {self.dir / 'port'}",
                 )
             time.sleep(0.1)
 

@@ -135,7 +135,7 @@ def _node(name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index
         pretend=PRETEND_LABEL in row.get("Labels", {}),
         gpus_used=_gpus(used),
         labels=labels_of(row.get("Labels", {}), resources),
-        death="" if alive else str(row.get("DeathReasonMessage") or "it said no reason"),
+        death="" if alive else str(row.get("DeathReasonMessage") or "no reason given"),
         is_head=_HEAD in resources,
         drained=not alive and int(row.get("DeathReason") or 0) in _DRAINED,
     )

@@ -70,7 +70,7 @@ def _property(option: str, value: str) -> dict[str, object]:
     if option == "mem" and value.removesuffix("M").isdigit():
         return {"memory_per_node": int(value.removesuffix("M"))}
     raise Unsupported(
-        f"slurmrestd cannot be told --{option}={value}",
+        f"slurmrestd does not accept --{option}={value}",
         hint="leave it out of --set options, or leave --set rest out",
     )
 

@@ -203,7 +203,7 @@ def _duration(found: Capacity) -> Figure:
         hours += weight
         points.append((hours, gpus))
     return Figure(
-        title="For how many hours at least so many GPUs were in demand",
+        title="Hours in which at least this number of GPUs was in demand",
         x=TableColumn(name="hours"),
         y=TableColumn(name="in demand", unit="GPUs"),
         series=(FigureSeries(name="in demand", points=tuple(points)),),

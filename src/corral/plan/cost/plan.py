@@ -192,7 +192,7 @@ def _cautions(
         if name not in request.assume:
             assumption = known[name]
             yield (
-                f"Nobody tells {TELLS[name].format(about.title)}: taken are "
+                f"No source tells {TELLS[name].format(about.title)}: taken are "
                 f"{brief(assumption.value)} "
                 f"{assumption.unit}, {assumption.source} ({brief(assumption.low)} to "
                 f"{brief(assumption.high)}). Say your own: "

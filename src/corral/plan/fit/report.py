@@ -253,7 +253,7 @@ def _assumed(ask: FitUse) -> Iterator[str]:
     yield f"{share_text(share)} of a GPU's memory is kept free, as vLLM does"
     yield "a GPU has the decimal GB of its data sheet; of 80 GB the driver shows 85.5"
     yield f"keys and values in {ask.kv_precision}; --kv-precision says otherwise"
-    yield f"LoRA of rank {ask.rank} beside all matrices but those of experts; --rank says otherwise"
+    yield f"LoRA of rank {ask.rank} on all matrices but those of experts; --rank says otherwise"
     yield (
         "training on one sequence of the context a GPU and pass: 16 bytes a parameter in "
         "fine-tuning (ZeRO), 18 in pre-training (Megatron-LM with a distributed optimizer)"

@@ -93,7 +93,7 @@ def _size(row: Row, told: list[str]) -> float:
         next((int(part) for part in match.groups() if part), 0) if match else 0 for match in matches
     )
     if not tokens * width * experts:
-        raise RowRefused("its size in bytes is not said", hint="fill the column size_bytes")
+        raise RowRefused("its size in bytes is not given", hint="fill the column size_bytes")
     told.append(f"{tokens} tokens of {width} numbers, each to {experts} experts")
     return tokens * width * experts * (2 if "combine" in name else 1)
 
@@ -104,7 +104,7 @@ def place_of(row: Row) -> RowTopology:
     known_device = _device(row.get("gpu", ""))
     gpus = _number(row, "n_gpus")
     if not gpus or gpus < 1:
-        raise RowRefused("its number of GPUs is not said", hint="fill the column n_gpus")
+        raise RowRefused("its number of GPUs is not given", hint="fill the column n_gpus")
     nodes = _nodes(row, round(gpus), known_device, remarks)
     if gpus % nodes:
         raise RowRefused(f"{gpus:.0f} GPUs do not lie evenly in {nodes} nodes")
@@ -167,7 +167,7 @@ def _measured_between(
 def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> RowTopology:
     """Bridges join a few GPUs, and the host's PCIe these pairs."""
     if known is None or known.bridge is None:
-        raise RowRefused(f"no GPU is said that has a bridge ({text})", hint="fill the column gpu")
+        raise RowRefused(f"no GPU is given that has a bridge ({text})", hint="fill the column gpu")
     inside = min(gpus, known.bridge_gpus)
     if gpus % inside:
         raise RowRefused(f"{gpus} GPUs do not lie evenly under bridges of {known.bridge_gpus}")

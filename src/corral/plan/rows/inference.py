@@ -114,7 +114,7 @@ def _full(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float
     most = most_sequences(replica, prompt + output)
     if most < 1:
         raise RowRefused(
-            f"no sequence of {prompt + output} tokens fits beside the weights",
+            f"no sequence of {prompt + output} tokens fits next to the weights",
             hint="take more GPUs, or fewer bits a number",
         )
     limits = BatchLimits(sequences=min(most, IN_FLIGHT * replica.data))

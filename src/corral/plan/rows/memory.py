@@ -130,7 +130,7 @@ def number(row: Row, name: str, default: int | None = None) -> int:
     try:
         return int(float(cell)) if cell or default is None else default
     except (ValueError, OverflowError):
-        raise RowRefused(f"{name} is {cell or 'not said'}: need a whole number") from None
+        raise RowRefused(f"{name} is {cell or 'not given'}: need a whole number") from None
 
 
 def model_of(row: Row, told: list[str]) -> Model:
@@ -214,7 +214,7 @@ def batch_of(row: Row) -> int:
     batches = [int(word) for word in words if word.isdigit()]
     if not batches:
         raise RowRefused(
-            f"global_batch is {row['global_batch'] or 'not said'}: need a whole number"
+            f"global_batch is {row['global_batch'] or 'not given'}: need a whole number"
         )
     return batches[-1]
 

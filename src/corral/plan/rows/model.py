@@ -101,7 +101,7 @@ def _by_size(row: Row, vocab: int, told: list[str]) -> tuple[int, int, int]:
     parameters = number(row, "params") or _size_said(row.get("model", ""))
     if not 1e6 <= parameters <= 1e15:  # which nothing and "nan" is neither
         raise RowRefused(
-            f"the dimensions of {row.get('model') or 'the model'} are not said",
+            f"the dimensions of {row.get('model') or 'the model'} are not given",
             hint="fill the columns layers, hidden and heads",
         )
     width = whole(row, "hidden") or _WIDTH * round((parameters * _WIDTH / 12) ** (1 / 3) / _WIDTH)

@@ -179,7 +179,7 @@ def _device(row: Row) -> Device:
     try:
         return device(row.get("gpu", ""))
     except NotFound as wrong:
-        raise RowRefused(f"GPU {row.get('gpu') or 'not said'} is not known") from wrong
+        raise RowRefused(f"GPU {row.get('gpu') or 'not given'} is not known") from wrong
 
 
 def _gpus_of_parts(row: Row) -> int:
@@ -199,7 +199,7 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
     in_sequence = "sequence parallel" in recompute_text
     if by.interleaves and tensor > 1 and not in_sequence:
         in_sequence = True
-        told.append("sequence parallelism beside tensor parallelism")
+        told.append("sequence parallelism with tensor parallelism")
     return TrainLayout(
         data=gpus // apart,
         tensor=tensor,

@@ -53,7 +53,7 @@ class Bands:
 
 def _kind(ask: TrainAsk) -> tuple[str, str]:
     if ask.frozen:
-        return "lora", "LoRA beside frozen models"
+        return "lora", "LoRA on frozen models"
     if ask.model.experts is not None:
         return "experts", "models with experts"
     if ask.precision.bytes < 2:

@@ -203,7 +203,7 @@ def _refusal(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
     if grid.pipeline > model.layers:
         return f"has more pipeline stages than {model.layers} layers"
     if model.layers % grid.pipeline and model.layers + 2 < LEAST_UNEVEN * grid.pipeline:
-        return f"has stages of one of {model.layers} layers beside stages of two"
+        return f"has stages of one of {model.layers} layers and stages of two"
     if grid.context > 1 and ask.sequence // grid.context < SHORTEST:
         return f"cuts a sequence in pieces under {SHORTEST:,} tokens"
     if ask.sequence % grid.context:

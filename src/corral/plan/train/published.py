@@ -120,7 +120,7 @@ def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterat
     times = found.tokens_per_s / found.ask.gpus / best.run.tokens_per_s_per_gpu
     if times >= QUICKER:
         yield (
-            f"nobody published so quick a run: this is {times:.2f} times the tokens a second and "
+            f"no published run is as fast: this is {times:.2f} times the tokens a second and "
             f"GPU of {best.run.title} ({words(best.layout)} on {best.run.gpus:,} {best.run.gpu}), "
             f"whose layout is predicted {best.off:+.0%} off; what is newer since explains the "
             "rest, or the plan is too good"

@@ -72,7 +72,7 @@ TRAINING: Final = (
     ),
     PredictionKind(
         name="training.step_time.lora",
-        title="LoRA beside frozen models",
+        title="LoRA on frozen models",
         holds=is_frozen,
     ),
 )

@@ -204,9 +204,7 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
     for victim in ended.victims:
         job = draft.job(victim.job)
         if job is not None and is_untold(draft, victim):
-            text = (
-                f"{job.spec.name} need not give way to {name_of(draft, ended.job)}: {ended.ended}"
-            )
+            text = f"{job.spec.name} need not yield to {name_of(draft, ended.job)}: {ended.ended}"
             draft.tell("spared", text, job=job.id, attempt=job.attempt)
 
 

@@ -82,12 +82,12 @@ class Starting:
     def _resumes_rightly(self, launch: Launch) -> None:
         known_saves = self._books.saves.get(launch.key[0], {})
         if any((save.attempt, save.step) not in known_saves for save in launch.resume):
-            text = f"{launch.key} is told to resume from an uncommitted save"
+            text = f"{launch.key} got the order to resume from an uncommitted save"
             self._books.breach("I12", text)
         steps = [save.step for save in launch.resume]
         placed = self._books.attempts[launch.key].resume_step
         if steps != sorted(steps, reverse=True) or (steps[0] if steps else None) != placed:
             good = [s.step for s in launch.resume if not known_saves[s.attempt, s.step].quarantined]
             if placed in good or steps != sorted(steps, reverse=True):
-                text = f"{launch.key} is told to resume from {steps}, not {placed}"
+                text = f"{launch.key} got the order to resume from {steps}, not {placed}"
                 self._books.breach("I12", text)

@@ -62,7 +62,7 @@ class FailureBlameOracle:
         attempt = self._books.attempts[key]
         own_exits = self._books.evidence.own[key]
         if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:
-            self._books.breach("I14", f"{key} failed, and nobody says why: {attempt}")
+            self._books.breach("I14", f"{key} failed, and no cause is recorded: {attempt}")
         ranks = {f"rank {rank} on " for rank in own_exits}
         if attempt.cause == Cause.USER and not attempt.culprit.startswith(tuple(ranks)):
             self._books.breach("I14", f"{key} is blamed on {attempt.culprit}, not on {own_exits}")

@@ -32,7 +32,7 @@ class Barring:
                 continue
             self._barred.append(wall)
             if not books.machines[node.id].disk.signals:
-                books.breach("I16", f"{node.id} is cordoned, and has told of nothing")
+                books.breach("I16", f"{node.id} is cordoned, and has reported nothing")
         lately = sum(wall - at < BREAKER_SECONDS for at in self._barred)
         most = max(1, int(len(books.nodes) * BREAKER_SHARE))
         if any(at == wall for at in self._barred) and lately > most:

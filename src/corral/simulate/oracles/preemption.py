@@ -189,7 +189,7 @@ class Giving:
             if self._was_told(one, victim):
                 continue  # it was judged then, by what queues held then
             if not self._may_take(by, job, victim, held_millis, own_left >= one.shape.gpu_millis):
-                text = f"{victim.job} gives way to {one.job} by {victim.why}, without a right"
+                text = f"{victim.job} yields to {one.job} by {victim.why}, without a right"
                 self._books.breach("right", text)
             if not job.spec.preemptible and victim.why != PreemptWhy.ROOM:
                 held_millis[job.spec.queue] -= victim.gpu_millis
@@ -262,7 +262,7 @@ class Giving:
         """Nobody is told but for somebody who waits, and not within the guard."""
         by = [k for k in self._kept.values() if any(v.job == job.id for v in k.victims)]
         if not by:
-            self._books.breach("right", f"{job.id} is told to give way, and nothing is kept")
+            self._books.breach("right", f"{job.id} got the order to yield, and nothing is kept")
         evidence, now = self._books.evidence, self._books.now()
         up = evidence.first_up.get((job.id, job.attempt))
         if before.state == JobState.RUNNING and up is not None:

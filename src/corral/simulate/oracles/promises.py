@@ -220,7 +220,7 @@ class _Late:
     def is_told(self, known: _Told, kind: str) -> None:
         id = known.row.job
         if not any(event.job == id and event.kind == kind for event in self._changes.events):
-            self._books.breach("promise", f"{id} has lost its start, and was not told so")
+            self._books.breach("promise", f"{id} has lost its start, and no event reports it")
 
     def starts_in_time(self, known: _Told, job: Job) -> None:
         over = self.wall - known.latest

@@ -15,7 +15,7 @@ _HINTS: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (refused.InsufficientPrivilege, "let the user of this URL own the database, or its schema"),
     (refused.TooManyConnections, "raise max_connections: each head takes four"),
     (refused.DataCorrupted, "restore a backup: restore a backup of the database"),
-    (refused.IndexCorrupted, "make the index anew: REINDEX DATABASE"),
+    (refused.IndexCorrupted, "build the index again: REINDEX DATABASE"),
 )
 _OURS: Final = (
     psycopg.IntegrityError,

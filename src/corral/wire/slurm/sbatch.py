@@ -193,7 +193,7 @@ def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
     """Return the priority from --priority, else --qos, less --nice."""
     qos = read.get("qos")
     if qos is not None and qos not in PRIORITIES:
-        notes.append(f"note: --qos={qos} is none of {', '.join(PRIORITIES)}: it is ignored")
+        notes.append(f"note: --qos={qos} is not one of {', '.join(PRIORITIES)}: it is ignored")
     base = PRIORITIES.get(qos or "", 0)
     if (priority_text := read.get("priority")) is not None:
         base = (
@@ -214,7 +214,7 @@ def _warn(signal: str | None, limit: int | None, notes: list[str]) -> dict[str, 
         return None
     number, before = value_forms.warning(signal)
     if limit is None:
-        notes.append("note: --signal without --time: there is no end to be told of")
+        notes.append("note: --signal without --time: there is no end to warn of")
         return None
     return {"signal": number, "before": f"{max(1, min(before, limit - 1))}s"}
 

@@ -86,7 +86,7 @@ JOB_OPTIONS: Final = (
     _noted("mem-bind", "", _LAYOUT),
     _noted("mincpus", "", "write --cpus-per-task"),
     _o("nice", "", "so much less priority", takes=_MAYBE),
-    _noted("no-kill", "k", "a gang is whole or it begins anew", takes=_MAYBE),
+    _noted("no-kill", "k", "a gang is whole or it starts again", takes=_MAYBE),
     _refused("nodefile", "F", "write --nodelist"),
     _o("nodelist", "w", "on these nodes; as many as it needs, or more to choose from"),
     _o("nodes", "N", "2, or 2-4: as many of them as are free"),
@@ -106,7 +106,7 @@ JOB_OPTIONS: Final = (
        variable="SBATCH_QOS"),
     _noted("reboot", "", "nodes are not booted for a job", takes=_FLAG),
     _refused("reservation", "", "no nodes are set aside; ask for a queue with nodes of its own"),
-    _o("signal", "", "sent so long before the end of --time, to what waits for it; R: and B: alike",
+    _o("signal", "", "sent N seconds before the end of --time to those waiting for it; R:, B: alike",
        variable="SBATCH_SIGNAL"),
     _noted("sockets-per-node", "", _LAYOUT),
     _o("spread-job", "", "over as many racks as can be", takes=_FLAG),
@@ -137,7 +137,7 @@ SBATCH: Final = OptionTable(
         _o(
             "no-requeue",
             "",
-            "it is not begun anew after a fault of the cluster",
+            "it does not start again after a fault of the cluster",
             takes=_FLAG,
             variable="SBATCH_NO_REQUEUE",
         ),
@@ -147,7 +147,7 @@ SBATCH: Final = OptionTable(
         _o(
             "requeue",
             "",
-            "as it is anyway: begun anew after a fault of the cluster",
+            "as always: it starts again after a fault of the cluster",
             takes=_FLAG,
             variable="SBATCH_REQUEUE",
         ),
@@ -215,6 +215,6 @@ SRUN: Final = OptionTable(
         _noted("task-prolog", "", "write it before the program"),
         _noted("threads", "T", "tasks are started at once"),
         _noted("unbuffered", "u", "output is passed on as it comes", takes=_FLAG),
-        _o("wait", "W", "so long after the first end the others are ended; 0: never"),
+        _o("wait", "W", "N seconds after the first end the others are ended; 0: never"),
     ),
 )

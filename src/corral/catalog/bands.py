@@ -43,7 +43,7 @@ class ErrorBand:
 
     @property
     def quoted(self) -> float:
-        """The share beside a prediction: what one source says of its own rows is too good."""
+        """The share alongside a prediction: what one source says of its own rows is too good."""
         return self.p90 if self.is_lone else self.mean
 
     @property
@@ -56,7 +56,7 @@ class ErrorBand:
         return f"{rows} from {sources} that the model was not fitted to"
 
     def told(self, what: str) -> str:
-        """Return the meaning of a plus-minus beside `what`."""
+        """Return the meaning of a plus-minus alongside `what`."""
         if self.is_lone:
             return (
                 f"\u00b1 of {what}: nine in ten of {self.measured} are within it; the mean is "

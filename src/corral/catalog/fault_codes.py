@@ -25,9 +25,9 @@ class JobConsequence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCode:
-    """One row, for one family. `an_hour`: so many signals within an hour before it is acted on;
-    `clears_seconds`: so long without one and it has passed, None: a person or a passed check tells.
-    `settle_seconds`: so long another code may come that changes what it means.
+    """One row, for one family. `an_hour`: this many signals within an hour before it is acted on;
+    `clears_seconds`: this long without one and it has passed, None: a person or a passed check
+    tells. `settle_seconds`: this long another code may come that changes what it means.
     """
 
     subject: str

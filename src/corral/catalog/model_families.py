@@ -40,7 +40,7 @@ class ModelFamily:
     query_norm: QueryNorm = QueryNorm.NONE
     sinks: bool = False  # a learned number a head that attention may look at
     is_tied: bool = False
-    positions_extra: int | None = None  # rows of a learned embedding beside the context; None: none
+    positions_extra: int | None = None  # rows of a learned embedding besides the context
     windows: Windows = Windows.NONE
     latent: bool = False
     expert_keys: Mapping[str, str] = field(default_factory=dict)

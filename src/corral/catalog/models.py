@@ -37,7 +37,7 @@ class Experts:
     """Mixture of experts in the layers from `dense_layers` on, in each `every`th of these.
 
     `ffn`: of one expert. `shared`: experts that each token passes, of the same size; `shared_ffn`:
-    of one beside them, of a size of its own. `has_bias`: of the products in an expert. `groups`:
+    of one alongside them, of a size of its own. `has_bias`: of the products in an expert. `groups`:
     that the experts are in, of which a token passes experts of `groups_per_token` at the most
     (arXiv:2405.04434, section 2.2.2).
     """

@@ -13,9 +13,9 @@ MIB: Final = 2.0**20
 class Overhead:
     """Bytes of a GPU that hold no number of a model.
 
-    `workspace`: of the matrix libraries, taken by the allocator; `expert_workspace`: beside it, of
+    `workspace`: of the matrix libraries, taken by the allocator; `expert_workspace`: next to it, of
     the grouped product of experts. `context`: of the driver and its
-    kernels, and `collectives`: of NCCL, both beside the allocator. `unused_share`: what the
+    kernels, and `collectives`: of NCCL, both alongside the allocator. `unused_share`: what the
     allocator holds beyond its peak, as a share of what comes and goes (activations and the like).
     `expert_load`: tokens that experts of the fullest GPU get, over the mean.
     `kept_free`: the share of a GPU's memory that a plan leaves alone.

@@ -58,7 +58,7 @@ class Small:
 class InSwitch:
     """A reduction inside of the switch (NVLS): each GPU sends and receives a message but once.
 
-    `from_gpus`: the library takes it from so many GPUs on.
+    `from_gpus`: the library takes it from this many GPUs on.
     """
 
     launch_s: float

@@ -1,4 +1,4 @@
-"""An attempt's life as the spans that the ledger tells apart (0055)."""
+"""An attempt's life as the spans that the ledger distinguishes (0055)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ MOST_SLOW: Final = 1 / 3  # of the ranks; where more are slow it is how the work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """`seconds`: it is busy so long in a step; the others, in the middle, for `others_seconds`.
+    """`seconds`: it is busy this long in a step; the others, in the middle, for `others_seconds`.
     `in_data`: most of what it takes longer it waits for data."""
 
     rank: int
@@ -53,7 +53,7 @@ class StepSpan:
 
 
 class Looks:
-    """The newest looks at one loop, at most so many, all in one array: of each the seconds that
+    """The newest looks at one loop, at most this many, all in one array: of each the seconds that
     saves took until then, and four numbers of each rank. With other ranks it starts again.
     """
 

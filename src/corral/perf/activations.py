@@ -122,7 +122,7 @@ def _dense(step: TrainStep, layout: TrainLayout) -> float:
 
 def _experts(step: TrainStep, layout: TrainLayout) -> float:
     """Scores of the router; tokens sent to experts, their inside, and what comes back; shared
-    experts beside them. The fullest GPU gets more than its share of tokens."""
+    experts alongside them. The fullest GPU gets more than its share of tokens."""
     model, experts = step.model, step.model.experts
     assert experts is not None
     tokens = micro_tokens(step, layout) / cut(layout)

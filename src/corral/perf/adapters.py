@@ -1,4 +1,4 @@
-"""Fine-tuning of small matrices beside frozen weights (LoRA): parameters and memory."""
+"""Fine-tuning of small matrices alongside frozen weights (LoRA): parameters and memory."""
 
 from dataclasses import replace
 from typing import Final
@@ -14,8 +14,8 @@ ADAPTER: Final = BytesPerParameter(
 
 
 def adapter_parameters(model: Model, rank: int) -> int:
-    """Return the parameters of adapters of that rank beside every matrix of attention and of dense
-    MLPs; experts get none. A matrix of n by m has rank x (n + m) of them.
+    """Return the parameters of adapters of that rank alongside every matrix of attention and of
+    dense MLPs; experts get none. A matrix of n by m has rank x (n + m) of them.
 
     Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. Raises: ValueError on no rank.
     """

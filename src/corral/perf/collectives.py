@@ -87,8 +87,8 @@ def _moved(collective: Collective, size_bytes: float, gpus: int) -> float:
 def _inside_rate(
     link: LinkKind, carries: Transport, group: GpuGroup, wires: Wires, *, among: int | None = None
 ) -> float:
-    """Bytes a second of one GPU towards the others of its domain, protocol aside. `among`: so many
-    of the group speak with each other."""
+    """Bytes a second of one GPU towards the others of its domain, protocol aside. `among`: this
+    many of the group speak with each other."""
     busy = group.per_domain * group.beside
     rate = link.bytes_per_s * carries.rings.get(among or group.per_domain, 1.0)
     rate *= min(1.0, wires.domain_gpus / busy)

@@ -63,7 +63,7 @@ def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float
 
 def expert_seconds(step: TrainStep, layout: TrainLayout, way: Dispatch, wires: Wires) -> float:
     """Return the time of one layer of experts in one direction, as a library does it: tokens go to
-    their experts and back, beside the computation of other micro batches.
+    their experts and back, alongside the computation of other micro batches.
 
     Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section 3.2.2: a token
     crosses to each node once.

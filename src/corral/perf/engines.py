@@ -14,14 +14,15 @@ DEFAULT: Final = "default"  # an engine that nobody has measured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceEngine:
-    """`layer_seconds`: that each layer takes beside its products and its attention: small kernels
+    """`layer_seconds`: that each layer takes alongside its products and its attention: small
+    kernels
     and what the host needs to launch them. `step_seconds`: of each step, whatever its batch.
     `sequence_seconds`: of each sequence of a step (sampling, book keeping). `matmul`: share of the
     rate of perf.matmul that its products reach; `prompt_matmul`: what is left of it in steps that
     have prompts in them. `attention`: share of the memory's rate that its attention reads the cache
     at; `reread`: how much of a kept head it reads again for each further query head that shares it.
-    `sum_seconds`: of each all-reduce, for each domain that it spans, beside what perf.collectives
-    says; `sums_in_one`: small ones are one kernel of its own, and not NCCL's.
+    `sum_seconds`: of each all-reduce, for each domain that it spans, alongside what
+    perf.collectives says; `sums_in_one`: small ones are one kernel of its own, and not NCCL's.
     `prompt_layer_seconds`: what the host needs to launch one layer of a step that has prompts in
     it: no such layer is quicker. `sequence_layer_seconds`: of each sequence in each layer.
     `processor_bytes_per_s`: what its kernels read on one processor at the most; 0: what the memory

@@ -98,7 +98,7 @@ def goodput(interval_seconds: float, saving: Saving) -> float:
 def best_parts(work_seconds: float, saving: Saving) -> int:
     """In how many parts, with a save after each, a run of so much work ends soonest.
 
-    The expected time is convex in their number, so that it is one of two beside the ideal.
+    The expected time is convex in their number, so that it is one of two alongside the ideal.
     """
     ideal = work_seconds / best_seconds(saving)
     fewer = max(1, int(ideal))
@@ -109,7 +109,7 @@ def best_parts(work_seconds: float, saving: Saving) -> int:
 
 
 def count_band(events: float, confidence: float = 0.9) -> tuple[float, float]:
-    """Between which means the true one lies, where so many events were counted.
+    """Between which means the true one lies, where this many events were counted.
 
     Source: Garwood 1936, with the quantiles of chi-square by Wilson and Hilferty 1931: within 1 %
     of the exact ones from 5 events on.
@@ -156,7 +156,7 @@ def spares_for(
     repair_hours: float,
     crews: int | None = None,
 ) -> int | None:
-    """The fewest spares with which so many nodes are up for that share of the time; None where as
+    """The fewest spares with which this many nodes are up for that share of the time; None where as
     many spares as nodes do not do it.
     """
     if not 0 < availability < 1:

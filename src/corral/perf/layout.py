@@ -77,7 +77,7 @@ class TrainStep:
 
     `precision`: of the matrix products; activations are kept in 2 bytes unless it is fp32.
     `has_flash`: attention keeps no square of the sequence. `dropout`: its masks are kept.
-    `vocab_multiple`: the vocabulary is padded to so many rows for each tensor-parallel GPU.
+    `vocab_multiple`: the vocabulary is padded to this many rows for each tensor-parallel GPU.
     `logit_bytes`: of one logit while the loss is computed: 2 as they come, 4 in fp32.
     `ahead`: layers that predict a token further ahead, each with its own logits
     (multi-token prediction: arXiv:2412.19437, section 2.2).

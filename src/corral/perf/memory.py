@@ -100,7 +100,8 @@ def training_memory(
 
 def _fullest(step: TrainStep, layout: TrainLayout) -> set[int]:
     """Stages one of which is the fullest: the first, with most micro batches in flight; the last,
-    with the logits; and those beside them and between, where they may have more or other layers."""
+    with the logits; and those alongside them and between, where they may have more or other
+    layers."""
     last = layout.pipeline - 1
     is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
     if last < 2 or (is_even and step.model.experts is None):

@@ -1,4 +1,4 @@
-"""Memory of a replica of a model: its weights on each GPU, and how many sequences fit beside
+"""Memory of a replica of a model: its weights on each GPU, and how many sequences fit alongside
 them."""
 
 from math import ceil, floor

@@ -230,7 +230,7 @@ def _prompt_step(
 
 
 def _itl(replica: Replica, load: Load, limits: BatchLimits, others: float) -> float:
-    """Between two tokens of a request beside `others` of them."""
+    """Between two tokens of a request alongside `others` of them."""
     decode, lanes = _decode_step(replica, load, others + 1), _lanes(replica)
     together = load.rate * decode / lanes
     prompts = load.rate * _prompt_step(replica, load, limits, others, together) / lanes

@@ -49,7 +49,7 @@ class ServingMemory:
     """Bytes on the fullest GPU. The parts add up to `device`.
 
     `cache`: keys and values. `activations`: of the largest step, and the logits of its sequences.
-    `workspace`: of the libraries. `context`: of the driver, and `collectives` beside it.
+    `workspace`: of the libraries. `context`: of the driver, and `collectives` next to it.
     """
 
     weights: float
@@ -79,7 +79,7 @@ def serving_memory(serving: ServingReplica, *, architecture: str = "") -> Servin
     """Bytes on the fullest GPU of a replica.
 
     `architecture` of the GPU chooses constants of its libraries. Source: keys and values as in
-    arXiv:2309.06180, section 3; what an engine takes beside them: catalog/data/overheads.csv.
+    arXiv:2309.06180, section 3; what an engine takes alongside them: catalog/data/overheads.csv.
     """
     over = overhead(architecture)
     many = serving.gpus > 1

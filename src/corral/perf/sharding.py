@@ -81,7 +81,7 @@ def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
 
 
 def padded_vocab(step: TrainStep, layout: TrainLayout) -> int:
-    """Rows of the embedding, so many that each tensor-parallel GPU has equal ones."""
+    """Rows of the embedding, this many that each tensor-parallel GPU has equal ones."""
     each = max(step.vocab_multiple, 1) * layout.tensor
     return ceil(step.model.vocab / each) * each
 

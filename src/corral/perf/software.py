@@ -24,12 +24,13 @@ class Software:
     logit. `attention`: of its attention kernel's rate over the best of the architecture.
     `host_forward`, `host_backward`: seconds that Python and the driver need to launch one layer.
     `host_tensor`: more of it where layers are split, and `host_expert` where they have experts.
-    `host_piece`: of each pass through the pieces of a pipeline, beside its layers. `loader`: for
+    `host_piece`: of each pass through the pieces of a pipeline, alongside its layers. `loader`: for
     which each micro batch waits for its data. `attention_flops`: the most that its attention kernel
     does on any GPU, before what an architecture holds; 0: no such limit. `gradient_bytes`: of one
     gradient on the wire. `selective`: share of a layer's forward pass that selective recomputation
-    does again beside attention. `*_hidden`: shares of a communication that run beside computing;
-    what runs beside it costs `slowdown` of its time all the same. `interleaves`: it splits
+    does again alongside attention. `*_hidden`: shares of a communication that run alongside
+    computing;
+    what runs next to it costs `slowdown` of its time all the same. `interleaves`: it splits
     pipelines into pieces by itself. `scatters`: tensor-parallel GPUs share what goes to the next
     stage. `step`: seconds that each step takes besides.
     """
@@ -103,7 +104,7 @@ class Sustained:
     `narrow_matmul`: the same at 8 bits or less, of kernels of training libraries.
     `flash_forward`, `flash_backward`: of fused attention kernels, over the dense peak.
     `skew`: what the slowest GPU costs, for each doubling beyond one domain. `host`: time that the
-    processors beside such GPUs need to launch what those of an H100's node launch in 1.
+    processors alongside such GPUs need to launch what those of an H100's node launch in 1.
     """
 
     matmul: float

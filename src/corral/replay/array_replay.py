@@ -78,7 +78,7 @@ def replay(
     failures: NodeFaults = NEVER,
     on_event: Callable[[ReplayEvent], None] | None = None,
 ) -> ReplayOutcome:
-    """Run all jobs to their ends on nodes of so many GPUs. The same input gives the same outcome.
+    """Run all jobs to their ends on nodes of this many GPUs. The same input gives the same outcome.
 
     Raises: ValueError when a job is larger than the nodes can hold.
     """

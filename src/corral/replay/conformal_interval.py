@@ -47,7 +47,7 @@ class IntervalScale:
         return self.log(drawn.high) - self.log(drawn.low) + self.steady if self.steady else 1.0
 
     def moved(self, drawn: Interval, low: float, high: float) -> Interval:
-        """With its ends so many units further out."""
+        """With its ends this many units further out."""
         unit = self.unit(drawn)
         least = max(0.0, exp(self.log(drawn.low) - low * unit) - self.soft_seconds)
         most = exp(self.log(drawn.high) + high * unit) - self.soft_seconds
@@ -146,7 +146,7 @@ def _corrected(
 
 
 def _rank(scores: Sequence[float], miss: float) -> float:
-    """The score that all but so many are below, counting the one that is still to come."""
+    """The score that all but this many are below, counting the one that is still to come."""
     return scores[min(len(scores), ceil((len(scores) + 1) * (1 - miss))) - 1]
 
 

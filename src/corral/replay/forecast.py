@@ -102,7 +102,7 @@ def waits(
 
 
 def _stretch(past: Arrivals, now: float, seconds: float, where: float) -> Stretch:
-    """Arrivals of so many seconds up to now, or of all the past if that is shorter."""
+    """Arrivals of this many seconds up to now, or of all the past if that is shorter."""
     if not len(past.at):
         return Stretch(0, 0, 0.0)
     oldest = max(float(past.at[0]), now - max(PAST_SECONDS, seconds))

@@ -1,7 +1,7 @@
 """The live decision in virtual time: from event to event, a pass of `schedule.decide` at each.
 
 The same function as in the head decides here; the nodes and the queues' standing are kept in step
-with what it decides, and are never made anew.
+with what it decides, and are never made again.
 """
 
 from collections import Counter
@@ -313,7 +313,7 @@ class Play:
         self._spending.take(self._holding(gang, job.seats), -1)
 
     def _demote(self) -> None:
-        """Budgets are spent, or count anew: what queues own, and priorities, have changed."""
+        """Budgets are spent, or count again: what queues own, and priorities, have changed."""
         self._is_new, self._stripped = True, self._spending.stripped
         quota_holdings = [self._holding(job.gang, job.seats) for job in self._running.values()]
         self._standing = standing_of(self.present(), self._coming, self._fleet, quota_holdings)
@@ -370,7 +370,7 @@ class Play:
         self._promised = promised
 
     def _take_back(self, reserved: Sequence[Reserved]) -> None:
-        """A pass counts what it keeps as taken; here it is not, as the next pass keeps it anew."""
+        """A pass counts what it keeps as taken; here it is not, as the next pass keeps it again."""
         self._rooms.refill({seat.node for reserved in reserved for seat in reserved.seats})
         for simulated_reservation in self._kept.values():
             gang, seats = (

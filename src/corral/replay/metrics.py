@@ -7,7 +7,7 @@ from typing import Final
 from corral.replay.array_replay import ReplayOutcome
 from corral.replay.quantile import quantile
 
-SHORTEST_SECONDS: Final = 10.0  # bounded slowdown counts shorter jobs as so long (Feitelson 1998)
+SHORTEST_SECONDS: Final = 10.0  # bounded slowdown counts shorter jobs as this long (Feitelson 1998)
 
 SIZES: Final = (
     *((1, "1 GPU"), (4, "2 to 4"), (8, "5 to 8"), (16, "9 to 16"), (64, "17 to 64")),

@@ -85,7 +85,7 @@ def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
 
 
 def fits(gpus: int, nodes: Sequence[int]) -> bool:
-    """Whether the nodes, empty, can hold a gang of so many GPUs in equal parts."""
+    """Whether the nodes, empty, can hold a gang of this many GPUs in equal parts."""
     try:
         shape_of(gpus, nodes)
     except ValueError:

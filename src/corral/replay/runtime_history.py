@@ -15,7 +15,7 @@ from corral.domain.run_history import Ran
 KEPT: Final = 300  # run times of one kind
 TO_THE_LIMIT: Final = 0.25  # of the jobs without kin: they run until their limit ends them
 LEAST_SECONDS: Final = 1.0  # of the others: anywhere from here to the limit, by ratio
-DOUBT: Final = 0.1  # so many kin weigh as much as that this job is not like them
+DOUBT: Final = 0.1  # this many kin weigh as much as that this job is not like them
 SHORTEST_SECONDS: Final = 60.0
 LONGEST_SECONDS: Final = 7 * 86_400.0  # of a guess, for one that has not run half as long yet
 
@@ -56,7 +56,7 @@ class RuntimeHistory:
         common: float,
         chance: float,
     ) -> float:
-        """The whole run time of a job that has run for so long, in seconds: more than that.
+        """The whole run time of a job that has run for this long, in seconds: more than that.
 
         One of those of its kin that ran longer, the rarer the fewer there are; else a guess.
 

@@ -79,7 +79,7 @@ class Terms:
     """Costs of preemption, and failures of nodes.
 
     `restart_seconds`: of each start after a stop, before the job goes on. `grace_seconds`: from
-    being told to stop until the seats come free. `save_seconds`: so often a running job saves by
+    being told to stop until the seats come free. `save_seconds`: this often a running job saves by
     itself, which only the choice of victims looks at: whoever can save does so when it is told.
     `counts_budgets`: those of the queues, from the present on; else what is stripped stays so.
     """

@@ -34,7 +34,7 @@ from corral.schedule.quota.limits import QueueLimits, holding_of
 from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Reason, Waiting
 
-PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
+PATIENCE_SECONDS: Final = 60.0  # this long may smaller gangs pass a bigger one that waits
 _NO_ROOM: Final = ("Resources", "Topology", "Priority", "Preempting")  # not: it may not, or never
 
 

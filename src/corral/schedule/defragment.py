@@ -31,8 +31,8 @@ from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Reason, Waiting
 
 _HOUR_SECONDS: Final = 3600.0
-MOST_GANGS: Final = 4  # so many a pass are looked at, the first of the line
-MOST_DOMAINS: Final = 16  # so many sets of nodes are tried for each
+MOST_GANGS: Final = 4  # this many a pass are looked at, the first of the line
+MOST_DOMAINS: Final = 16  # this many sets of nodes are tried for each
 MOST_TRIES: Final = 4  # searches in each, every one without those who had no place before
 MOST_MOVED: Final = 8  # gangs at once
 
@@ -223,7 +223,7 @@ class Relocating:
         able: dict[JobId, Movable],
         rooms: Sequence[NodeRoom],
     ) -> _Move | None:
-        """The cheapest way within these nodes: who has no place to go stays, and it tries anew."""
+        """The cheapest way within these nodes: who has no place to go stays, and it tries again."""
         for _ in range(MOST_TRIES):
             seats = self._search(gang, shape, able, group)
             if seats is None or not 0 < len(seats.victims) <= MOST_MOVED:

@@ -37,7 +37,8 @@ class Waiting:
     gang under one mark; `mark` is the one that its saves lie under already; `sharing` stands for
     all paths that nodes see just as they see this one. `array` and `array_limit` bound how many of
     an array run at once. `kin` is what others call it that want to be apart from it; nodes in
-    `avoid` come last, and those in `likes`, which have its data, first. `holds_seconds`: so long it
+    `avoid` come last, and those in `likes`, which have its data, first. `holds_seconds`: this
+    long it
     holds its seats at the most; None: nobody knows. `whole_gpus`: those of the smallest nodes that
     would do for a gang that wants whole nodes; 0: it does not. `served_seconds`: the service that
     it has had, and `restart_seconds` what it needs to get back to that. `waited_seconds`: of all

@@ -25,7 +25,7 @@ from corral.simulate.recorded_state import Books
 from corral.simulate.users import SimulatedUsers
 from corral.simulate.world import Stage
 
-STUCK_SECONDS = 400.0  # after the last fault, so long without the end of any job is starvation
+STUCK_SECONDS = 400.0  # after the last fault, this long without the end of any job is starvation
 LOOK_SECONDS = 2.0
 
 

@@ -31,7 +31,7 @@ from corral.simulate.world import Stage
 
 INFRA = [20, 20, 20, 20, 20, 20, 1, 0]  # retries for faults of the cluster
 MORE_JOBS = 12  # where jobs are moved
-PATIENCE_SECONDS = 3.0  # without an answer for so long, a client asks again
+PATIENCE_SECONDS = 3.0  # without an answer for this long, a client asks again
 
 
 @dataclass(slots=True)

@@ -67,7 +67,7 @@ def _job(row: Mapping[str, str]) -> Imported | None:
         user=UserName(row.get("User", "")),
         queue=QueueName(row.get("Partition", "").partition(",")[0]),
         shape=_shape(tres, row.get("NNodes", "")),
-        submitted_at=min(submitted, started),  # a requeued one is submitted anew
+        submitted_at=min(submitted, started),  # a requeued one is submitted again
         started_at=started,
         ended_at=ended,
         seconds=seconds,

@@ -70,7 +70,7 @@ def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
 
 
 def _gpus_of_node(cell: str) -> int:
-    """Raises: ValueError when no node has so many."""
+    """Raises: ValueError when no node has this many."""
     count = float(cell or 0)
     if not 0 <= count <= MOST_GPUS or count % 1:
         raise ValueError(f"gpus is {cell}: a node has 0 to {MOST_GPUS:,} whole ones")

@@ -163,7 +163,7 @@ def _round(proofs: list[Proof]) -> bool:
 
 
 def _told(proofs: list[Proof]) -> bool:
-    """Each by its hash once more, beside those that were compared on the device itself."""
+    """Each by its hash once more, alongside those that were compared on the device itself."""
     wrong = sum(int(proof.wrong) for proof in proofs)
     wrong += sum(hash_of(proof.left @ proof.right) != hash_of(proof.known) for proof in proofs)
     made = sum(proof.made for proof in proofs) + len(proofs)

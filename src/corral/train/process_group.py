@@ -1,4 +1,4 @@
-"""The gang of ranks: its process group, this rank's device, and quiet talk beside training."""
+"""The gang of ranks: its process group, this rank's device, and quiet talk alongside training."""
 
 import ipaddress
 import os

@@ -45,7 +45,7 @@ class SaveSchedule:
         return self.before_seconds + now - self.began
 
     def step_done(self, seconds: float) -> None:
-        """A step took so long; beside a save, what it took above the usual is the save's."""
+        """A step took this long; alongside a save, what it took above the usual is the save's."""
         self._steps += 1
         if not self._in_progress:
             self._quiet.append(seconds)

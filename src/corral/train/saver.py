@@ -1,4 +1,5 @@
-"""Saving beside training: copied at the step boundary, written by a thread, reported when durable.
+"""Saving alongside training: copied at the step boundary, written by a thread, reported when
+durable.
 
 Order of one save: every rank writes and fsyncs its files; then rank 0 writes and fsyncs the index
 and the manifest, fsyncs the directory, renames it and fsyncs its parent. Before the rename nothing
@@ -119,7 +120,7 @@ class Saver:
             self._copied.wait()
 
     def prepare(self, state: dict[str, Any]) -> None:
-        """Plan, and get the staging buffers ready beside training, before the first save is due.
+        """Plan, and get the staging buffers ready alongside training, before the first save is due.
 
         Every rank must call this together.
         """
@@ -129,7 +130,7 @@ class Saver:
         self._tasks.put(lambda: self._warm(state, items))
 
     def save(self, step: int, capture: Callable[[], dict[str, Any]]) -> float:
-        """Take a copy of the state and write it beside training; answers with the seconds that
+        """Take a copy of the state and write it alongside training; answers with the seconds that
         training lost. Every rank must call this together; a save in progress is waited for."""
         self.wait()
         began = time.monotonic()
@@ -161,7 +162,7 @@ class Saver:
         return stall
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until nothing is being written, for at most so long."""
+        """Wait until nothing is being written, for at most this long."""
         return self._idle.wait(seconds)
 
     def forget(self, committed: Sequence[tuple[int, int]]) -> None:

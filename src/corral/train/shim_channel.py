@@ -62,13 +62,13 @@ class Channel:
         self._wake()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all has been sent, for at most so long."""
+        """Wait until all has been sent, for at most this long."""
         self._idle.clear()
         self._wake()
         return self._idle.wait(seconds)
 
     def close(self, seconds: float = 1.0) -> None:
-        """Send what there is, for at most so long, and hang up."""
+        """Send what there is, for at most this long, and hang up."""
         if self._thread.is_alive():
             self.flush(seconds)
             self._closing = True

@@ -1,6 +1,6 @@
 """Agreement of all ranks to save, and to stop, at the same step, without waiting for each other.
 
-Every few steps each rank throws its wishes into an all-reduce of its own, which runs beside the
+Every few steps each rank throws its wishes into an all-reduce of its own, which runs alongside the
 next steps; the answer is taken in some steps later, by all at the same step. What comes out
 depends on wishes alone, so training itself is the same whenever it is asked to save.
 """

@@ -6,7 +6,7 @@ from typing import Final
 from corral.domain.observed_state import AttemptKey
 from corral.engines.batch.interfaces import Ticket, TicketState
 
-MISSED_LOOKS: Final = 2  # a ticket that was not there so often is not there
+MISSED_LOOKS: Final = 2  # a ticket that was not there this often is not there
 
 
 @dataclass(slots=True, kw_only=True)

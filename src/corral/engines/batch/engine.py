@@ -29,7 +29,7 @@ AT_ONCE: Final = 8  # attempts that are handed over side by side
 NEWS_SECONDS: Final = 0.1  # between two looks, however much news there is
 STALE_SECONDS: Final = 5.0  # a look this old speaks for the nodes no longer
 LONGEST_PAUSE_SECONDS: Final = 30.0
-LATE_SECONDS: Final = 2.0  # a look that takes so long is told of
+LATE_SECONDS: Final = 2.0  # a look that takes this long is told of
 log = logging.getLogger(__name__)
 
 

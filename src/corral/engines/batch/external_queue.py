@@ -191,7 +191,8 @@ class Asking:
         )
 
     def _allowed(self, group: Sequence[ExternalCandidate]) -> int:
-        """The limit of an array holds over all its groups: beside others, so many as are left."""
+        """The limit of an array holds over all its groups: alongside others, this many as are
+        left."""
         first = group[0]
         limit = first.spec.array_limit
         if limit is None or first.array is None:

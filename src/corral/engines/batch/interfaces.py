@@ -92,7 +92,7 @@ class PartFiles:
     """The folder of one part: node.json and its token, for nobody else to read.
 
     `early`: what its ranks begin with before its agent is there, for which `workdir` is an archive
-    of the head's to lie beside it; b"": they wait for it, as where that cannot be.
+    of the head's to lie next to it; b"": they wait for it, as where that cannot be.
     """
 
     settings: bytes

@@ -312,7 +312,7 @@ class KubernetesDriver:
         self.spaces.placed_in.pop(key, None)
 
     def fitted(self, launch: Launch) -> Launch | None:
-        """GPUs are counted anew in a pod, which is in its image already, and its ranks are reached
+        """GPUs are counted again in a pod, which is in its image already, and its ranks are reached
         at its own address; None until the addresses of the whole gang are known."""
         seat = replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus))), slices=())
         launch = replace(launch, seat=seat, image=None)

@@ -1,4 +1,4 @@
-"""A transport that reads the kubeconfig anew when the API server no longer takes what it said."""
+"""A transport that reads the kubeconfig again when the API server no longer takes what it said."""
 
 from collections.abc import Callable
 from typing import Final
@@ -71,7 +71,7 @@ def _transport_of(config: SingleConfig) -> httpx2.AsyncHTTPTransport:
 def _token_of(config: SingleConfig) -> str:
     """Return the token that is written in the kubeconfig itself.
 
-    A file of tokens and a program that makes them are read anew by the client already.
+    A file of tokens and a program that makes them are read again by the client already.
     """
     user = config.user
     return "" if user is None or user.token_file or user.exec else user.token or ""

@@ -120,7 +120,7 @@ class Namespace:
     ) -> asyncio.Task[None] | None:
         """Start a check where the files have changed, or the last check is old.
 
-        It runs beside the looks: a namespace that is slow to answer must not delay the others.
+        It runs alongside the looks: a namespace that is slow to answer must not delay the others.
         Returns: the check that runs; None when none is due.
         """
         if self._check is not None and not self._check.done():

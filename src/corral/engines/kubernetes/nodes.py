@@ -53,7 +53,7 @@ def gpu_resources(node: Node) -> list[str]:
 def unhealthy_gpus(node: Node) -> int:
     """Return how many GPUs the node has and does not offer now.
 
-    A device that fails is one, and so are all while their device plugin starts anew. Source:
+    A device that fails is one, and so are all while their device plugin starts again. Source:
     https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/"""
     offered = _allocatable(node)
     return sum(count - whole(offered, name) for name, count in _gpu_counts(node).items())
@@ -270,7 +270,7 @@ def _is_ready(node: Node) -> bool:
 
 
 def boot_of(node: Node) -> str:
-    """It changes when the machine starts anew."""
+    """It changes when the machine starts again."""
     info = (node.status or NodeStatus()).nodeInfo
     return info.bootID if info is not None else ""
 

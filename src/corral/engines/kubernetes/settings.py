@@ -23,7 +23,7 @@ RESTRICTED: Final = "restricted"  # no root, no capability
 BASELINE: Final = "baseline"  # the image's own user, also root, with the runtime's capabilities
 PRIVILEGED: Final = "privileged"  # as root on the node
 NVLINK_LABELS: Final = ("nvidia.com/gpu.clique",)
-AGENT_BYTES: Final = 128 * 1024**2  # of each pod, for the agent and the shims beside the ranks
+AGENT_BYTES: Final = 128 * 1024**2  # of each pod, for the agent and the shims alongside the ranks
 AGENTS: Final = 4  # attempts side by side for which a node without more GPUs keeps them
 # A label as RFC 1123 has it.
 NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -43,7 +43,8 @@ class KubernetesSettings:
     `head_url`: where pods reach the head; None: where it serves. `queue`: Kueue's LocalQueue.
     `nodes`: labels that a node must have to be lent, joined by commas. `tolerate`: keys of taints
     that its pods tolerate. `claims`: PersistentVolumeClaims that all pods mount, NAME:/PATH, and
-    `secrets`: Secrets, likewise, joined by commas. `extra`: resources for each pod beside its GPUs,
+    `secrets`: Secrets, likewise, joined by commas. `extra`: resources for each pod alongside
+    its GPUs,
     such as rdma/hca=1. `security`: what pods may do, by the names of the Pod Security Standards;
     `cpu_limits`: whether the CPUs that a job asks for are also the most that its pods get.
     `run_as`: UID:GID of restricted pods. `rack_label`, `pod_label`, `nvlink_label`: the labels

@@ -19,7 +19,7 @@ from corral.domain.errors import Trouble
 from corral.engines.kubernetes.kubeconfig_reload import CONFIG_FAULTS
 
 WATCH_SECONDS: Final = 60  # the server ends a watch then, and it is resumed where it was
-QUIET_SECONDS: Final = 90.0  # nothing was heard for so long: list again, the line may be dead
+QUIET_SECONDS: Final = 90.0  # nothing was heard for this long: list again, the line may be dead
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 5.0

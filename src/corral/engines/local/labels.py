@@ -18,7 +18,7 @@ def labels_of_nodes(nodes: int, texts: Iterable[str], topology: str | None) -> l
     """For each of n1, n2, ... its labels, sorted.
 
     `texts`: LABEL=VALUE for all nodes, n2:LABEL=VALUE for one, without =VALUE it is true.
-    `topology`: racks=2,pods=1: the nodes in order, divided into so many equal parts.
+    `topology`: racks=2,pods=1: the nodes in order, divided into this many equal parts.
     Raises: SpecInvalid.
     """
     labels_list: list[dict[str, str]] = [{} for _ in range(nodes)]

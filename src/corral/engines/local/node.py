@@ -73,14 +73,14 @@ class LocalNode:
         return sha256(token.read_bytes().strip()).hexdigest()
 
     def _has_token(self, token: Path) -> bool:
-        """Whether there is one that lets its agent in; an agent that lives reads it anew."""
+        """Whether there is one that lets its agent in; an agent that lives reads it again."""
         if not token.exists() or not token.read_bytes().strip():
             return False
         now = time.clock_gettime(time.CLOCK_REALTIME)
         return now - token.stat().st_mtime < NODE_TOKEN_SECONDS
 
     def begin(self) -> None:
-        """Adopt the living agent, or start one. What of the node died unseen starts anew, but for
+        """Adopt the living agent, or start one. What of the node died unseen starts again, but for
         one that keeps ends nobody has recorded yet: its next agent tells them, and what was lost.
         """
         self.kept_down = False
@@ -118,7 +118,8 @@ class LocalNode:
         return bool(LocalProcess.recorded(self.dir / "agent.pid") or self.others())
 
     def others(self) -> list[LocalProcess]:
-        """Return the living processes of the node beside its agent: the launcher and the shims."""
+        """Return the living processes of the node alongside its agent: the launcher and the
+        shims."""
         launcher = LocalProcess.recorded(self.dir / "launcher.pid")
         return [*([launcher] if launcher else []), *self.shims()]
 

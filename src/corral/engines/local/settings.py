@@ -17,7 +17,8 @@ class LocalSettings:
 
     Without, node 1 has the machine's first `gpus` GPUs, node 2 the next, and so on; a lone node
     that asks for none of them (`gpus` None) has all. `memory_bytes` None: the machine's memory in
-    equal parts. CPUs are not divided: pretend nodes take turns on them. `gpu_slices`: into so many
+    equal parts. CPUs are not divided: pretend nodes take turns on them. `gpu_slices`: into this
+    many
     parts each pretend GPU is cut; real ones are found as they are cut. `labels` and `topology` are
     as `labels_of_nodes` reads them.
     `own_disks`: several nodes have a disk of their own each; else they see the machine's without

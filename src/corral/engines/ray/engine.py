@@ -38,7 +38,7 @@ CANNOT: Final[Mapping[str, str]] = {
     "and service out: it then runs as a job",
 }
 LOOK_SECONDS: Final = 1.0
-REFIT_SECONDS: Final = 3.0  # so often an actor is asked whether it sees to its agent
+REFIT_SECONDS: Final = 3.0  # this often an actor is asked whether it sees to its agent
 log = logging.getLogger(__name__)
 
 

@@ -31,7 +31,7 @@ class RayMember:
     num_gpus: int | None = None
 
     def save(self, folder: Path) -> None:
-        """For its keeper. The token of the Ray cluster lies beside it."""
+        """For its keeper. The token of the Ray cluster lies next to it."""
         (folder / "member.json").write_text(json.dumps(asdict(self)))
 
     @classmethod

@@ -40,7 +40,7 @@ _DRAINED: Final = frozenset({3, 4})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayNode:
-    """A row of Ray's table. `ray_node` is Ray's id, another one each time its Ray starts anew;
+    """A row of Ray's table. `ray_node` is Ray's id, another one each time its Ray starts again;
     `id` is the node's name, which stays. `index`: its place among the nodes of its address."""
 
     id: NodeId
@@ -95,8 +95,8 @@ def newest_of_each(
 ) -> dict[NodeId, Mapping[str, Any]]:
     """The rows by name, of those with one name the living one, else the last.
 
-    Several living ones without a name of their own, on one address, are told apart by their ports;
-    who has the plain name keeps it, and of new ones Ray's own head is the first to have it.
+    Several living ones without a name of their own, on one address, are distinguished by their
+    ports; who has the plain name keeps it, and of new ones Ray's own head is the first to have it.
     """
     newest: dict[NodeId, Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: _turn(row, names)):

@@ -23,8 +23,8 @@ class RaySettings:
     `redis`: HOST:PORT of one without a password, where a Ray that is started here keeps what it
     knows: then its nodes outlive its end. `autoscaling_config`: the file by which Ray's autoscaler
     makes nodes, for a Ray that is started here; `autoscale` where the one that is joined has an
-    autoscaler, with its file beside it if what it could bring is to be known. `idle_seconds`: a
-    node on which nothing has run for so long is left to it.
+    autoscaler, with its file next to it if what it could bring is to be known. `idle_seconds`: a
+    node on which nothing has run for this long is left to it.
     """
 
     NAME: ClassVar[str] = "ray"

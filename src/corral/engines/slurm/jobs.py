@@ -1,4 +1,4 @@
-"""Corral's own batch jobs in squeue and sacct, and what others hold beside them.
+"""Corral's own batch jobs in squeue and sacct, and what others hold alongside them.
 
 Source: squeue(1) and sacct(1) of Slurm 22.05. Times are asked for in seconds since 1970.
 """
@@ -143,7 +143,7 @@ def tickets_of(
 
 
 def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
-    """Waiting batch jobs beside another of the same name: the one that speaks is left."""
+    """Waiting batch jobs alongside another of the same name: the one that speaks is left."""
     by_key: defaultdict[AttemptKey, list[SlurmJob]] = defaultdict(list)
     for job in sorted(jobs, key=_far):
         if (key := job.key(cluster)) is not None:
@@ -213,8 +213,8 @@ def without_strays(
     """The jobs that count, and the handles of those that must go. `names`: what the batch job of
     each attempt is called that has a folder.
 
-    Of an attempt that was asked for anew an older batch job must go. What is over and has no folder
-    any more has been recorded, and counts no more.
+    Of an attempt that was asked for again an older batch job must go. What is over and has no
+    folder any more has been recorded, and counts no more.
     """
     counts: list[SlurmJob] = []
     strays: list[str] = []

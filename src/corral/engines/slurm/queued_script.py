@@ -95,7 +95,7 @@ def _shape(one: ExternalCandidate, grounds: Grounds) -> list[str]:
 
 def _body(group: Sequence[ExternalCandidate], name: str, grounds: Grounds) -> list[str]:
     """It waits until the head has recorded where it is, and has brought what its agents need. One
-    that was asked for anew, or has begun, begins nothing."""
+    that was asked for again, or has begun, begins nothing."""
     first = group[0]
     root = quote(f"{grounds.root}/{_key_of(group)[0]}")
     task = '"_$SLURM_ARRAY_TASK_ID"' if _is_array(group) else ""

@@ -23,7 +23,7 @@ class SlurmSettings:
     `ports`: what nodes may give to gangs, each node its own 32. `pretend`: the GPUs of this Slurm
     are made up. `options`: lines for every batch script, as after #SBATCH, joined by semicolons.
     `images`: where nodes keep what they have unpacked, best on a disk of each node's own; None: in
-    their folder for temporary files. `command_seconds`: so long a command of Slurm's may take.
+    their folder for temporary files. `command_seconds`: this long a command of Slurm's may take.
     `places`: who says where a job runs, "corral" or "engine", which is Slurm.
     """
 

@@ -30,7 +30,7 @@ class Demand(NamedTuple):
 
     `sums`: by the names above, of jobs with GPUs (millis, millis, MiB, jobs). `shares`: arrivals
     by size in LEVELs; `price`: a share's dual price in GPUs. `part_waste`: GPUs wasted by a free
-    part of so many LEVELs. The rest is room to work in.
+    part of this many LEVELs. The rest is room to work in.
     """
 
     sums: Any

@@ -1,4 +1,4 @@
-"""Promised starts by the policies of queues, and what others may do beside promises."""
+"""Promised starts by the policies of queues, and what others may do alongside promises."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -21,7 +21,7 @@ from corral.schedule.placement.pass_view import PassView
 from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.waiting import Reason, Waiting
 
-MOST_PROMISED: Final = 8  # of one conservative queue: so many look ahead in a pass, in their order
+MOST_PROMISED: Final = 8  # promises of one conservative queue in a pass, in its order
 _MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
 
 
@@ -103,8 +103,8 @@ class Promising:
     # -- what it is told ---------------------------------------------------------------------------
 
     def turn_to(self, gang: Waiting) -> Promise | None:
-        """Open to the gang what it may use beside the promises of others. Its own, if it has one,
-        is taken back."""
+        """Open to the gang what it may use alongside the promises of others. Its own, if it has
+        one, is taken back."""
         ahead = self._opened.ahead
         if ahead is None:
             return None
@@ -114,7 +114,7 @@ class Promising:
         return promise
 
     def lets(self, gang: Waiting, shape: Shape) -> bool:
-        """Whether its queue may hold it beside all those who start before it ends."""
+        """Whether its queue may hold it alongside all those who start before it ends."""
         ahead = self._opened.ahead
         return ahead is None or ahead.lets(gang, shape, self._now, self._stop(gang))
 
@@ -212,7 +212,7 @@ class Promising:
 
     def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
         """Somebody holds its seats for longer than was known. Those who were told after it must not
-        keep it waiting for longer still: they step aside, and are told anew."""
+        keep it waiting for longer still: they step aside, and are told again."""
         ahead = self._look()
         unheard = any(seat.node not in self._opened.by_id for seat in before.seats)
         if unheard and self._now < before.start:

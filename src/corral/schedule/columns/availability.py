@@ -1,6 +1,6 @@
 """The availability profile: how many GPUs are neither held nor promised, from each moment on.
 
-It is kept in step, never made anew: a promise takes GPUs out of it for as long as the job may run,
+It is kept in step, never made again: a promise takes GPUs out of it for as long as the job may run,
 an early end puts the rest back. Only a job that outlasts its limit makes it be counted again.
 """
 
@@ -102,7 +102,7 @@ def take_back(promises: Promises, jobs: JobColumns, job: int, now: float) -> Non
 
 @compiled
 def count_again(promises: Promises, jobs: JobColumns, gpus: int, now: float) -> None:
-    """Somebody outlasted their limit: promises are made anew from what runs."""
+    """Somebody outlasted their limit: promises are made again from what runs."""
     promises.at[0] = now
     promises.free[0] = gpus
     promises.count[STEPS] = 1

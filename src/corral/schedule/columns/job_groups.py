@@ -62,7 +62,7 @@ AT_RUNNING, AT_WAITING, AT_ACTIVE = 0, 1, 2  # in `count`
 
 
 def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> JobColumns:
-    """Room for so many jobs on so many GPUs, nothing submitted yet."""
+    """Room for this many jobs on this many GPUs, nothing submitted yet."""
     groups = classes * levels
     ints = ("gpus", "klass", "state", "level", "preempted", "waiting")
     floats = ("submitted", "expected", "limit", "weight", "turn", "started", "overhead")

@@ -27,11 +27,11 @@ class ColumnPolicy(NamedTuple):
     """Numbers of a policy. See the named ones below for what is usual.
 
     `size_power`: how a key grows with the GPUs asked for: 0 is time, 1 is GPU time. `margin`: a
-    preemptor's key must be so many times better. `price`: so many times the restart that it
+    preemptor's key must be this many times better. `price`: this many times the restart that it
     costs a preemptor must have waited. `elder_seconds`: from this wait on age counts; the oldest
     then share (wait / `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
     `elder_turn_seconds`; with 0 as the scale age never counts. `short_seconds`: under backfill,
-    who asks for e times less (limit times weight) counts as having come so many seconds sooner.
+    who asks for e times less (limit times weight) counts as having come this many seconds sooner.
     `predicts`: whether a job's kin tell how long it will run, where nobody else does.
     """
 
@@ -88,7 +88,7 @@ POLICIES: Final = {
 
 @compiled
 def counts_service(policy: ColumnPolicy) -> bool:
-    """Whether the jobs of a class are told apart by attained service."""
+    """Whether the jobs of a class are distinguished by attained service."""
     return LEAST_SERVED <= policy.rule <= LEARNED
 
 

@@ -23,7 +23,7 @@ class KinMeans(NamedTuple):
 
 
 def kin_of(jobs: int, groups: int) -> KinMeans:
-    """Room for so many groups; without groups nothing is predicted."""
+    """Room for this many groups; without groups nothing is predicted."""
     return KinMeans(
         group=column(jobs * CIRCLES if groups else 0, "int"),
         mean=column(groups, "float"),
@@ -52,7 +52,7 @@ def predicted_seconds(kin: KinMeans, job: int, limit: float) -> float:
 
 @compiled
 def learn_seconds(kin: KinMeans, job: int, seconds: float) -> None:
-    """The job has ended after so many seconds of service."""
+    """The job has ended after this many seconds of service."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]
         if group >= 0:

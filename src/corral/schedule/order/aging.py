@@ -11,7 +11,7 @@ from typing import Final
 
 ELDER_SECONDS: Final = 86_400.0
 TURN_SECONDS: Final = 172_800.0
-SCALE_SECONDS: Final = 2_732_000.0  # whoever has waited for so long would be lent the whole cluster
+SCALE_SECONDS: Final = 2_732_000.0  # a job that waited this long may use the whole cluster
 MOST: Final = 0.5  # of the cluster is lent to age
 ELDEST: Final = float("-inf")  # the key of an elder: better than any
 

@@ -123,7 +123,7 @@ class QueueLine:
         return [gang for _, gang in sorted(behind, key=lambda one: one[0])]
 
     def _put_right(self) -> None:
-        """Order the way of the last gang anew, from its end up."""
+        """Order the way of the last gang again, from its end up."""
         if self._way and self._way[-1].runs:
             runs = self._way[-1].runs
             key, run = runs[0]

@@ -23,7 +23,7 @@ from corral.schedule.waiting import Waiting
 
 START_SECONDS: Final = 60.0  # a limit counts from when the gang is up, and so long that may take
 SAME_SECONDS: Final = 1.0  # a start that is put off by less is the same
-OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given so long, then twice as long ...
+OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given this long, then twice as long ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +299,7 @@ class Availability:
             able.pop(node, None)
 
     def _idleness(self, room: NodeRoom) -> tuple[object, ...]:
-        """Return the sort key by which idle capacity is promised last: until then, and beside it,
+        """Return the sort key by which idle capacity is promised last: until then, and next to it,
         others may use it."""
         return (self._rooms[room.id].whole, room.fullness)
 

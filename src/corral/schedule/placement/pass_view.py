@@ -13,7 +13,7 @@ from corral.schedule.waiting import Waiting
 
 
 class PassView:
-    """`rooms` are kept in order: sorting them anew for each gang would cost most.
+    """`rooms` are kept in order: sorting them again for each gang would cost most.
 
     Who runs beyond a promised start sees of a node only what it may hold until it ends; who has
     gone by then sees all that is free.

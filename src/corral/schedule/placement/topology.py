@@ -38,7 +38,7 @@ def in_order(
     likes: frozenset[NodeId] = frozenset(),
     of_one_type: bool = True,
 ) -> Iterator[list[NodeRoom]]:
-    """Ways to place a gang of so many nodes, the best first: rooms in the order to be taken.
+    """Ways to place a gang of this many nodes, the best first: rooms in the order to be taken.
 
     `able`: those with room for a part of it, in the order of best fit. `likes`: of equally near
     ones these go first. `avoid`: where it failed, the newest last. Of nodes that are not clean

@@ -25,7 +25,7 @@ from corral.schedule.arrays.hazard import (
 from corral.schedule.prediction.similar_jobs import CIRCLES, mean_after
 
 MOST_ENDED: Final = 5_000  # jobs that a head learns from, the newest
-RELEARN: Final = 0.02  # a table is made anew when so much more has ended,
+RELEARN: Final = 0.02  # a table is made again when so much more has ended,
 RELEARN_SECONDS: Final = 10.0  # and not more often than this
 EDGES: Final = tuple(edges())
 CIRCLE_WORDS: Final = (  # of _circles
@@ -170,7 +170,7 @@ class Learned:
 
 
 class Lessons:
-    """The record of the newest ended jobs, and the table of it, made anew as more of them end.
+    """The record of the newest ended jobs, and the table of it, made again as more of them end.
 
     `live` is as for Learned; it is asked only when there is a table to make.
     """

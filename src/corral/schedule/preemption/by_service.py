@@ -21,7 +21,7 @@ from corral.schedule.quota.balances import Standing
 from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
-MARGIN: Final = 1.25  # a taker's key must be so many times better
+MARGIN: Final = 1.25  # a taker's key must be this many times better
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class _Told(NamedTuple):
     over_millis: Mapping[QueueName, int]
 
 
-MOST_A_PASS: Final = 8  # so many gangs are let in by one pass, since each search takes its time
+MOST_A_PASS: Final = 8  # this many gangs are let in by one pass, since each search takes its time
 _SETTLED: Final = (True, False)  # first only those past their guard, then all
 
 

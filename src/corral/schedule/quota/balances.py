@@ -164,7 +164,7 @@ class Standing:
             book[name] = book.get(name, ResourceAmounts()).plus(amounts, times)
 
     def pass_time(self, seconds: float) -> None:
-        """Let past use decay for so long, and what is held meanwhile become a part of it."""
+        """Let past use decay for this long, and what is held meanwhile become a part of it."""
         more = accrued_seconds(seconds, self.tree.half_life_seconds)
         more /= constant_seconds(self.tree.half_life_seconds)
         for name in {**self._past, **self._held} if more else ():

@@ -44,7 +44,7 @@ def decayed(amount: float, seconds: float, half_life_seconds: float) -> float:
 
 
 def accrued_seconds(seconds: float, half_life_seconds: float) -> float:
-    """A use of 1 that has gone on for so long up to now, decayed: the integral of its parts.
+    """A use of 1 that has gone on for this long up to now, decayed: the integral of its parts.
 
     Cut into pieces that are each decayed to now, it comes to the same.
     """

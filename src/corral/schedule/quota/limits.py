@@ -48,7 +48,7 @@ class QueueLimits:
         return self._reasons[alike]
 
     def beside(self, gang: Waiting) -> Reason:
-        """It may hold what it asks for now, but not beside those who are promised a start."""
+        """It may hold what it asks for now, but not alongside those who are promised a start."""
         asks = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
         return Reason(
             code="QueueLimit",

@@ -84,7 +84,7 @@ class FailureBlameOracle:
         books, evidence = self._books, self._books.evidence
         since = evidence.up_since.get(key, books.now())
         if not books.all_heard(seat.node for seat in books.attempts[key].seats):
-            since = evidence.first_up.get(key, since)  # so long can the head be sure of
+            since = evidence.first_up.get(key, since)  # this long can the head be sure of
         ran = books.now() - since
         if ran < limit - 3.0:
             self._books.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")

@@ -8,7 +8,7 @@ from corral.domain.world import AllocationKey, Changes
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.recorded_state import Books
 
-OLD_SECONDS = 86_400.0  # who has waited for so long, all waits together, may go by age (0027)
+OLD_SECONDS = 86_400.0  # who has waited for this long, all waits together, may go by age (0027)
 
 
 class PlacementOracle:

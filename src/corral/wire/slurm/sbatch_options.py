@@ -106,7 +106,7 @@ JOB_OPTIONS: Final = (
        variable="SBATCH_QOS"),
     _noted("reboot", "", "nodes are not booted for a job", takes=_FLAG),
     _refused("reservation", "", "no nodes are set aside; ask for a queue with nodes of its own"),
-    _o("signal", "", "sent N seconds before the end of --time to those waiting for it; R:, B: alike",
+    _o("signal", "", "sent N seconds before the end of --time; R: and B: alike",
        variable="SBATCH_SIGNAL"),
     _noted("sockets-per-node", "", _LAYOUT),
     _o("spread-job", "", "over as many racks as can be", takes=_FLAG),

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 LEVELS: Final = 36
-FIRST_SECONDS: Final = 60.0  # below this, jobs are not told apart
+FIRST_SECONDS: Final = 60.0  # below this, jobs are not distinguished
 RATIO: Final = 1.5  # of one level's end to the one before
 GUESS: Final = 0.12  # hazard before anything is known: half of the jobs end within 5 levels
 GUESS_JOBS: Final = 2.0  # how many jobs the guess weighs
 LAST_GUESS: Final = 0.9  # the same in the last level
 LEAN_JOBS: Final = 5.0  # how many jobs a record weighs for a smaller one that leans on it
-RECENT_JOBS: Final = 100.0  # the recent record forgets as if it held so many: bursts are alike
+RECENT_JOBS: Final = 100.0  # jobs that the recent record remembers: bursts are alike
 
 
 def edges() -> Iterator[float]:

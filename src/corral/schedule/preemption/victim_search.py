@@ -98,7 +98,7 @@ class Search:
     _freed: dict[NodeId, int] = field(default_factory=dict)
 
     def run(self, rooms: Sequence[NodeRoom]) -> VictimSet | None:
-        """Seats for the gang, and who gives way; None when there is no way."""
+        """Return seats for the gang, with the victims; None when no solution exists."""
         for node, some in self.by_node.items():
             theirs = (seat for one in some for seat in one.running.seats if seat.node == node)
             self._freed[node] = sum(len(seat.gpus) for seat in theirs)
@@ -116,8 +116,11 @@ class Search:
         return None
 
     def _could(self, room: NodeRoom) -> bool:
-        """Whether the node would have as many whole GPUs as are asked for if everybody there who
-        may gave way; of a share it is not told."""
+        """Return whether the node could free the requested whole GPUs if all candidates
+        stopped.
+
+        A request for a share always passes this check.
+        """
         asked = self.shape.resources
         return asked.is_share or room.whole + self._freed.get(room.id, 0) >= asked.gpus
 
@@ -160,7 +163,8 @@ class Search:
         return nodes if len(nodes) == self.shape.nodes else []
 
     def _with_freed(self, nodes: list[NodeRoom], group: Sequence[NodeRoom]) -> list[NodeRoom]:
-        """And those that others leave besides: there the gang may need fewer to give way."""
+        """Add the nodes that the victims also free: the gang may need fewer victims there.
+        """
         known = {room.id for room in nodes}
         freed = {seat.node for one, _ in self.chosen.values() for seat in one.running.seats} - known
         return [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
@@ -179,7 +183,11 @@ class Search:
             return self._least(pretended)
 
     def _least(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """The same, where somebody has to. `room`: without those chosen."""
+        """Return the candidates that have to leave this node for a seat, when at least one
+        must.
+
+        `room`: the node without the chosen victims.
+        """
         pretended = room.copy()
         found: list[VictimCandidate] = []
         alone: VictimCandidate | None = None

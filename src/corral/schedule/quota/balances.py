@@ -51,10 +51,12 @@ class LimitRefusal:
 
 
 class Standing:
-    """Quota and fair share of all queues. `past` is what was held, in the unit of what is held.
+    """Quota and fair share of all queues. `past`: earlier use, in the unit of current
+    holdings.
 
-    What preemptible jobs hold is nobody's own: it counts at the cluster, and as borrowed by each
-    queue above them. `owing`: queues that have nothing of their own until they have paid back.
+    The holdings of preemptible jobs belong to no queue. They count at the cluster, and as
+    borrowed by each queue above them. `owing`: queues without any quota of their own until
+    they have paid back.
     """
 
     def __init__(
@@ -157,14 +159,15 @@ class Standing:
             book[name] = book.get(name, ResourceAmounts()).plus(amounts, times)
 
     def pass_time(self, seconds: float) -> None:
-        """Let past use decay for so long, and what is held meanwhile become a part of it."""
+        """Let past use decay for `seconds`, and add what is held during that time."""
         more = accrued_seconds(seconds, self.tree.half_life_seconds)
         more /= constant_seconds(self.tree.half_life_seconds)
         for name in {**self._past, **self._held} if more else ():
             left = ResourceAmounts().plus(self._past.get(name, ResourceAmounts()), 1.0 - more)
             self._past[name] = left.plus(self._held.get(name, ResourceAmounts()), more)
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- queries
+    # -------------------------------------------------------------------------------------
 
     @property
     def past(self) -> dict[Leaf, ResourceAmounts]:
@@ -216,7 +219,7 @@ class Standing:
         *,
         preemptible: bool = False,
     ) -> LimitRefusal | None:
-        """Return the limit that refuses more to the user in this queue; None: there is none."""
+        """Return the limit that refuses more to the user in this queue, or None."""
         asked = self._column(gpu_millis)
         millis = sum(asked)
         if not millis:

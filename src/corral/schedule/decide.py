@@ -1,5 +1,7 @@
-"""One pass: who is next by queue, priority, share and age; gangs whole; a place or a reason for
-everybody; and who gives way to whom."""
+"""One scheduling pass: order by queue, priority, share and age; place whole gangs; preempt.
+
+Every gang gets a place or a reason.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -34,7 +36,8 @@ from corral.schedule.quota.limits import QueueLimits, holding_of
 from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Reason, Waiting
 
-PATIENCE_SECONDS: Final = 60.0  # this long may smaller gangs pass a bigger one that waits
+# time for which smaller gangs may pass a larger one that waits
+PATIENCE_SECONDS: Final = 60.0
 _NO_ROOM: Final = ("Resources", "Topology", "Priority", "Preempting")  # not: it may not, or never
 
 
@@ -88,21 +91,31 @@ def decide(
     lent: Callable[[], float] = float,
     tells: bool = True,
 ) -> Decision:
-    """Place whole gangs in the order of Line, within what queues may hold; the fullest nodes first.
+    """Place whole gangs in the order of Line, within the queues' limits; fullest nodes
+    first.
 
-    `rooms` are the nodes that take work now, changed as gangs are placed (copies, of a Floor's);
-    `fleet` is all that is known, to tell "not now" from "never"; `standing` what queues hold,
-    changed as gangs are placed (None: there is one queue, without a limit). A gang that by `now`
-    (wall clock) has waited longer than PATIENCE_SECONDS reserves the nodes that it is nearest to
-    getting, so that smaller ones cannot starve it; jobs behind it may use the others. `learned`
-    orders them by attained service (None: by age). `running` answers with those who might give way,
-    and all that are stopping; it is asked only when a gang would have to wait. `reserved` is what
-    earlier passes have kept for waiting gangs. `ends` answers with those who hold seats and will
-    have ended at a known moment; it is asked only when somebody is to be promised a start. `known`
-    is what earlier passes have promised. `shares`: what parts of GPUs are usual, as far as that is
-    known. `movable` answers with those who may be relocated; it is asked only when a gang would
-    have to wait for which there is room by count. `lent`: GPUs that elders hold in their turn; it
-    is asked only where somebody is old. `tells`: why there is no room for one is worth the time.
+    A gang that by `now` (wall clock) has waited longer than PATIENCE_SECONDS reserves the
+    nodes that it is nearest to getting. Smaller gangs therefore cannot starve it. Jobs
+    behind it may use the other nodes.
+
+    Args:
+        rooms: the nodes that take work now, changed as gangs are placed (copies, of a
+            Floor's).
+        fleet: all known nodes, which separate "not now" from "never".
+        learned: orders gangs by attained service (None: by age).
+        standing: holdings of queues, changed as gangs are placed (None: one queue without a
+            limit).
+        running: returns the possible victims and all stopping gangs; called only when a
+            gang would have to wait.
+        reserved: capacity that earlier passes kept for waiting gangs.
+        ends: returns the seats with a known end; called only when a start is to be
+            promised.
+        known: promises of earlier passes.
+        shares: the usual GPU shares, if known.
+        movable: returns the gangs that may be relocated; called only when a gang would wait
+            although the free GPUs suffice by count.
+        lent: GPUs that elders hold in their turn; called only when an old gang waits.
+        tells: whether to spend time on the reasons for a lack of room.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     floor = rooms if isinstance(rooms, Floor) else Floor.of(rooms)
@@ -175,7 +188,7 @@ def _take_turns(state: _Pass, line: QueueLine) -> None:
 
 
 def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
-    """Nobody passes it, but those for whom something is kept, which would stay kept."""
+    """Hold all gangs behind this one, except those with kept reservations."""
     behind = tuple(line.shut(state.reserved.keys() | state.promising.told))
     sentence = f"queue {gang.queue} goes strictly by age, and {gang.job} before it has no room yet"
     if behind:
@@ -212,7 +225,8 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
         return gives_way(reserved.seats, reserved.victims)
     promise = state.promising.promise(gang, before)
     if promise is not None and promise.start <= state.now:
-        state.promising.turn_to(gang)  # room, since those who were told after it stepped aside
+        # room, since the gangs with later promises stepped aside
+        state.promising.turn_to(gang)
         _take(state, gang, promise.shape, promise.seats)
         return None
     if promise is not None:
@@ -258,8 +272,11 @@ def _place(
     state: _Pass, gang: Waiting, shapes: Sequence[Shape], *, near: bool = False,
     before: Promise | None = None,
 ) -> bool:  # fmt: skip
-    """`near`: it still has patience, and some shape is kept together. `before`: what it was told
-    of its start; who asks for the same and was told before it takes the place."""
+    """Place the gang, or an equal request with an earlier promise in its stead.
+
+    `near`: the gang still has patience, and some shape is kept together. `before`: its
+    earlier promise.
+    """
     is_weighed = state.shares.any and gang.takes_any
     for shape in shapes:
         rooms = state.open.with_free(shape.resources.gpu_millis)
@@ -381,11 +398,13 @@ def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) ->
 
 
 def _reserve(state: _Pass, gang: Waiting) -> None:
-    """Keep for the gang what it can have first, or, where nobody knows when others end, the nodes
-    that are nearest to free: nobody behind it may use them, but to be gone by then.
+    """Keep for the gang the first capacity that it can have.
 
-    Where others have given way, or are about to, for somebody else, the nodes are not to be had,
-    nor where somebody is promised a start.
+    If the ends of other jobs are unknown, keep the nodes that are nearest to free. Jobs
+    behind it may use them only until then.
+
+    Nodes with a promised start are not available. Neither are nodes on which jobs stop, or
+    are about to stop, for another gang.
     """
     if state.promising.reserve(gang):
         state.reserved_for = gang.job

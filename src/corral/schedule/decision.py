@@ -35,7 +35,7 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempted:
-    """A running job that has to give way to a waiting one, and what that is expected to cost."""
+    """A running job that a waiting job preempts, with the expected cost."""
 
     job: JobId
     by: JobId
@@ -45,10 +45,10 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Seats that are kept for a waiting gang until it starts, and those who are stopped for it.
+    """Seats that are kept for a waiting gang until it starts, and the jobs stopped for it.
 
-    `pending`: somebody was told to stop and still holds a part of the seats: it waits for just
-    these, so that nobody has given way in vain.
+    `pending`: a job that was asked to stop still holds a part of the seats. The gang waits
+    for exactly these seats, so that no job is stopped without need.
     """
 
     job: JobId
@@ -68,11 +68,12 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Every waiting job is in just one of the first two.
+    """Result of a pass. Every waiting job is in exactly one of the first two fields.
 
-    `preempted` are those who now have to give way, and `reserved` what is kept for whom from now
-    on; `dropped` are jobs whose seats are kept no longer, though they still wait.
-    `promised` are all promises that stand from now on, and `elders` who went first by age.
+    `preempted`: jobs to stop now. `reserved`: the capacity kept for each gang from now on.
+    `dropped`: jobs whose seats are no longer kept, although they still wait.
+    `promised`: all promises that are valid from now on. `elders`: jobs that went first by
+    age.
     """
 
     placed: tuple[Placed, ...] = ()
@@ -94,7 +95,7 @@ class Reasons(Mapping[JobId, Reason]):
     def __init__(
         self, held: Sequence[Unplaced] = (), over: Mapping[JobId, Reason] | None = None
     ) -> None:
-        """`over`: what is to be said of some of them instead."""
+        """`over`: reasons of some jobs that replace their own."""
         self._held = held
         self._over = over or {}
         self._found: dict[JobId, Reason] | None = None

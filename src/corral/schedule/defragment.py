@@ -31,8 +31,8 @@ from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Reason, Waiting
 
 _HOUR_SECONDS: Final = 3600.0
-MOST_GANGS: Final = 4  # this many a pass are looked at, the first of the line
-MOST_DOMAINS: Final = 16  # this many sets of nodes are tried for each
+MOST_GANGS: Final = 4  # examined in a pass, the first of the line
+MOST_DOMAINS: Final = 16  # sets of nodes tried for each gang
 MOST_TRIES: Final = 4  # searches in each, every one without those who had no place before
 MOST_MOVED: Final = 8  # gangs at once
 
@@ -49,7 +49,9 @@ class Movable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movables:
-    """All that may be relocated now, and what it may cost. Nobody: somebody is on the way."""
+    """All gangs that may be relocated now, with the budget. Empty while a relocation is
+    running.
+    """
 
     gangs: Sequence[Movable] = ()
     budget_gpu_seconds: float = 0.0
@@ -126,7 +128,7 @@ class Relocating:
         return None
 
     def told(self, gang: Waiting, reason: Reason) -> Reason:
-        """The reason, and why nobody is relocated who could be."""
+        """Return the reason, extended by why no possible relocation takes place."""
         note = self._notes.get(gang.job)
         return replace(reason, sentence=f"{reason.sentence}; {note}") if note else reason
 
@@ -223,7 +225,10 @@ class Relocating:
         able: dict[JobId, Movable],
         rooms: Sequence[NodeRoom],
     ) -> _Move | None:
-        """The cheapest way within these nodes: who has no place to go stays, and it tries again."""
+        """Return the cheapest move within these nodes.
+
+        Each try keeps the gangs in place that had no other place before.
+        """
         for _ in range(MOST_TRIES):
             seats = self._search(gang, shape, able, group)
             if seats is None or not 0 < len(seats.victims) <= MOST_MOVED:

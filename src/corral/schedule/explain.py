@@ -17,14 +17,14 @@ from corral.schedule.placement.node_types import NodeTypes
 from corral.schedule.placement.topology import largest_domain
 from corral.schedule.waiting import Reason, Waiting
 
-MOST_NAMED: Final = 2  # of those for whom GPUs are kept
+MOST_NAMED: Final = 2  # of the jobs for which GPUs are kept
 UNTOLD: Final = Reason(code="Resources", sentence="there is no room for it now")
 DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: "pod"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """GPUs that nobody uses now, and that are kept for a job which starts by then (wall clock)."""
+    """GPUs that are idle now but kept for a job that starts by `start` (wall clock)."""
 
     job: JobId
     gpu_millis: int

@@ -12,12 +12,13 @@ from corral.domain.units import MILLIS_PER_GPU
 class RunningGang:
     """A gang that holds its seats. Times are seconds, `started` is wall clock.
 
-    `guard_over`: it has run for so long that it may be stopped. `lost_gpu_seconds`: its work since
-    the newest committed save. `restart_seconds`: from being placed to its first step. `can_save`:
-    it has a checkpoint rule. `stopping`: it comes to its end already, for whatever reason. `kin` is
-    what others call it that want to be apart from it, and `apart_from` what it wants to be.
-    `served_seconds`: its service before this attempt, which serves since `serves_since` (wall
-    clock; None: it is not up yet). `protected_until`: nobody buys its place before.
+    `guard_over`: it has run long enough to be stopped. `lost_gpu_seconds`: its work since
+    the newest committed save. `restart_seconds`: from placement to its first step.
+    `can_save`: it has a checkpoint rule. `stopping`: it is already about to end, for any
+    reason. `kin`: the name that other jobs use to stay apart from it; `apart_from`: the
+    names that it avoids.
+    `served_seconds`: its service before this attempt, which serves since `serves_since`
+    (wall clock; None: it is not up yet). `protected_until`: no gang buys its place before.
     """
 
     job: JobId
@@ -62,7 +63,7 @@ class RunningGang:
 
     @cached_property
     def price_gpu_seconds(self) -> float:
-        """The same of one that saves when it is told to stop: the way back alone."""
+        """Return the cost if the gang saves on request: the restart alone."""
         restart = self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
         return restart if self.can_save else self.cost_gpu_seconds
 

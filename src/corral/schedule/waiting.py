@@ -31,19 +31,21 @@ class Alike:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A gang in the queue. `order` is the place in line (submission, index): smaller goes first.
+    """A gang in the queue. `order`: the place in line (submission, index); smaller goes
+    first.
 
-    `since`: it waits since then (wall clock). `shared_path` must be seen from every node of the
-    gang under one mark; `mark` is the one that its saves lie under already; `sharing` stands for
-    all paths that nodes see just as they see this one. `array` and `array_limit` bound how many of
-    an array run at once. `kin` is what others call it that want to be apart from it; nodes in
-    `avoid` come last, and those in `likes`, which have its data, first. `holds_seconds`: this
-    long it
-    holds its seats at the most; None: nobody knows. `whole_gpus`: those of the smallest nodes that
-    would do for a gang that wants whole nodes; 0: it does not. `served_seconds`: the service that
-    it has had, and `restart_seconds` what it needs to get back to that. `waited_seconds`: of all
-    its waits before this one. `stem`, its name without
-    numbers, and `limit_seconds` are told only where the order asks for them.
+    `since`: the start of the wait (wall clock). `shared_path` must be visible on every node
+    of the gang under one mark; `mark` is the one of its existing saves. `sharing` stands
+    for all paths that nodes see in the same way as this one. `array` and `array_limit`
+    bound how many of an array run at once. `kin`: the name that other jobs use to stay
+    apart from it. Nodes in `avoid` come last, and those in `likes`, which have its data,
+    first.
+
+    `holds_seconds`: the maximum time for which it holds its seats; None: unknown.
+    `whole_gpus`: the GPUs of the smallest nodes that suffice for a gang that wants whole
+    nodes; 0: it does not. `served_seconds`: its attained service. `restart_seconds`: the
+    time to restore that service. `waited_seconds`: the sum of its earlier waits. `stem`,
+    its name without numbers, and `limit_seconds` are set only where the order needs them.
     """
 
     job: JobId

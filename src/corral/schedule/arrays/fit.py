@@ -13,10 +13,11 @@ ROUNDING: Final = 8  # millis that a share may be rounded to a slice by
 
 
 class ColumnRequest(NamedTuple):
-    """Request of a gang: `nodes` times the rest; whole GPUs, or one share in thousandths.
+    """Request of a gang: `nodes` seats, each with whole GPUs or one share in thousandths.
 
-    `group`: its class in the cluster's masks. `alone`: on nodes with nobody else. `topology`:
-    PREFER the smallest domain, REQUIRE one of `level` (NVLINK, RACK, POD), SPREAD over racks.
+    `group`: its class in the cluster's masks. `alone`: on exclusive nodes. `topology`:
+    PREFER the smallest domain, REQUIRE one of `level` (NVLINK, RACK, POD), SPREAD over
+    racks.
     """
 
     nodes: int = 1
@@ -40,7 +41,7 @@ def first_bucket(ask: ColumnRequest) -> int:
 
 @compiled
 def fits(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
-    """The node is in a bucket, so it is usable and nobody has it alone."""
+    """Return whether a seat fits on a node of a bucket: usable, and not held exclusively."""
     if cluster.free_cpu[node] < ask.cpu or cluster.free_memory[node] < ask.memory:
         return False
     if ask.gpus > cluster.free_whole[node] or (ask.alone and cluster.seats[node]):

@@ -26,11 +26,11 @@ GPUS, CPU, MEMORY, ARRIVED, LEARN_AT, CPU_PER_GPU, MEMORY_PER_GPU = range(7)
 
 
 class Demand(NamedTuple):
-    """Arrivals so far, and the prices learned from them.
+    """Arrivals to date, and the prices learned from them.
 
-    `sums`: by the names above, of jobs with GPUs (millis, millis, MiB, jobs). `shares`: arrivals
-    by size in LEVELs; `price`: a share's dual price in GPUs. `part_waste`: GPUs wasted by a free
-    part of this many LEVELs. The rest is room to work in.
+    `sums`: by the names above, of jobs with GPUs (millis, millis, MiB, jobs). `shares`:
+    arrivals by size in LEVELs. `price`: a share's dual price in GPUs. `part_waste`: GPUs
+    wasted by a free part, by its size in LEVELs. The other fields are work space.
     """
 
     sums: Any

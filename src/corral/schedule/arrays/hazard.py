@@ -15,7 +15,7 @@ GUESS: Final = 0.12  # hazard before anything is known: half of the jobs end wit
 GUESS_JOBS: Final = 2.0  # how many jobs the guess weighs
 LAST_GUESS: Final = 0.9  # the same in the last level
 LEAN_JOBS: Final = 5.0  # how many jobs a record weighs for a smaller one that leans on it
-RECENT_JOBS: Final = 100.0  # the recent record forgets as if it held this many: bursts are alike
+RECENT_JOBS: Final = 100.0  # jobs that the recent record remembers: bursts are alike
 
 
 def edges() -> Iterator[float]:

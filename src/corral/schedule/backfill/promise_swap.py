@@ -1,7 +1,7 @@
-"""Exchange of promises between equal requests: the first that was told starts first (0050).
+"""Exchange of promises between equal requests: the earliest promise starts first (0050).
 
-What one of them has found is as good for any other of them, so nobody else sees a difference, and
-none of them starts later than it was told.
+A start found for one request suits any equal request. Other jobs therefore see no
+difference, and no equal request starts later than promised.
 """
 
 from collections.abc import Iterable, Set

@@ -1,4 +1,4 @@
-"""Promised starts by the policies of queues, and what others may do alongside promises."""
+"""Promised starts by the policies of queues, and the capacity left for other jobs."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -21,14 +21,16 @@ from corral.schedule.placement.pass_view import PassView
 from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.waiting import Reason, Waiting
 
-MOST_PROMISED: Final = 8  # promises of one conservative queue in a pass, in its order
+# of one conservative queue: at most N gangs get a promise in a pass, in order
+MOST_PROMISED: Final = 8
 _MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
 
 
 class Promising:
-    """The promises of one pass; it looks ahead only when somebody is to have one, or has.
+    """Promises of one pass. It looks ahead only when a gang has a promise or is due to get
+    one.
 
-    `ask` answers with those who hold seats and have a limit.
+    `ask` returns the seats that end at a known time.
     """
 
     def __init__(
@@ -71,12 +73,12 @@ class Promising:
         return frozenset(self._told)
 
     def promises(self) -> tuple[Promise, ...]:
-        """All that stand, of those who are told."""
+        """Return all valid promises of jobs that were notified."""
         ahead = self._opened.ahead
         waitings = ahead.promises if ahead is not None else []
         return tuple(promise for _, promise in waitings if promise.job in self._told)
 
-    # -- what the pass tells -----------------------------------------------------------------------
+    # -- updates from the pass
 
     def begin(self, gang: Waiting, seats: tuple[Seat, ...]) -> None:
         """The gang has been placed."""
@@ -100,11 +102,13 @@ class Promising:
         if self._opened.ahead is not None:
             self._opened.ahead.never_free(self._never_free)
 
-    # -- what it is told ---------------------------------------------------------------------------
+    # -- queries of the pass
 
     def turn_to(self, gang: Waiting) -> Promise | None:
-        """Open to the gang what it may use alongside the promises of others. Its own, if it has
-        one, is taken back."""
+        """Show the gang the capacity that it may use without breaking other promises.
+
+        Its own promise is withdrawn and returned, if it has one.
+        """
         ahead = self._opened.ahead
         if ahead is None:
             return None
@@ -114,7 +118,9 @@ class Promising:
         return promise
 
     def lets(self, gang: Waiting, shape: Shape) -> bool:
-        """Whether its queue may hold it alongside all those who start before it ends."""
+        """Return whether the queue may hold the gang together with all promised earlier
+        starts.
+        """
         ahead = self._opened.ahead
         return ahead is None or ahead.lets(gang, shape, self._now, self._stop(gang))
 
@@ -211,8 +217,11 @@ class Promising:
         return told_before(promises, gang, since, start=start, latest=latest, shunned=shunned)
 
     def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
-        """Somebody holds its seats for longer than was known. Those who were told after it must not
-        keep it waiting for longer still: they step aside, and are told again."""
+        """Postpone a promise whose seats are held for longer than expected.
+
+        Gangs that got their promise later must not delay this one further. Their promises
+        are withdrawn and then renewed.
+        """
         ahead = self._look()
         unheard = any(seat.node not in self._opened.by_id for seat in before.seats)
         if unheard and self._now < before.start:

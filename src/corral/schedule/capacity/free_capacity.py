@@ -9,7 +9,7 @@ from itertools import chain
 from corral.domain.ids import NodeId
 from corral.schedule.capacity.node_room import NodeRoom
 
-_FEW = 8  # changes of one in this many are put in their places; of more all are sorted again
+_FEW = 8  # changes of up to 1 in N rooms are inserted in order; more cause a full sort
 
 
 def fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:

@@ -33,10 +33,10 @@ class ReservedCapacity(NamedTuple):
 class NodeRoom:
     """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can pretend.
 
-    `seats`: how many it has given or keeps; `alone`: how many of them are exclusive. `guests`: jobs
-    on it, by what others call them; `shunned`: names that jobs on it want to be apart from;
-    `shunners`: with who wants it, (who, from whom).
-    `suspicion`: how often it has failed of late. `last`: GPUs that are given after all others.
+    `seats`: the number of seats given or kept; `alone`: the number of exclusive ones.
+    `guests`: jobs on the node, by the name that other jobs use. `shunned`: names that jobs
+    on it avoid; `shunners`: pairs (avoiding name, avoided name). `suspicion`: the number of
+    recent failures. `last`: GPUs that are given after all others.
     """
 
     __slots__ = (
@@ -164,7 +164,9 @@ class NodeRoom:
     def keep(
         self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
     ) -> ReservedCapacity:
-        """Take as much of the seat as is free now, so that nobody else gets it; what was taken."""
+        """Take the part of the seat that is free now, so that no other job gets it, and
+        return it.
+        """
         each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         free = self.free_gpu_millis
         free_indices = [index for index in seat.gpus if index < len(free)]
@@ -247,7 +249,8 @@ class NodeRoom:
         if any(self.free_slices):
             self.whole = sum(self._is_whole(index) for index in range(len(self.types)))
         free = self.free_gpu_millis
-        if min(free, default=0) < 0:  # held beyond what there is: that is none free, not less
+        # an overcommitted GPU counts as zero free, not as negative
+        if min(free, default=0) < 0:
             free = [max(0, millis) for millis in free]
         self.fullness = (self.suspicion, sum(free), self.free_cpu_millis, self.id)
 

@@ -1,9 +1,10 @@
-"""A share of the cluster for those who have waited longest, so that nobody waits without end.
+"""A share of the cluster for the jobs that have waited longest, so that no job starves.
 
-The share grows with the longest wait, and is lent in turns: whoever has waited longest runs
-protected for a turn, then somebody else may. What the share cannot pay now is paid later, so a
-gang larger than the share gets its turn too. Jobs are not promoted one and all: then the promoted
-preempt one another, and a long queue turns into first come, first served.
+The share grows with the longest wait and is lent in turns. The job that has waited longest
+runs protected for a turn, and then another job may. A turn that the share cannot pay now is
+paid later, so a gang larger than the share also gets one. Old jobs are not all promoted:
+promoted jobs would preempt one another, and a long queue would become first come, first
+served.
 """
 
 from typing import Any, Final, NamedTuple

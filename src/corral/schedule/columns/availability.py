@@ -1,7 +1,9 @@
-"""The availability profile: how many GPUs are neither held nor promised, from each moment on.
+"""The availability profile: the number of GPUs neither held nor promised, from each time
+on.
 
-It is kept in step, never made again: a promise takes GPUs out of it for as long as the job may run,
-an early end puts the rest back. Only a job that outlasts its limit makes it be counted again.
+It is updated in place and not rebuilt. A promise removes GPUs for the job's maximum run
+time, and an early end returns the remainder. Only a job that exceeds its limit causes a
+recount.
 """
 
 from typing import Final
@@ -43,7 +45,9 @@ def add_free(promises: Promises, start: float, stop: float, gpus: int) -> None:
 
 @compiled
 def _step_from(promises: Promises, at: float) -> int:
-    """The step that begins then; made if there is none. Not before the first."""
+    """Return the step that begins at `at`, and create it if needed. Not before the first
+    step.
+    """
     step = promises.count[STEPS]
     while promises.at[step - 1] > at:
         step -= 1
@@ -82,7 +86,7 @@ def promise(promises: Promises, jobs: JobColumns, job: int) -> None:
 
 @compiled
 def bring_forward(promises: Promises, jobs: JobColumns, now: float) -> None:
-    """Offer what an early end left to those who wait, in their order; nobody gets a later start."""
+    """Offer the capacity from an early end to waiting jobs in order; no start moves later."""
     if promises.count[HAS_SLACK] == 0:
         return
     promises.count[HAS_SLACK] = 0
@@ -102,7 +106,7 @@ def take_back(promises: Promises, jobs: JobColumns, job: int, now: float) -> Non
 
 @compiled
 def count_again(promises: Promises, jobs: JobColumns, gpus: int, now: float) -> None:
-    """Somebody outlasted their limit: promises are made again from what runs."""
+    """Rebuild the promises from the running jobs, after a job has exceeded its limit."""
     promises.at[0] = now
     promises.free[0] = gpus
     promises.count[STEPS] = 1

@@ -45,7 +45,7 @@ def wait_in_line(state: PassState, job: int) -> None:
 
 @compiled
 def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
-    """Start who has room and delays nobody who was promised a start."""
+    """Start the jobs that have room and delay no promised start."""
     is_late = give_overtime(state.promises, state.jobs, now)
     if policy.rule == CONSERVATIVE:
         _keep_promises(policy, state, is_late, now)

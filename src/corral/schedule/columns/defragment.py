@@ -121,7 +121,7 @@ def _fits_now(cluster: ClusterArrays, wanted: ColumnRequest, node: int) -> bool:
 def _leaving(
     cluster: ClusterArrays, wanted: ColumnRequest, node: int, on_it: Sequence[MovableGangs]
 ) -> list[MovableGangs] | None:
-    """Gangs that must leave a node so that a seat fits: the cheapest first, and none in vain."""
+    """Return the fewest cheap gangs that must leave a node so that a seat fits."""
     gone: list[MovableGangs] = []
     for gang in sorted(on_it, key=lambda one: (one.cost_gpu_seconds, one.job)):
         _turn(cluster, gang, take_seats=False, only=node)

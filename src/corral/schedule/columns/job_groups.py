@@ -14,16 +14,18 @@ NONE: Final = -1
 
 
 class JobColumns(NamedTuple):
-    """Columns of jobs in the order of submission; the last four blocks are of other lengths.
+    """Columns of jobs in the order of submission; the last four blocks are of other
+    lengths.
 
-    Known at submission: `submitted` (seconds), `gpus`, `klass`, `expected` (seconds of service, 0
-    where nobody says), `limit` (seconds that it may run at most; where nobody says, a guess) and
-    `weight` (the size as the order weighs it). `turn`: order in the group or line. `attained`:
-    seconds of service before the present start. `overhead`: seconds that this start spends on
-    restoring. `ends`: when a running job ends at the latest. `key`: what a running job is worth
-    keeping by, small is better.
-    `elder_until`: until when age protects it. `running`, `waiting`: rows in no order; `place` is a
-    job's in either. `class_gpus`, `class_weight`: by class. `root`, `is_active`, `rank`: by group.
+    Known at submission: `submitted` (seconds), `gpus`, `klass`, `expected` (seconds of
+    service, 0 if unknown), `limit` (maximum run time in seconds; a guess if unknown) and
+    `weight` (the size as the order weighs it). `turn`: order in the group or line.
+    `attained`: seconds of service before the present start. `overhead`: seconds of this
+    start that restore earlier work. `ends`: the latest end of a running job. `key`: the
+    value of keeping a running job; smaller is better.
+    `elder_until`: the time until which age protects it. `running`, `waiting`: rows in no
+    order; `place` is a job's row in either. `class_gpus`, `class_weight`: by class. `root`,
+    `is_active`, `rank`: by group.
     """
 
     submitted: Any
@@ -62,7 +64,7 @@ AT_RUNNING, AT_WAITING, AT_ACTIVE = 0, 1, 2  # in `count`
 
 
 def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> JobColumns:
-    """Room for this many jobs on this many GPUs, nothing submitted yet."""
+    """Return empty columns for `jobs` jobs on `gpus` GPUs, before any submission."""
     groups = classes * levels
     ints = ("gpus", "klass", "state", "level", "preempted", "waiting")
     floats = ("submitted", "expected", "limit", "weight", "turn", "started", "overhead")

@@ -1,4 +1,4 @@
-"""One pass over the queue: who starts, who gives way. The whole state is columns, changed in place.
+"""One pass over the queue: the jobs to start and to preempt. Columns change in place.
 
 The same pass serves every event of virtual time.
 """
@@ -33,7 +33,7 @@ from corral.schedule.columns.state import PREEMPTED, PassState, begin, tell
 
 ANY_SIZE: Final = 1 << 40
 ELDEST: Final = -1e17  # the key of whoever has waited longest: better than any
-UNKNOWN_SECONDS: Final = 86_400.0  # how long a job may run of which nobody knows anything
+UNKNOWN_SECONDS: Final = 86_400.0  # assumed maximum run time of a job without any record
 
 
 @compiled
@@ -72,7 +72,7 @@ def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> No
 
 @compiled
 def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
-    """Start whom the policy prefers and who has room, or gets it; `moves` tells what was done."""
+    """Start the preferred jobs that have room or can preempt; `moves` records each action."""
     jobs = state.jobs
     if not has_waiting(jobs):
         return

@@ -20,19 +20,20 @@ from corral.schedule.order.aging import ELDER_SECONDS, MOST, SCALE_SECONDS, TURN
 
 FIFO, FIFO_SKIP, SHORTEST, SHORTEST_LEFT, LEAST_SERVED, LEARNED = 0, 1, 2, 3, 4, 5
 EASY, EASY_SHORTEST, CONSERVATIVE = 6, 7, 8
-KEPT: Final = -1.0  # the key of a running job that nobody may preempt
+KEPT: Final = -1.0  # the key of a running job that cannot be preempted
 
 
 class ColumnPolicy(NamedTuple):
-    """Numbers of a policy. See the named ones below for what is usual.
+    """Parameters of a policy. See the named policies below for usual values.
 
-    `size_power`: how a key grows with the GPUs asked for: 0 is time, 1 is GPU time. `margin`: a
-    preemptor's key must be this many times better. `price`: this many times the restart that it
-    costs a preemptor must have waited. `elder_seconds`: from this wait on age counts; the oldest
-    then share (wait / `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
-    `elder_turn_seconds`; with 0 as the scale age never counts. `short_seconds`: under backfill,
-    who asks for e times less (limit times weight) counts as having come this many seconds sooner.
-    `predicts`: whether a job's kin tell how long it will run, where nobody else does.
+    `size_power`: the growth of a key with the requested GPUs: 0 is time, 1 is GPU time.
+    `margin`: the factor by which a preemptor's key must be better. `price`: the wait that a
+    preemptor needs, in multiples of the restart that it costs. `elder_seconds`: the wait
+    from which age counts. The oldest jobs then share (wait / `elder_scale_seconds`) ** 2 of
+    the GPUs, up to `elder_most`, each for `elder_turn_seconds`. With 0 as the scale, age
+    never counts. `short_seconds`: under backfill, a request e times smaller (limit times
+    weight) counts as submitted this much earlier. `predicts`: whether similar jobs predict
+    a run time that is otherwise unknown.
     """
 
     rule: int
@@ -52,8 +53,11 @@ class ColumnPolicy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A policy, whether it is told how long jobs will take, which no live scheduler is, and the
-    name of the one that takes its place where the users gave all jobs a limit."""
+    """A policy with its properties.
+
+    `is_oracle`: it knows the run times of jobs, which no live scheduler does.
+    `with_limits`: the name of its replacement where users gave all jobs a limit.
+    """
 
     policy: ColumnPolicy
     is_oracle: bool = False
@@ -88,7 +92,7 @@ POLICIES: Final = {
 
 @compiled
 def counts_service(policy: ColumnPolicy) -> bool:
-    """Whether the jobs of a class are distinguished by attained service."""
+    """Return whether attained service separates the jobs of a class."""
     return LEAST_SERVED <= policy.rule <= LEARNED
 
 
@@ -99,7 +103,9 @@ def preempts(policy: ColumnPolicy) -> bool:
 
 @compiled
 def backfills(policy: ColumnPolicy) -> bool:
-    """Whether jobs wait in one line, and whoever delays nobody may go before his turn."""
+    """Return whether jobs wait in one line, where a job that delays no other may start
+    early.
+    """
     return policy.rule >= EASY
 
 
@@ -110,7 +116,9 @@ def group_of(policy: ColumnPolicy, klass: int, level: int) -> int:
 
 @compiled
 def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
-    """The order within a group or line: what is left where that is told, else who came first."""
+    """Return the order within a group or line: the remaining work if known, else
+    submission.
+    """
     if policy.rule in (SHORTEST, SHORTEST_LEFT):
         return float((jobs.expected[job] - jobs.attained[job]) * jobs.weight[job])
     if policy.rule == EASY_SHORTEST:

@@ -63,7 +63,7 @@ def _best(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
 
 @compiled
 def _gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
-    """Seats on nodes that nobody suspects; with the suspected ones only where it must be."""
+    """Place a gang on clean nodes; use suspected nodes only where necessary."""
     open_nodes, width = 0, cluster.blocks + 1
     for bucket in range(first_bucket(ask), cluster.buckets):
         open_nodes += cluster.count[bucket * width + cluster.blocks]

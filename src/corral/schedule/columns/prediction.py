@@ -1,7 +1,7 @@
 """Predicted run time of a job from similar ended jobs of the same user, name and size.
 
-Each group of kin keeps a mean that forgets (`kin`). The nearest kin that has ended speaks for a
-job; nobody runs longer than the limit that the user gave.
+Each group of similar jobs keeps a mean that forgets (`kin`). The nearest group with an
+ended job gives the prediction. No job runs longer than its user's limit.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class KinMeans(NamedTuple):
 
 
 def kin_of(jobs: int, groups: int) -> KinMeans:
-    """Room for this many groups; without groups nothing is predicted."""
+    """Return empty means for `groups` groups; without groups nothing is predicted."""
     return KinMeans(
         group=column(jobs * CIRCLES if groups else 0, "int"),
         mean=column(groups, "float"),
@@ -52,7 +52,7 @@ def predicted_seconds(kin: KinMeans, job: int, limit: float) -> float:
 
 @compiled
 def learn_seconds(kin: KinMeans, job: int, seconds: float) -> None:
-    """The job has ended after this many seconds of service."""
+    """Record that the job has ended after `seconds` of service."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]
         if group >= 0:

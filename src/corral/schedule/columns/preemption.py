@@ -51,10 +51,10 @@ def find_victims(
     key: float,
     now: float,
 ) -> int:
-    """Places that the gang gets if the victims give way, as `find` tells them; 0 for none.
+    """Return the number of places that the gang gets if the victims stop, or 0 for none.
 
-    `key` is the gang's own, with what its restart costs; below zero, for the oldest, it needs
-    no price.
+    The places are stored as `find` stores them. `key` is the gang's own, with its restart
+    cost. A key below zero, for the oldest job, needs no price.
     """
     gpus = jobs.gpus[job]
     parts, victim_count = parts_of(pool, gpus), 0

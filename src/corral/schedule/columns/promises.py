@@ -11,7 +11,8 @@ from corral.schedule.arrays.compiled import column, compiled
 from corral.schedule.columns.gpu_pool import NOBODY, USED, Pool, find
 from corral.schedule.columns.job_groups import AT_WAITING, NONE, JobColumns
 
-OVERTIME_SECONDS: Final = 60.0  # a job beyond its limit is given this long, then twice as long ...
+# first extension for a job beyond its limit; each further one doubles
+OVERTIME_SECONDS: Final = 60.0
 FOREVER: Final = 1e300
 ENDING, STEPS, RESERVED, HAS_SLACK = 0, 1, 2, 3  # in `count`
 
@@ -31,12 +32,14 @@ class Shadow(NamedTuple):
 
 
 class Promises(NamedTuple):
-    """`ending`: running jobs by when they end at the latest. `later`: the pool as it will be when
-    the reserved job starts, less that job; `both`: what is free now and then.
+    """Future free GPUs and promised starts.
 
-    `at`, `free`: from that moment on this many GPUs are neither held nor promised. `starts_at`: by
-    job, what it is promised, or -1. `next`: the first of these starts. `count`: rows in `ending`
-    and in `at`, the reserved job, and whether somebody ended early.
+    `ending`: running jobs by their latest end. `later`: the pool at the start of the
+    reserved job, without that job; `both`: the part that is free now and then.
+
+    `at`, `free`: times, and the number of GPUs neither held nor promised from each on.
+    `starts_at`: by job, its promised start, or -1. `next`: the first of these starts.
+    `count`: rows in `ending` and in `at`, the reserved job, and whether a job ended early.
     """
 
     ending: Any
@@ -169,7 +172,7 @@ def _copy(pool: Pool, other: Shadow) -> None:
 
 @compiled
 def blend(promises: Promises, pool: Pool) -> None:
-    """Make `both` again."""
+    """Recompute `both`."""
     later, both = promises.later, promises.both
     for free in range(pool.wide + 1):
         both.with_free[free] = 0

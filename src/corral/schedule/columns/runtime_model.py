@@ -12,8 +12,9 @@ from corral.schedule.arrays import hazard
 from corral.schedule.arrays.compiled import column, compiled
 from corral.schedule.arrays.hazard import LEVELS, RECENT_JOBS, edges
 
-RELEARN: Final = 0.02  # the ranks are made again when so much more has ended, and at least
-RELEARN_JOBS: Final = 50  # this many
+# the ranks are recomputed when this share more has ended, and at least
+RELEARN: Final = 0.02
+RELEARN_JOBS: Final = 50  # this number of jobs
 
 _overall_hazard = compiled(hazard.overall_hazard)
 _class_hazard = compiled(hazard.class_hazard)
@@ -104,7 +105,7 @@ def is_due(history: History) -> bool:
 
 @compiled
 def relearn(history: History) -> None:
-    """Make the ranks again. The caller has filled `live`."""
+    """Recompute the ranks. The caller has filled `live`."""
     history.count[1] = 0
     _overall(history)
     for klass in range(history.classes):

@@ -46,7 +46,10 @@ class PassState(NamedTuple):
 def state_of(
     sizes: "list[int]", *, jobs: int, class_gpus: "list[int]", policy: ColumnPolicy, kin: int = 0
 ) -> PassState:
-    """An empty cluster of nodes of those sizes, and room for this many jobs of those classes."""
+    """Return the state of an empty cluster with nodes of these sizes.
+
+    It has room for `jobs` jobs of these classes.
+    """
     pool, classes = pool_of(sizes, jobs), len(class_gpus)
     levels = LEVELS if counts_service(policy) else 1
     rows = jobs_of(jobs, gpus=pool.gpus, classes=classes, levels=levels)

@@ -1,17 +1,21 @@
-"""Nobody waits without end behind those whose keys are better: the elder of a line.
+"""Protection from starvation behind gangs with better keys: the elder of a line.
 
-Of the gangs of a line that have waited for more than a day, all their waits together, the one that
-has waited longest goes before all others of its priority; once it runs, nobody buys its place for a
-turn. They are not promoted one and all: then a long line turns into first come, first served
-(0014). So age is lent a part of the cluster that grows with the wait: a line has no elder as long
-as those in their turn, and the elders of other lines that have waited longer, take more than that.
+Some gangs of a line have waited for more than a day, all their waits together. The one that
+has waited longest goes before all others of its priority. Once it runs, no gang buys its
+place for a turn.
+
+Old gangs are not all promoted, because a long line would become first come, first served
+(0014). Age is therefore lent a part of the cluster that grows with the wait. A line has no
+elder while the gangs in their turn, and longer-waiting elders of other lines, take more
+than that part.
 """
 
 from typing import Final
 
 ELDER_SECONDS: Final = 86_400.0
 TURN_SECONDS: Final = 172_800.0
-SCALE_SECONDS: Final = 2_732_000.0  # a job that waited this long may use the whole cluster
+# a job that has waited this long would be lent the whole cluster
+SCALE_SECONDS: Final = 2_732_000.0
 MOST: Final = 0.5  # of the cluster is lent to age
 ELDEST: Final = float("-inf")  # the key of an elder: better than any
 

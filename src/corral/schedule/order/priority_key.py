@@ -9,7 +9,7 @@ from corral.schedule.prediction.runtime_model import Class, Learned
 from corral.schedule.waiting import Waiting
 
 SIZE_POWER: Final = 0.35  # how a key grows with the GPUs asked for: 0 is time, 1 is GPU time
-UNKNOWN_SECONDS: Final = 86_400.0  # how long a job may run of which nobody knows anything
+UNKNOWN_SECONDS: Final = 86_400.0  # assumed maximum run time of a job without any record
 
 
 def weight_of(gpu_millis: int) -> float:

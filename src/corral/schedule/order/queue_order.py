@@ -77,8 +77,11 @@ class QueueLine:
         now: float = 0.0,
         lent: Callable[[], float] = float,
     ) -> None:
-        """Each group: gangs of one user, queue, priority and key, in the order of age. `now`: wall
-        clock. `lent`: GPUs that elders hold in their turn; it is asked only where somebody is old.
+        """`groups`: each has gangs of one user, queue, priority and key, in the order of
+        age.
+
+        `now`: wall clock. `lent`: GPUs that elders hold in their turn; called only when an
+        old gang waits.
         """
         self.elders: set[JobId] = set()
         self._now = now
@@ -123,7 +126,7 @@ class QueueLine:
         return [gang for _, gang in sorted(behind, key=lambda one: one[0])]
 
     def _put_right(self) -> None:
-        """Order the way of the last gang again, from its end up."""
+        """Reorder the path of the last gang, from its end up."""
         if self._way and self._way[-1].runs:
             runs = self._way[-1].runs
             key, run = runs[0]

@@ -21,9 +21,11 @@ from corral.schedule.placement.gang_placement import find_seats, may_use
 from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.waiting import Waiting
 
-START_SECONDS: Final = 60.0  # a limit counts from when the gang is up, and so long that may take
+# startup time added to a limit, which counts from when the gang is up
+START_SECONDS: Final = 60.0
 SAME_SECONDS: Final = 1.0  # a start that is put off by less is the same
-OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given this long, then twice as long ...
+# first extension for a job beyond its limit; each further one doubles
+OVERTIME_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +42,10 @@ class SeatEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """The gang starts on these seats at `start` (wall clock) at the latest, or before, anywhere.
+    """A guaranteed latest start of the gang on these seats, at `start` (wall clock).
 
-    `after`: whose ends it waits for. `since`: it is told of it since then (wall clock).
+    The gang may also start before, on any seats. `after`: the jobs whose ends it waits for.
+    `since`: the time of its notification (wall clock).
     """
 
     job: JobId
@@ -55,7 +58,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """Seats that will be held from a moment on; `stop` is inf where nobody knows."""
+    """Seats that will be held from some time on; `stop` is inf if unknown."""
 
     gang: Waiting
     promise: Promise
@@ -106,7 +109,9 @@ class Availability:
             self._on[seat.node].append((until, one, seat))
 
     def never_free(self, nodes: Iterable[NodeId]) -> None:
-        """Whoever leaves these nodes leaves them to somebody who is known already."""
+        """Remove the known ends on these nodes, whose capacity is already assigned to other
+        jobs.
+        """
         for node in nodes:
             self._on.pop(node, None)
 
@@ -130,7 +135,9 @@ class Availability:
                 yield node
 
     def firm(self) -> Iterator[tuple[Waiting, Promise]]:
-        """Promises of what is the queue's own: nobody has a right to take that back."""
+        """Yield promises within the queue's own quota, which no gang has a right to take
+        back.
+        """
         for stay in self._stays.values():
             asked_millis = self._standing.asked_by(stay.gang, stay.promise.shape, self._kinds)
             if self._standing.is_own(stay.gang.queue, asked_millis):
@@ -299,8 +306,10 @@ class Availability:
             able.pop(node, None)
 
     def _idleness(self, room: NodeRoom) -> tuple[object, ...]:
-        """Return the sort key by which idle capacity is promised last: until then, and next to it,
-        others may use it."""
+        """Return the sort key by which idle capacity is promised last.
+
+        Other gangs may use it until the promised start, and the rest of it afterwards.
+        """
         return (self._rooms[room.id].whole, room.fullness)
 
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:

@@ -64,7 +64,7 @@ def may_use(room: NodeRoom, gang: Waiting) -> bool:
 
 
 def is_apart(room: NodeRoom, gang: Waiting) -> bool:
-    """Whether the gang and a job on the node must not meet; either of the two may have said so."""
+    """Return whether the gang and a job on the node must stay apart, by the wish of either."""
     if room.shunned and room.shunned[gang.kin]:
         return True
     return any(room.guests[name] for name in gang.place.apart_from)

@@ -1,8 +1,8 @@
-"""Placement of shares of GPUs: on the node where it spoils least for the usual requests.
+"""Placement of GPU shares: on the node where it wastes least for the usual requests.
 
-The waste of a node is that of `seat.cost` over the columns: a part of a GPU that no usual share
-fits, and GPUs that the node's CPU and memory no longer carry. Where nobody asks for a share, nodes
-are taken by best fit alone.
+The waste of a node is that of `seat.cost` over the columns. It counts a part of a GPU that
+no usual share fits, and GPUs that the node's CPU and memory can no longer support. Without
+requests for shares, nodes are chosen by best fit alone.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""All known nodes by what they offer: "not now" is told from "never" without a look at each."""
+"""All known nodes by their capacity, which separate "not now" from "never" in one lookup."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -13,10 +13,11 @@ from corral.schedule.waiting import Waiting
 
 
 class PassView:
-    """`rooms` are kept in order: sorting them again for each gang would cost most.
+    """View of the nodes in one pass. `rooms` stay sorted, since a sort for each gang is
+    slow.
 
-    Who runs beyond a promised start sees of a node only what it may hold until it ends; who has
-    gone by then sees all that is free.
+    A gang that runs beyond a promised start sees only the capacity that it may hold until
+    its end. A gang that ends before then sees all free capacity.
     """
 
     def __init__(self, floor: Floor, *, copies: bool = False) -> None:

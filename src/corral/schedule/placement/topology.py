@@ -38,12 +38,13 @@ def in_order(
     likes: frozenset[NodeId] = frozenset(),
     of_one_type: bool = True,
 ) -> Iterator[list[NodeRoom]]:
-    """Ways to place a gang of this many nodes, the best first: rooms in the order to be taken.
+    """Yield ways to place a gang of `nodes` nodes, the best first: rooms in the order of
+    use.
 
-    `able`: those with room for a part of it, in the order of best fit. `likes`: of equally near
-    ones these go first. `avoid`: where it failed, the newest last. Of nodes that are not clean
-    those come first on which it has not failed, then those on which it failed longest ago.
-    `of_one_type`: it has GPUs, and would rather not mix them.
+    `able`: nodes with room for a part of it, in the order of best fit. `likes`: preferred
+    among equally near nodes. `avoid`: nodes where it failed, the newest last. Of nodes that
+    are not clean, those without a failure of the gang come first, and then those with the
+    oldest failure. `of_one_type`: it has GPUs, and mixed types are less preferred.
     """
     if likes:
         able = sorted(able, key=lambda room: room.id not in likes)

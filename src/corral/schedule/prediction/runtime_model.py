@@ -1,9 +1,11 @@
-"""Statistics that a live head learns from ended jobs: the probability to end by the service so far,
-and the run times of similar jobs.
+"""Statistics that a live head learns from ended jobs.
 
-The formulas are those of the traces' columns (`hazard`, `kin`). A table is made of a bounded record
-of ended jobs and never changes: a new head makes the same one of what it loads. Only what is asked
-for is worked out, so a table that nobody asks costs nothing.
+They give the probability of an end by the attained service, and the run times of similar
+jobs.
+
+The formulas are those of the traces' columns (`hazard`, `kin`). A table is made from a
+bounded record of ended jobs and never changes. A new head makes the same table from the
+record that it loads. Values are computed on request, so an unused table costs nothing.
 """
 
 from bisect import bisect_right
@@ -25,7 +27,7 @@ from corral.schedule.arrays.hazard import (
 from corral.schedule.prediction.similar_jobs import CIRCLES, mean_after
 
 MOST_ENDED: Final = 5_000  # jobs that a head learns from, the newest
-RELEARN: Final = 0.02  # a table is made again when so much more has ended,
+RELEARN: Final = 0.02  # a table is rebuilt when this share more has ended,
 RELEARN_SECONDS: Final = 10.0  # and not more often than this
 EDGES: Final = tuple(edges())
 CIRCLE_WORDS: Final = (  # of _circles
@@ -108,7 +110,9 @@ class Learned:
         return min(nearest.mean_seconds, limit_seconds)
 
     def nearest_kin(self, user: UserName, stem: str, job_class: Class) -> "Nearest | None":
-        """The smallest circle of kin of whom anybody has ended; None: nobody at all has."""
+        """Return the smallest circle of similar jobs with an ended job; None: no job has
+        ended.
+        """
         for place, circle in enumerate(_circles(user, stem, job_class)):
             if circle in self._means:
                 return Nearest(*self._means[circle], CIRCLE_WORDS[place])
@@ -170,9 +174,9 @@ class Learned:
 
 
 class Lessons:
-    """The record of the newest ended jobs, and the table of it, made again as more of them end.
+    """The record of the newest ended jobs, and its table, rebuilt as more jobs end.
 
-    `live` is as for Learned; it is asked only when there is a table to make.
+    `live` is as for Learned; it is called only when there is a table to make.
     """
 
     def __init__(self, ended: Iterable[Ended] = (), live: Live = tuple) -> None:

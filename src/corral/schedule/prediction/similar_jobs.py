@@ -11,7 +11,9 @@ NEW_WEIGHT: Final = (0.5, 0.5, 0.02, 0.02)  # of the newest end in a mean, once 
 
 
 def mean_after(mean: float, ended: int, circle: int, seconds: float) -> float:
-    """The mean of a group in the circle after its newest end, the `ended`th, of this many
-    seconds."""
+    """Return the mean of a group in the circle after its newest, `ended`th end.
+
+    `seconds`: the run time of that job.
+    """
     weight = max(NEW_WEIGHT[circle], 1.0 / ended)
     return mean + weight * (seconds - mean)

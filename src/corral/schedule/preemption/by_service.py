@@ -1,10 +1,13 @@
-"""Preemption by attained service: a gang may take the place of a running one of its queue and
-priority, or of one of another queue that borrows or owes, if both go by service together.
+"""Preemption by attained service.
 
-The rule of `preempt` for live gangs. It must be better by the margin and by what the victim's
-restart costs, and it must have waited as long as all the restarts take, shared out over its own
-GPUs: so no more GPU time is ever lost by it than takers have waited for. Nobody takes from a user
-who has had less, where shares count, and nobody from a job within its guard.
+A gang may take the place of a running gang of its queue and priority. The victim may also
+be of another queue that borrows or owes, if both queues go by service together.
+
+The rule of `preempt` for live gangs. The gang must be better by the margin and by the cost
+of the victim's restart. It must also have waited as long as all the restarts take, divided
+over its own GPUs. The GPU time lost is therefore never more than preemptors have waited
+for. No gang preempts a user with less service, where shares count, or a job within its
+guard.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +24,7 @@ from corral.schedule.quota.balances import Standing
 from corral.schedule.running import RunningGang
 from corral.schedule.waiting import Waiting
 
-MARGIN: Final = 1.25  # a taker's key must be this many times better
+MARGIN: Final = 1.25  # minimum factor by which a preemptor's key must be better
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Buying:
     _parted: dict[tuple[QueueName, QueueName], QueueName | None] = field(default_factory=dict)
 
     def may_buy(self, gang: Waiting) -> bool:
-        """Whether gangs of its queue give way by service at all."""
+        """Return whether gangs of its queue can be preempted by service at all."""
         queue = gang.queue
         if queue not in self._buyers:
             orders = self.keys.is_taught and self.keys.policy(queue).goes_by_service

@@ -20,9 +20,13 @@ class Listed(NamedTuple):
 
 
 class Roster:
-    """`groups`: those that somebody might have a right to stop, each group in order; all of one
-    group are alike as to who has. `leaving`: those that come to their end, whether they are in a
-    group or not. `look` answers with one of either as it is now, None for any other."""
+    """Candidates for preemption.
+
+    `groups`: gangs that another gang might have a right to stop, each group in order. The
+    same gangs have that right for all of one group. `leaving`: gangs that are about to end,
+    in a group or not. `look` returns the current state of a gang of either, and None for
+    any other.
+    """
 
     def __init__(
         self,

@@ -33,8 +33,11 @@ class _Shelf(NamedTuple):
 
 
 class ServiceOffer(NamedTuple):
-    """Places that one gang may buy: `at` tells which of those that run hold them, the worst first.
-    `cheapest`: GPU-seconds; None: there are none."""
+    """Places that one gang may buy.
+
+    `at`: the indices of the running gangs that hold them, the worst first. `cheapest`:
+    GPU-seconds; None for no places.
+    """
 
     at: Sequence[int]
     cheapest: float | None

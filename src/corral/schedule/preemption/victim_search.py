@@ -104,7 +104,7 @@ class Search:
     _freed: dict[NodeId, int] = field(default_factory=dict)
 
     def run(self, rooms: Sequence[NodeRoom]) -> VictimSet | None:
-        """Seats for the gang, and who gives way; None when there is no way."""
+        """Return seats for the gang, with the victims; None when no solution exists."""
         for node, some in self.by_node.items():
             freed_seats = (
                 seat for candidate in some for seat in candidate.running.seats if seat.node == node
@@ -193,7 +193,11 @@ class Search:
             return self._least(pretended)
 
     def _least(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """The same, where somebody has to. `room`: without those chosen."""
+        """Return the candidates that have to leave this node for a seat, when at least one
+        must.
+
+        `room`: the node without the chosen victims.
+        """
         pretended = room.copy()
         victim_candidates: list[VictimCandidate] = []
         alone: VictimCandidate | None = None

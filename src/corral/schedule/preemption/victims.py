@@ -47,7 +47,7 @@ class _Told(NamedTuple):
     over_millis: Mapping[QueueName, int]
 
 
-MOST_A_PASS: Final = 8  # this many gangs are let in by one pass, since each search takes its time
+MOST_A_PASS: Final = 8  # gangs admitted by one pass, since each search takes time
 _SETTLED: Final = (True, False)  # first only those past their guard, then all
 
 
@@ -73,7 +73,7 @@ class Victims:
         self._rights = PreemptionRights(standing)
         self._told: _Told | None = None
         self._sales: Sales | None = None
-        self._running: Sequence[RunningGang] = ()  # of whom these sales are
+        self._running: Sequence[RunningGang] = ()  # the gangs of these sales
         self._candidates: dict[JobId, VictimCandidate] = {}
         self._by_work: dict[JobId, VictimCandidate] = {}
         self._doomed: set[JobId] = set()
@@ -87,7 +87,7 @@ class Victims:
         self._found = 0
 
     def doom(self, victims: Sequence[JobId]) -> None:
-        """These give way already."""
+        """Mark these jobs as already stopping."""
         self._doomed.update(victims)
         self._left = self._leaving_nodes = self._without = None
 
@@ -119,7 +119,7 @@ class Victims:
         return self._ever[key] or bool(self._leaving())
 
     def _like(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
-        """The same search for all of whom this is the same."""
+        """Return the key of the search: gangs with the same key have the same result."""
         kin = gang.kin if gang.kin in self._shunned else ""
         return (
             ground.version,
@@ -205,8 +205,10 @@ class Victims:
         return self._sales
 
     def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
-        """Whether the gang will start when all who give way or are stopping have gone: some of them
-        still hold a part of its seats, and its queue will let it."""
+        """Return whether the gang can start once all victims and stopping jobs have ended.
+
+        Some of them still hold a part of its seats, and its queue then permits the gang.
+        """
         if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
             return False
         asked_millis = self._standing.asked_by(gang, reserved.shape, self._kinds)

@@ -51,10 +51,12 @@ class LimitRefusal:
 
 
 class Standing:
-    """Quota and fair share of all queues. `past` is what was held, in the unit of what is held.
+    """Quota and fair share of all queues. `past`: earlier use, in the unit of current
+    holdings.
 
-    What preemptible jobs hold is nobody's own: it counts at the cluster, and as borrowed by each
-    queue above them. `owing`: queues that have nothing of their own until they have paid back.
+    The holdings of preemptible jobs belong to no queue. They count at the cluster, and as
+    borrowed by each queue above them. `owing`: queues without any quota of their own until
+    they have paid back.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class Standing:
             book[name] = book.get(name, ResourceAmounts()).plus(amounts, times)
 
     def pass_time(self, seconds: float) -> None:
-        """Let past use decay for this long, and what is held meanwhile become a part of it."""
+        """Let past use decay for `seconds`, and add what is held during that time."""
         more = accrued_seconds(seconds, self.tree.half_life_seconds)
         more /= constant_seconds(self.tree.half_life_seconds)
         for name in {**self._past, **self._held} if more else ():
@@ -173,7 +175,7 @@ class Standing:
             )
             self._past[name] = left_amounts.plus(self._held.get(name, ResourceAmounts()), more)
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- queries
 
     @property
     def past(self) -> dict[Leaf, ResourceAmounts]:

@@ -12,7 +12,7 @@ from corral.domain.ids import QueueName
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree
 
 NO_LIMIT: Final = 2**62
-FREE: Final = -1  # what `refused_by` answers when nobody refuses
+FREE: Final = -1  # the result of `refused_by` when no limit refuses
 CLUSTER: Final = 0  # the row of the cluster itself
 
 Column = list[int]

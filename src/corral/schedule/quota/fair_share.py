@@ -44,9 +44,9 @@ def decayed(amount: float, seconds: float, half_life_seconds: float) -> float:
 
 
 def accrued_seconds(seconds: float, half_life_seconds: float) -> float:
-    """A use of 1 that has gone on for this long up to now, decayed: the integral of its parts.
+    """Return the decayed integral of a use of 1 over the last `seconds`.
 
-    Cut into pieces that are each decayed to now, it comes to the same.
+    Pieces of that time that are each decayed to now add up to the same value.
     """
     constant = constant_seconds(half_life_seconds)
     return -constant * expm1(-max(0.0, seconds) / constant)

@@ -48,7 +48,9 @@ class QueueLimits:
         return self._reasons[alike]
 
     def beside(self, gang: Waiting) -> Reason:
-        """It may hold what it asks for now, but not alongside those who are promised a start."""
+        """Return the reason of a gang that fits its limit now, but not with promised
+        starts.
+        """
         asks = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
         return Reason(
             code="QueueLimit",

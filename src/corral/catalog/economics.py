@@ -16,7 +16,7 @@ SAID: Final = "as you say"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """`low` and `high`: what it may well be instead. Both are `value` where somebody knows it."""
+    """`low` and `high`: the bounds of a likely value. Both are `value` for a known value."""
 
     name: str
     title: str
@@ -53,8 +53,8 @@ def assumptions() -> Mapping[str, Assumption]:
 def assume(
     said: Mapping[str, float], better: Mapping[str, Assumption] | None = None
 ) -> dict[str, Assumption]:
-    """All of them, with what was said in the place of the catalog's. `better`: what goes before the
-    catalog's, such as the prices of one GPU, but not before what was said.
+    """All of them, with the given values in place of the catalog's. `better`: values that go
+    before the catalog's, such as the prices of one GPU, but not before the given values.
 
     Raises: NotFound with the nearest name, SpecInvalid for a number that cannot be.
     """

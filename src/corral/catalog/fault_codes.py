@@ -27,7 +27,7 @@ class JobConsequence(StrEnum):
 class FaultCode:
     """One row, for one family. `an_hour`: this many signals within an hour before it is acted on;
     `clears_seconds`: this long without one and it has passed, None: a person or a passed check
-    tells. `settle_seconds`: this long another code may come that changes what it means.
+    finds out. `settle_seconds`: this long another code may come that changes what it means.
     """
 
     subject: str

@@ -159,7 +159,7 @@ def _towers(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _tower_parameters(said: Mapping[str, Any]) -> int:
-    """Four matrices of attention and two of an MLP in each layer; 0 where a size is not said."""
+    """Four matrices of attention and two of an MLP in each layer; 0 where a size is not given."""
     names = ("num_hidden_layers", "hidden_size", "intermediate_size")
     layers, hidden, ffn = (said.get(name) or 0 for name in names)
     if not all(isinstance(size, int) and size > 0 for size in (layers, hidden, ffn)):

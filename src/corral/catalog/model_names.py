@@ -9,7 +9,7 @@ from corral.catalog.facts import Fact, subject, table
 from corral.catalog.model_families import REFUSED
 from corral.catalog.models import PLAIN, Experts, Latent, Model, ModelRefused
 
-SILENT: Final = re.compile(  # what tells of tuning, form or date, and not of dimensions
+SILENT: Final = re.compile(  # words for tuning, form or date, not for dimensions
     r"instruct|chat|hf|it|pt|base|meta|bf16|fp16|fp8|fp4|nvfp4|mxfp4|int8|int4|4bit|8bit|w[48]a(8|16)"
     r"|dynamic|gguf|awq|gptq|bnb|quantized|maxtext|thinking|v0\.1|[0-9]{4}"
 )
@@ -47,7 +47,7 @@ def _words(name: str) -> list[str]:
 
 
 def spelled(name: str) -> str:
-    """A name without what tells of its tuning, form or date."""
+    """Name without the words for its tuning, form or date."""
     words = _words(name)
     return "".join(word for word in words if not SILENT.fullmatch(word)) or "".join(words)
 

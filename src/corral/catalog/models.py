@@ -14,7 +14,7 @@ PLAIN: Final = (
 
 
 class ModelRefused(Refusal):
-    """A model that is not told in full, or that is no decoder of attention and MLPs."""
+    """A model that is not described in full, or is not a decoder of attention and MLPs."""
 
     code = "model_refused"
 
@@ -65,7 +65,7 @@ class Model:
     """A decoder. `ffn`: of a dense layer. `is_gated`: its MLP has three matrices (SwiGLU), or two.
 
     `window`: tokens that attention looks back, 0 for all; `window_layers`: how many layers do so.
-    `positions`: rows of a learned position embedding, 0 where there is none.
+    `positions`: rows of a learned position embedding, 0 without one.
     `layer_vectors`: parameters of a layer that are in no matrix, its norms and biases; where it is
     None, two norms and, with `has_bias`, the biases. `outer_vectors`: those outside of layers.
     `published`: precision of its weights as published, where that is narrower than 16 bits.
@@ -84,7 +84,7 @@ class Model:
     is_tied: bool = False
     has_bias: bool = False
     positions: int = 0
-    context: int = 0  # tokens it was made for; 0: not said
+    context: int = 0  # tokens it was made for; 0: not given
     window: int = 0
     window_layers: int = 0
     latent: Latent | None = None
@@ -158,7 +158,7 @@ class Model:
 
     @property
     def layer_extras(self) -> int:
-        """Norms of one layer, and its biases: where nothing else is said, of attention 4 and of the
+        """Norms of one layer, and its biases: by default, of attention 4 and of the
         MLP 2 vectors."""
         if self.layer_vectors is not None:
             return self.layer_vectors
@@ -256,7 +256,7 @@ def _refuse_what_does_not_fit(
     layers: int, hidden: int, heads: int, vocab: int, kv_heads: int, head_dim: int, ffn: int
 ) -> None:
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab}
-    others = {"kv_heads": kv_heads, "head_dim": head_dim, "ffn": ffn}  # 0 is not said
+    others = {"kv_heads": kv_heads, "head_dim": head_dim, "ffn": ffn}  # 0: not given
     for what, size in (sizes | others).items():
         least, most = int(what in sizes), MOST_LAYERS if what == "layers" else MOST
         if not least <= size <= most:

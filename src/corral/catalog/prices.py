@@ -15,7 +15,7 @@ KINDS: Final = ("on_demand", "reserved_1y", "reserved_3y", "spot")  # of rent, U
 SALES: Final = ("gpu", "server", "used_gpu")  # USD for one, or for a server full of them
 HYPERSCALERS: Final = frozenset({"aws", "aws-blocks", "azure", "gcp", "oci"})
 MOST_AGE: Final = timedelta(days=365)  # before the newest price of that GPU and kind
-BOUGHT: Final = "buy"  # who is named where nobody rents out
+BOUGHT: Final = "buy"  # the source of a price to buy, where there is no rent
 ABOUT: Final = ("instance", "region")
 RENT_UNIT: Final = "USD a GPU-hour"
 SALE_UNIT: Final = "USD"
@@ -82,7 +82,7 @@ class PriceList:
         return median(offer.usd_per_gpu_hour for offer in offers)
 
     def sale(self, device: str, what: str = "gpu") -> Sale | None:
-        """The newest price of it; None where there is none."""
+        """The newest price of it; None without one."""
         fit = [sale for sale in self.sales if (sale.device, sale.what) == (device, what)]
         return max(fit, key=lambda one: one.date, default=None)
 

@@ -75,7 +75,7 @@ class Transport:
     a host of such a link carries for all of its GPUs; None: no bound is known. `rings`: share of
     the link's rate by number of GPUs, where the wires between them are few. `adapter_bytes_per_s`:
     of one, which a GPU has for itself while the others of its node are silent. `host_call_s`: of a
-    call through torch.distributed that somebody waits for; in a stream it is hidden.
+    call through torch.distributed that a rank waits for; in a stream it is hidden.
     """
 
     bulk: Protocol

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     class EngineSettings(DataclassInstance, Protocol):
-        """What an engine can be told. `FILES` are those that the head's machine reads, each with
+        """Settings of an engine. `FILES` are those that the head's machine reads, each with
         how it comes to be; `EXAMPLES` are values that would be taken, of the settings whose type
-        tells none."""
+        gives none."""
 
         NAME: ClassVar[str]
         FILES: ClassVar[Mapping[str, str]]

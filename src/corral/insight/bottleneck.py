@@ -31,7 +31,7 @@ class BottleneckKind(StrEnum):
 class StepTimes:
     """Seconds of a job's training loop in the last while, in the middle of its ranks. `wait` lies
     within `compute`. Utilisation and memory of its GPUs are shares, `link` what their links carry;
-    None: nobody has measured."""
+    None: not measured."""
 
     steps: int = 0
     data_seconds: float = 0.0

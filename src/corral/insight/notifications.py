@@ -8,14 +8,14 @@ from typing import Final
 from corral.domain.units import DAY_SECONDS
 from corral.insight.alerts import Alert, AlertKind, Severity
 
-CALM_SECONDS: Final = 120.0  # that it must be over before it is told as over: it may flap
-ALIKE: Final = 5  # more of a kind at once are told as a number
+CALM_SECONDS: Final = 120.0  # that it must be over before it is reported as over: it may flap
+ALIKE: Final = 5  # more of a kind at once are reported as a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
-    """Hours in which only what is critical is told, as seconds of the local day; they may span
-    midnight. What begins meanwhile and stands is told when they end."""
+    """Hours in which only what is critical is reported, as seconds of the local day; they may span
+    midnight. What begins meanwhile and stands is reported when they end."""
 
     from_seconds: float
     until_seconds: float
@@ -52,7 +52,7 @@ class SentAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One message. `over`: what was told before and stands no more."""
+    """One message. `over`: an alert that was sent before and is over."""
 
     alerts: tuple[Alert, ...] = ()
     over: tuple[Alert, ...] = ()
@@ -132,7 +132,7 @@ def _again(one: SentAlert, now: float, taste: Taste) -> bool:
 
 
 def _is_past(one: SentAlert, now: float) -> bool:
-    """A moment is remembered for a day: it is not told twice, nor for ever."""
+    """A moment is remembered for a day: it is neither sent twice nor kept for ever."""
     return one.alert.moment and now - one.at > DAY_SECONDS
 
 

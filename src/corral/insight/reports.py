@@ -1,4 +1,4 @@
-"""Reports over a period: the ledger's rows by what somebody asks for."""
+"""Reports over a period: the ledger's rows by the requested key."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

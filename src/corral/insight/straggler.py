@@ -1,7 +1,7 @@
 """Straggler detection by how long each rank was busy itself, over several passes (0055).
 
-In a gang that goes in step all steps are equally long. A rank that is slow waits for nobody, so of
-each step the time that it did not wait is longer than that of the others, again and again.
+In a gang that goes in step all steps are equally long. A rank that is slow waits for no other,
+so of each step the time that it did not wait is longer than that of the others, again and again.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from corral.domain.observed_state import Pace
 
 LEAST_LOOKS: Final = 4
 LEAST_STEPS: Final = 4  # of every rank between two looks
-LEAST_SLOWER: Final = 0.05  # of the step of the others; less is not told
+LEAST_SLOWER: Final = 0.05  # of the step of the others; less is not reported
 SURE_SLOWER: Final = 0.03  # that it is by more than this is to be as sure as SURE
 SURE: Final = 4.0  # standard errors
 LEAST_ERROR: Final = 0.005  # of a look: clocks and schedulers are no better
@@ -84,7 +84,7 @@ class Looks:
 
     @property
     def first(self) -> Look:
-        """The oldest that is kept; nobody, where there is none."""
+        """The oldest that is kept; an empty look if none is kept."""
         firsts = {}
         for at, rank in enumerate(self._ranks):
             step, *seconds = self._numbers[1 + 4 * at : 5 + 4 * at]

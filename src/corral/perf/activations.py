@@ -46,7 +46,7 @@ def kept_by_layer(
     step: TrainStep, layout: TrainLayout, *, has_experts: bool, recompute: Recompute | None = None
 ) -> float:
     """Bytes that one layer keeps of one micro batch, on one GPU. `recompute`: the layout's, if
-    not said."""
+    not given."""
     chosen = layout.recompute if recompute is None else recompute
     if chosen is Recompute.FULL:
         return layer_input(step, layout)

@@ -9,7 +9,7 @@ from corral.catalog.facts import plain, table
 from corral.domain.errors import NotFound
 
 TELLING: Final = 4  # letters of a name that are not found in other words by chance
-DEFAULT: Final = "default"  # an engine that nobody has measured
+DEFAULT: Final = "default"  # an engine without measurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,8 @@ class InferenceEngine:
 
 @cache
 def engine(name: str) -> InferenceEngine:
-    """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. One that nobody
-    has measured, and what a line of the table lacks, are taken from its default."""
+    """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. An engine
+    without measurements, and what a line of the table lacks, get the default's values."""
     engine_rows = table("engines")
     own_name = _subject(name)
     facts = {**engine_rows[DEFAULT], **engine_rows.get(own_name, {})}
@@ -83,7 +83,7 @@ def engine(name: str) -> InferenceEngine:
 
 
 def engine_said(name: str) -> InferenceEngine:
-    """The same, for somebody who names it on purpose; of one that nobody has measured: default.
+    """The same, for an explicit choice; of one without measurements: default.
 
     Raises: NotFound, with the nearest name.
     """

@@ -7,7 +7,7 @@ from typing import Final
 
 from corral.catalog.facts import table
 
-DEFAULT: Final = "default"  # an architecture that nobody has measured
+DEFAULT: Final = "default"  # an architecture without measurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

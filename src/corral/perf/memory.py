@@ -83,12 +83,12 @@ class TrainMemory:
 def training_memory(
     step: TrainStep, layout: TrainLayout, *, stage: int | None = None, architecture: str = ""
 ) -> TrainMemory:
-    """Bytes on one GPU of a pipeline stage, or of the fullest one where no stage is said.
+    """Bytes on one GPU of a pipeline stage, or of the fullest one if no stage is given.
 
     `architecture` of the GPU, for example hopper, chooses constants of its libraries.
     Raises: ValueError where there is no such stage, or the batch does not come out even.
     Source: arXiv:2205.05198 (activations), arXiv:1910.02054 (sharding), arXiv:2104.04473 (micro
-    batches in flight); what Megatron-LM allocates beyond is told at each term.
+    batches in flight); what Megatron-LM allocates beyond is stated at each term.
     """
     over = overhead(architecture)
     if stage is not None:

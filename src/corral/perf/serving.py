@@ -78,7 +78,7 @@ class Served:
         """The time to the first token that `share` of all requests stay below.
 
         What is left of the running step is uniform; the wait for a place and for earlier prompts
-        is none for most and exponential for the rest.
+        is zero for most and exponential for the rest.
         """
         if math.isinf(self.ttft):
             return math.inf

@@ -7,11 +7,11 @@ from typing import Final
 from corral.catalog.facts import table
 from corral.domain.errors import NotFound
 
-# Libraries that fuse only where torch.compile or Liger is said, and what one logit then takes while
-# the loss is computed: 16 bits, and in fp32 the copy, its softmax or its gradient.
+# Libraries that fuse only with torch.compile or Liger, and the bytes of one logit without it
+# while the loss is computed: 16 bits, and in fp32 the copy, its softmax or its gradient.
 EAGER: Final = ("pytorch", "torchtune")
 EAGER_LOGIT_BYTES: Final = 12.0
-DEFAULT: Final = "megatron-core"  # what is taken where nobody says which
+DEFAULT: Final = "megatron-core"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ class ReplayWorld(NamedTuple):
 
     `count`: jobs submitted so far, ended so far, and starts cut short by a failing node. `number`:
     now; GPU-seconds held before `horizon`, lost to restarts and
-    failures, free while somebody waited, and of these on nodes in part held; the next failure.
+    failures, free while a job waited, and of these on nodes in part held; the next failure.
     `windows`: GPU-seconds held in equal parts of the time before `horizon`. A node fails every
     `mtbf` seconds (0: never) and is back at once; its jobs keep what they saved every `save`.
     """
@@ -253,7 +253,7 @@ def advance_to(
 
 @compiled
 def _next_event(policy: ColumnPolicy, world: ReplayWorld, state: PassState) -> float:
-    """The next submission, end or failure; a tick while somebody waits who might preempt by
+    """The next submission, end or failure; a tick while a job waits that might preempt by
     then, or the start that was promised next."""
     soonest, jobs = world.number[FAILS_AT], state.jobs
     if world.count[SUBMITTED] < world.jobs:

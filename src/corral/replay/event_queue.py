@@ -70,7 +70,7 @@ class Agenda:
             yield self._coming[self._came - 1]
 
     def has_lost_patience(self, now: float) -> bool:
-        """Whether somebody who still waits has by now waited for long enough."""
+        """Whether a job that still waits has waited for long enough by now."""
         has_left = False
         while self._patience and self._patience[0][0] <= now:
             has_left |= self._still_waits(heappop(self._patience))

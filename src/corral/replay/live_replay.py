@@ -48,7 +48,7 @@ class Play:
             it is let; one that waits, of service.
         coming: who will be submitted, the soonest first.
         lessons: learns from each end; None keeps to what is learned at present.
-        hear: is told of each start, stop and end, in the order in which they happen.
+        hear: is called at each start, stop and end, in the order in which they happen.
     """
 
     def __init__(
@@ -141,8 +141,8 @@ class Play:
         return None
 
     def _next(self) -> float:
-        """The next end, submission or failure; or the moment at which somebody is told to give way,
-        or has waited for so long that nodes may be kept for it."""
+        """The next end, submission or failure; or the moment at which a job is asked to yield,
+        or has waited long enough that nodes may be kept for it."""
         soonest = min(self._agenda.due_at, max(self.now, self._learning.due_at))
         soonest = min(
             [
@@ -159,7 +159,7 @@ class Play:
         return min(soonest, owed, self._failing.due_at, self._spending.due_at)
 
     def _step(self, now: float) -> None:
-        """All that happens at this moment, and then passes until nobody more gives way."""
+        """All that happens at this moment, and then passes until no more job yields."""
         self._standing.pass_time(now - self.now)
         self.now = now
         self._see_owing()
@@ -263,7 +263,7 @@ class Play:
         self._agenda.plan_end(job, job.ends_at)
 
     def _leave(self, id: JobId) -> None:
-        """Its seats come free: it has ended, or it gives way and waits again in its old place."""
+        """Its seats come free: it has ended, or it yields and waits again in its old place."""
         job = self._running.pop(id)
         self._free(job)
         self._is_new = True
@@ -388,7 +388,7 @@ class Play:
             save_seconds=self._terms.save_seconds,
         )
 
-    # -- who gives way ---------------------------------------------------------------------------
+    # -- preemption -----------------------------------------------------------------------------
 
     def _keep(self, reserved: Reserved) -> None:
         running = self._running
@@ -396,13 +396,13 @@ class Play:
         self._kept[reserved.job] = SimulatedReservation(reserved=reserved, victims=victims)
 
     def _due_at(self, kept: SimulatedReservation) -> float:
-        """Return when all victims that were not told yet are past their guard; never, if there are
-        none."""
+        """Return when all victims that were not notified yet are past their guard; never, if
+        there are none."""
         untold = [job.placed_at for job in victims_left(kept, self._running) if not job.stopping]
         return max(untold) + self._guard_seconds if untold else inf
 
     def _tell_due(self) -> None:
-        """All victims of a gang are told together, and come free after their grace."""
+        """All victims of a gang are notified together, and come free after their grace."""
         for simulated_reservation in [
             due_reservation
             for due_reservation in self._kept.values()

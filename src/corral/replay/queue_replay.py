@@ -96,7 +96,7 @@ def fits(gpus: int, nodes: Sequence[int]) -> bool:
 def held_by_no_queue(
     work: Workload, nodes: Sequence[int], tree: QueueTree, names: Sequence[QueueName]
 ) -> list[int]:
-    """The jobs that their queue would let have no seats even if nobody held any."""
+    """The jobs that their queue would let have no seats even if no job held any."""
     fleet = NodeTypes([node_of(row, gpus) for row, gpus in enumerate(nodes)])
     empty = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
 

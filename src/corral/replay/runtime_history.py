@@ -32,8 +32,8 @@ class RuntimeHistory:
             self.add(ran)
 
     def add(self, ran: Ran) -> None:
-        """Learn from one more; it is the newest. One that failed or was cancelled tells nothing of
-        how long others run."""
+        """Learn from one more; it is the newest. One that failed or was cancelled says nothing
+        about how long others run."""
         if not ran.is_done:
             return
         kind = (ran.user, ran.stem, ran.shape.gpu_millis)

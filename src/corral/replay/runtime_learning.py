@@ -28,7 +28,7 @@ class ReplayLearning:
         )
 
     def learn(self, now: float, served: Callable[[], Served]) -> bool:
-        """Learn from those that were heard of, as a head does after what it has decided; whether
+        """Learn from those that were reported, as a head does after what it has decided; whether
         the table is a new one."""
         if self._lessons is None:
             return False

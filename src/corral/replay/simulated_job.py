@@ -17,9 +17,9 @@ from corral.schedule.quota.borrowing import owing
 
 @dataclass(slots=True)
 class SimulatedJob:
-    """`left_seconds`: of service until its end, as it was when its seats were given. `starts` tells
+    """`left_seconds`: of service until its end, as it was when its seats were given. `starts` gives
     an end that was planned for an earlier start. `gone_at`: it is stopping, and its seats come free
-    then. `told_by`: for whom it gives way. `own_priority`: whatever its queue has spent."""
+    then. `told_by`: the job that it yields to. `own_priority`: whatever its queue has spent."""
 
     gang: Waiting
     needs_seconds: float
@@ -222,7 +222,7 @@ def endings_of(
 
 def as_told(promised: Iterable[Promise], known: Iterable[Promise]) -> tuple[Promise, ...]:
     """Return promises as a head would store them: a start that moves by a moment stays as before.
-    They are in the order of telling, so that two passes with the same promises are noticed."""
+    They are in the order of notification, so that two passes with the same promises are noticed."""
     before = {promise.job: promise for promise in known}
     return tuple(
         sorted(

@@ -24,7 +24,7 @@ class SeatHolder:
     """A gang that holds its seats now, since `placed_at` (wall clock).
 
     `restart_seconds`: what it needs from being placed to its first step. `frees_at`: it is stopping
-    and its seats come free then; with `comes_back` it then waits again. `protected_until`: nobody
+    and its seats come free then; with `comes_back` it then waits again. `protected_until`: no job
     buys its place before.
     """
 
@@ -79,8 +79,9 @@ class Terms:
     """Costs of preemption, and failures of nodes.
 
     `restart_seconds`: of each start after a stop, before the job goes on. `grace_seconds`: from
-    being told to stop until the seats come free. `save_seconds`: this often a running job saves by
-    itself, which only the choice of victims looks at: whoever can save does so when it is told.
+    the order to stop until the seats come free. `save_seconds`: this often a running job saves by
+    itself, which only the choice of victims looks at: a job that can save does so at the order
+    to stop.
     `counts_budgets`: those of the queues, from the present on; else what is stripped stays so.
     """
 
@@ -100,7 +101,7 @@ class JobClass(StrEnum):
 
 class Happened(NamedTuple):
     """`service`: seconds of the job's work that are done and stay done, from the present on or, of
-    one that held seats then, from when it was placed. `by`: for whom it gave way."""
+    one that held seats then, from when it was placed. `by`: the job that it yielded to."""
 
     at: float
     kind: JobClass

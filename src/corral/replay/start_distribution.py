@@ -84,7 +84,7 @@ def outlook(
         play = Play(present, left_seconds, coming, hear=happened.append)
         at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(drawns), keep_on)
         if at is None and drawns and not keep_on(len(drawns)):
-            break  # that it was cut tells of the time it took, not of the job
+            break  # a cut shows the time it took, nothing of the job
         wait = max(0.0, (play.now if at is None else at) - present.now)
         stopped = [
             event.job for event in happened if event.kind == What.PREEMPTED and event.by == job
@@ -101,7 +101,7 @@ def outlook(
 
 
 class _Luck:
-    """Rolls for one who asks, a row of them for each name: nobody's depend on who else rolls."""
+    """Rolls for a caller, a row of them for each name: no row depends on another caller."""
 
     def __init__(self, asks: JobId) -> None:
         self._asks = asks

@@ -115,7 +115,7 @@ def decide(
         movable: returns the gangs that may be relocated; called only when a gang would wait
             although the free GPUs suffice by count.
         lent: GPUs that elders hold in their turn; called only when an old gang waits.
-        tells: whether to spend time on the reasons for a lack of room.
+        reports: whether to spend time on the reasons for a lack of room.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     floor = rooms if isinstance(rooms, Floor) else Floor.of(rooms)

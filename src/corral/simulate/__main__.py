@@ -1,4 +1,4 @@
-"""python -m corral.simulate --seeds 500, or one world told in full: --seed 17 --verbose."""
+"""python -m corral.simulate --seeds 500, or one world in full: --seed 17 --verbose."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _tell(outcome: WorldOutcome, *, in_full: bool) -> None:
-    """The world's last events, unless each was told as it happened."""
+    """The world's last events, unless each was printed as it happened."""
     for line in outcome.lines if in_full else ():
         print(line)
     print(f"replay: python -m corral.simulate --seed {outcome.seed} --verbose")

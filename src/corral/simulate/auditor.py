@@ -26,7 +26,7 @@ from corral.simulate.recorded_state import Books
 
 
 class Auditor:
-    """All the checks over one set of books; of its own, those of what people were told and of how
+    """All the checks over one set of books; of its own, those of answers to users and of how
     jobs end. `durable_jobs` reads what is on the disk, whatever any head believes."""
 
     def __init__(self, books: Books, durable_jobs: Callable[[], Mapping[JobId, Job]]) -> None:
@@ -46,7 +46,7 @@ class Auditor:
         self.forgetting = Forgetting(books)
         self.ledger = LedgerCheck(books)
 
-    # -- what people were told -------------------------------------------------------------------
+    # -- answers to users ----------------------------------------------------------------------
 
     def acknowledged(self, key: str, specs: tuple[JobSpec, ...], ids: tuple[JobId, ...]) -> None:
         """I1: what was acknowledged is there; the same key is the same jobs."""
@@ -156,7 +156,7 @@ class Auditor:
         self._starting.ranks_start(launch, node, ranks)
 
     def look(self, healed_at: float) -> None:
-        """In a world without faults since then: nobody waits for what should have come."""
+        """In a world without faults since then: no user waits for an overdue answer."""
         self.giving.look(healed_at)
         self.promised.look()
 

@@ -25,7 +25,7 @@ class Point(StrEnum):
 
 
 class SimulatedStore(MemoryStore):
-    """MemoryStore under faults. What it has written outlives every head. `committed` is told of
+    """MemoryStore under faults. What it has written outlives every head. `committed` is called at
     each commit: its term, what it holds, and when it was decided; `crash` ends the head that asks.
     """
 

@@ -83,4 +83,4 @@ class Disk:
     cluster: ClusterId | None = None
     version: Version | None = None
     heard_at: float = 0.0
-    signals: list[Signal] = field(default_factory=list)  # said with each beat, taken in once
+    signals: list[Signal] = field(default_factory=list)  # sent with each heartbeat, recorded once

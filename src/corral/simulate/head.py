@@ -127,7 +127,8 @@ class HeadEngine:
 
 
 class SimulatedHead:
-    """One life of a head. `heard` is told of each beat that it takes in, `ended` of its end."""
+    """One life of a head. `heard` is called with each heartbeat that it records, `ended` at its
+    end."""
 
     def __init__(
         self,
@@ -240,7 +241,7 @@ class SimulatedHead:
         self._see_to(session, version)
 
     def _see_to(self, session: AgentSession, has: Version | None) -> None:
-        """Tell an agent that is behind, and one that was told and does not follow."""
+        """Tell an agent that is behind, and one that got its order and does not follow."""
         try:
             if session.node not in self._newest:
                 self._newest[session.node] = self.control.wanted(session.node)

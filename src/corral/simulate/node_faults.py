@@ -15,7 +15,7 @@ STORM: Final = 0.2  # of those: all nodes at once
 
 
 class Ills:
-    """Drawn from a stream of its own. A GPU that tells of a fault computes on, so that what becomes
+    """Drawn from a stream of its own. A GPU that reports a fault computes on, so that what becomes
     of its ranks is the head's doing alone."""
 
     def __init__(self, stage: Stage, nodes: Mapping[NodeId, SimulatedNode]) -> None:

@@ -169,7 +169,8 @@ class SimulatedGang:
             self._stage.loop.later(self.life.step_seconds, self._advance)
 
     def _begin(self) -> int:
-        """The step to go on from: that of the first save which verifies. A broken one is said."""
+        """The step to go on from: that of the first save which verifies. A broken one is
+        reported."""
         lead = next(part for part in self.parts if part.launch.node_rank == 0)
         for save in self.resume:
             where = ((save.job, save.attempt), save.step)

@@ -1,4 +1,4 @@
-"""The auditor's own books: what each commit made durable, and who was heard when."""
+"""The auditor's own books: what each commit made durable, and when each node was in contact."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -96,7 +96,7 @@ class Books:
             ):
                 self._stepped_at[where] = (attempt.progress.step, self.now())
 
-    # -- what was heard --------------------------------------------------------------------------
+    # -- heartbeats ------------------------------------------------------------------------------
 
     def decided_wall(self) -> float:
         """The wall clock of the head that writes now, when it decided this."""
@@ -112,7 +112,7 @@ class Books:
         return self._decided_at - last - head.process.stopped_seconds(last, self._decided_at)
 
     def all_heard(self, nodes: Iterable[NodeId]) -> bool:
-        """Whether the head that writes now has ever heard each of these nodes."""
+        """Whether the head that writes now has a heartbeat of each of these nodes."""
         return all(self._heard_at[self.heads.here().number, node] for node in nodes)
 
     def was_silent(self, node: NodeId, since: float) -> bool:

@@ -94,7 +94,7 @@ class _NoFiles:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The world's one line of events. `failed` is told of each exception that nobody caught."""
+    """The world's one line of events. `failed` is called with each uncaught exception."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         super().__init__()

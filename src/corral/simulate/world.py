@@ -15,7 +15,7 @@ from corral.simulate.rank_behaviour import RankBehaviour
 from corral.simulate.virtual_loop import VirtualLoop
 
 KEPT_LINES = 60
-ALWAYS_SECONDS = 1e9  # so long that no world lasts until a job is too old
+ALWAYS_SECONDS = 1e9  # longer than any world: no job gets too old
 
 
 class Stage:
@@ -51,7 +51,7 @@ class Stage:
     async def nap(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------
 
     def tell(self, text: str) -> None:
         line = f"{self.now():9.3f}  {text}"

@@ -26,7 +26,7 @@ class PastJobs:
 
 @dataclass(slots=True)
 class _Reading:
-    """`jobs` by their ids: of one that is told twice, as requeued ones are, the last counts."""
+    """`jobs` by their ids: of one that is listed twice, as requeued ones are, the last counts."""
 
     jobs: dict[str, Imported] = field(default_factory=dict)
     left_out: int = 0

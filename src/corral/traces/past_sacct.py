@@ -96,7 +96,7 @@ def _moment(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
 
 
 def _shape(tres: str, nodes: str) -> Shape:
-    """GPUs that do not go evenly over the nodes are told as of one."""
+    """GPUs that do not go evenly over the nodes count as of one."""
     gpus, match, kinds = gpus_of(tres), _NODES.search(tres), set(_TYPE.findall(tres))
     node_text = match[1] if match else nodes
     count = int(node_text) if node_text.isdigit() and int(node_text) > 0 else 1

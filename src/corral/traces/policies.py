@@ -16,7 +16,7 @@ def chosen(names: Sequence[str], config: Path | None, restart_seconds: float) ->
     """The policies of these names; of none, all of the file, and without a file the default.
 
     Raises: NotFound for an unknown name, Unsupported for one that only queues have, SpecInvalid
-    for a file that is none of policies.
+    for a file that does not hold policies.
     """
     own_policies = read_policies(config) if config else {}
     known_policies = dict(POLICIES) | own_policies

@@ -19,7 +19,7 @@ from corral.wire.yaml_document import documents_of
 def read_tree(path: Path) -> QueueTree:
     """The tree of a file such as corral apply takes.
 
-    Raises: SpecInvalid when it is none, or cannot be read.
+    Raises: SpecInvalid when it is not one, or cannot be read.
     """
     try:
         text = path.read_text()
@@ -46,7 +46,7 @@ def read_tree(path: Path) -> QueueTree:
 
 
 def names_in(tree: QueueTree, queues: Sequence[str]) -> list[QueueName]:
-    """The queue of the same name for each of the log's; the default one where there is none."""
+    """The queue of the same name for each of the log's; the default one if it has none."""
     return [QueueName(name) if name in tree.by_name else DEFAULT_QUEUE for name in queues]
 
 
@@ -71,7 +71,7 @@ def tree_of_log(trace: Trace, sizes: Sequence[int], own: Mapping[str, int]) -> Q
     """A queue for each of the log's that has a name.
 
     `own`: GPUs of each, by the list of nodes; where that says nothing, the GPUs are shared out by
-    the GPU time of their jobs, and what is left of a GPU is nobody's.
+    the GPU time of their jobs, and what is left of a GPU belongs to no queue.
     """
     names = [name for name in trace.queues if is_name(name)]
     if not names:

@@ -36,7 +36,7 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """The jobs of a log, by its first line: names of CSV columns or of sacct's, JSON, or SWF.
 
-    Raises: SpecInvalid when it is none of these, or has no job.
+    Raises: SpecInvalid when it has none of these forms, or has no job.
     """
     lines = log_lines(path)
     head = next(lines, "")

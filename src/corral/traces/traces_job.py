@@ -1,4 +1,4 @@
-"""A job as a log tells it."""
+"""A job as a log describes it."""
 
 from typing import NamedTuple
 

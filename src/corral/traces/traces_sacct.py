@@ -51,7 +51,7 @@ def _moment(text: str, line: int) -> float:
 
 
 def gpus_of(tres: str) -> int:
-    """GPUs of a TRES list: the total where it is told, else the sum over types."""
+    """GPUs of a TRES list: the total where it is given, else the sum over types."""
     total = GPUS.search(tres)
     return int(total[1]) if total else sum(int(number) for number in TYPED_GPUS.findall(tres))
 

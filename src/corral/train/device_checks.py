@@ -144,7 +144,7 @@ def products(devices: Sequence[torch.device], seconds: float, kinds: Sequence[st
 
 
 def _tried(do: Callable[[T], R], on: T, kind: str) -> R | None:
-    """None where the device has failed, which is said."""
+    """None where the device has failed, which is reported."""
     try:
         return do(on)
     except RuntimeError as error:

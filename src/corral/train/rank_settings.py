@@ -32,7 +32,7 @@ class Committed:
 class Settings:
     """One rank's place and rules. Durations in seconds.
 
-    `attempt` None: no head counts them, so the directory of saves does. `resume` None: nobody
+    `attempt` None: no head counts them, so the directory of saves does. `resume` None: no head
     records saves either, so the newest complete one is the one to resume from.
     `interval_seconds` None: chosen by itself.
     """

@@ -143,7 +143,7 @@ class Run:
         """The numbers of the steps that are left, from the resumed one up to `until`.
 
         Between two steps it beats, saves when a save is due or asked for, and ends the process with
-        code 75 when somebody wants the run to stop. After the last step the state is saved.
+        code 75 when a stop is requested. After the last step the state is saved.
         """
         previous = self._take_term()
         self._waits.begin()
@@ -393,7 +393,7 @@ def _make_shelf(settings: Settings) -> Shelf:
     assert settings.checkpoint_path is not None
     root = claim(settings.checkpoint_path, settings.job)
     attempt = settings.attempt
-    if attempt is None:  # nobody counts: each run is an attempt of its own
+    if attempt is None:  # no head: each run is an attempt of its own
         attempt = max(attempts(root), default=0) + 1
     shelf = Shelf(root=root, job=settings.job, attempt=attempt)
     shelf.open()

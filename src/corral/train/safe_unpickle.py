@@ -1,4 +1,4 @@
-"""Loading what a save holds without running code that somebody else put there.
+"""Loading what a save holds without running code that another account put there.
 
 The index of a save is a pickle, and so is each plain Python object in it. Between its verification
 and its loading a save can be changed by every account that may write to its files.

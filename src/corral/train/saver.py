@@ -70,7 +70,7 @@ class Saver:
     """One rank's half of every save. All methods but `forget` are the training thread's.
 
     `talk` is used by the training thread, `quiet` by the writing thread: two groups, so that
-    neither can take the other's messages. `done` is told, on the writing thread of rank 0, of
+    neither can take the other's messages. `done` is called, on the writing thread of rank 0, of
     every save that is complete, and `failed` on every rank of one that is not.
     """
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from corral.domain.bounds import MOST_SCALARS, SCALAR_LETTERS
 
 BEAT_SECONDS: Final = 0.1
-SMOOTHING: Final = 0.5  # of the newest rate in what is told
+SMOOTHING: Final = 0.5  # weight of the newest rate
 
 
 class Meter:

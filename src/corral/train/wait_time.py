@@ -1,7 +1,7 @@
 """Time that a rank waits for others: for results of collectives, and for gradients.
 
 What is left of its step it was busy itself. In a gang that goes in step all steps are equally long,
-and only this tells which rank holds the others up. On a GPU the program does not wait, its stream
+and only this shows which rank holds the others up. On a GPU the program does not wait, its stream
 does: there two events say for how long, and are read when both have passed.
 """
 

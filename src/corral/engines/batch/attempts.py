@@ -169,12 +169,12 @@ class Desk:
 
         A node that does not answer remains as silent as it was; what the parts on it say of their
         attempts is passed on all the same, for an end is reported once. So it is for a node that
-        has not answered since the head began: it counts as heard at that moment, which is 0, and
-        takes nothing new.
+        has not answered since the head began: its last contact counts as of that moment, which
+        is 0, and takes nothing new.
 
         Args:
             serving: now, by the head's serving clock.
-            is_stale: the batch system has not answered for long, so no node counts as heard.
+            is_stale: the batch system has not answered for long, so no node counts as in contact.
         """
         reports = self._reporting()
         silent = {
@@ -299,7 +299,7 @@ class Desk:
         return self.attempts.setdefault(key, Handed(key=key))
 
     def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
-        """Gangs to be handed over, or equipped: each node of theirs has been told, and none is to
+        """Gangs to be handed over, or equipped: each of their nodes has its order, and none is to
         stop."""
         launches_by_job_ids: dict[AttemptKey, list[Launch]] = {}
         for word in self._wanted.values():

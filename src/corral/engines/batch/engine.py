@@ -29,7 +29,7 @@ AT_ONCE: Final = 8  # attempts that are handed over side by side
 NEWS_SECONDS: Final = 0.1  # between two looks, however much news there is
 STALE_SECONDS: Final = 5.0  # a look this old speaks for the nodes no longer
 LONGEST_PAUSE_SECONDS: Final = 30.0
-LATE_SECONDS: Final = 2.0  # a look that takes this long is told of
+LATE_SECONDS: Final = 2.0  # a look that takes this long is reported
 log = logging.getLogger(__name__)
 
 
@@ -157,7 +157,7 @@ class LendingEngine:
 
     def part_word(self, part: NodeId) -> DesiredState | None:
         """The newest word for a part, its launch as the batch system has fitted it; None while that
-        has not said all that the launch needs. A word changes no more once it was said."""
+        has not reported all that the launch needs. An order is final once it was sent."""
         word = self.desk.part_word(part)
         if word is None:
             return None
@@ -169,7 +169,7 @@ class LendingEngine:
         return replace(word, run=tuple(launch for launch in run if launch is not None))
 
     def look_soon(self) -> None:
-        """The batch system has told something new."""
+        """Note that the batch system has new reports."""
         self._next_look = min(self._next_look, self._looked_at + NEWS_SECONDS)
         self._stir.set()
 

@@ -102,7 +102,7 @@ class Asking:
         return None if queued_attempt is None else queued_attempt.ticket
 
     def forgotten(self, key: AttemptKey, at: float) -> None:
-        """Its folder is gone. What nobody here has taken back is asked again later."""
+        """Its folder is gone. An attempt that was not withdrawn here is submitted again later."""
         queued_attempt = self.asked.pop(key, None)
         if (
             queued_attempt is not None

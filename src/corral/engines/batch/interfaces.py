@@ -56,7 +56,7 @@ class Ticket:
     """Report of the batch system about one attempt. `handle`: its own name for it.
 
     `reason`: why it waits, in the batch system's words. `blame`: why it ended, when it was not by
-    itself: preempted, out of time, a node failed, somebody cancelled it. `blame_is_infra` False:
+    itself: preempted, out of time, a node failed, a user cancelled it. `blame_is_infra` False:
     the job's own doing, such as more memory than it asked for. `blame_on`: whose doing it was,
     where it is not a node's ("Slurm"). `no_room`: what its nodes lack for it, by the batch system,
     while it waits for just that; "" when it waits for something else.
@@ -89,7 +89,7 @@ class BatchSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFiles:
-    """The folder of one part: node.json and its token, for nobody else to read.
+    """The folder of one part: node.json and its token, readable by its owner alone.
 
     `early`: what its ranks begin with before its agent is there, for which `workdir` is an archive
     of the head's to lie next to it; b"": they wait for it, as where that cannot be.

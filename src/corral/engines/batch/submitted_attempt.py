@@ -21,7 +21,7 @@ class Handed(BatchAttemptState):
     system has placed, for any other has it from the start.
     """
 
-    handing: bool = False  # somebody is about it now
+    handing: bool = False  # its handover is in progress
     withheld: bool = False
     is_equipped: bool = False
     refusal_is_infra: bool = False
@@ -29,7 +29,7 @@ class Handed(BatchAttemptState):
     wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
     parts: dict[NodeId, Seen] = field(default_factory=dict)
     signals: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
-    left_at: float | None = None  # when a part said that it was made to end, by the newest look
+    left_at: float | None = None  # when a part reported that it was ended, by the newest look
     running_since: float | None = None
     no_room_since: float | None = None
     displaced: str = ""  # why it was given back; "" while it was not
@@ -92,7 +92,7 @@ def refused(key: AttemptKey, why: str, infra: bool) -> Seen:
 
 
 def ended(handed: Handed, part: Seen | None) -> Seen:
-    """The batch system says that nothing of it is left, and its part has not said how it ended."""
+    """Whether the batch system has nothing left of it, and its part has not reported its end."""
     ticket = handed.ticket
     blame = ticket.blame if ticket is not None else ""
     return replace(

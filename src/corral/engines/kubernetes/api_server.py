@@ -32,7 +32,7 @@ def client_of(settings: KubernetesSettings) -> AsyncClient:
     """Return a client by the given kubeconfig, or by the one that kubectl finds, or by a pod's own
     account.
 
-    Raises: Conflict when there is none that can be used.
+    Raises: Conflict when none can be used.
     """
     try:
         config = read_config(settings)
@@ -96,7 +96,8 @@ class Access:
         namespace: str,
         grace_seconds: int | None = None,
     ) -> None:
-        """With all that it owns: Jobs keep their pods unless they are told. Raises: Trouble."""
+        """With all that it owns: Jobs keep their pods unless they are deleted with it. Raises:
+        Trouble."""
         gone = self.client.delete(
             kind,
             name,

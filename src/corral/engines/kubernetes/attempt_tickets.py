@@ -34,7 +34,7 @@ def ticket_of(
 ) -> Ticket:
     """An attempt is over when its Job is, or is gone, and no pod of it is left that may run.
 
-    A pod that is being deleted runs until its kubelet has said that it ended.
+    A pod that is being deleted runs until its kubelet has reported its end.
     """
     live_pods = [pod for pod in pods if not _is_over(pod)]
     is_finished = job is None or _is_finished(job)

@@ -61,9 +61,9 @@ class PendingSubmission:
 @dataclass(slots=True, kw_only=True)
 class KubernetesDriver:
     """Implements lending.Driver. `named`: the cluster, which is known once the engine starts.
-    `head`: the files that tell pods where the head is; it may raise Trouble while nobody knows.
-    `stir`: called when Kubernetes has told something new. `queues`: a job's queue and those above
-    it, the nearest first.
+    `head`: the files that tell pods where the head is; it may raise Trouble while that is unknown.
+    `stir`: called when Kubernetes has reported something new. `queues`: a job's queue and those
+    above it, the nearest first.
     """
 
     named: Callable[[], ClusterId]
@@ -335,7 +335,7 @@ class KubernetesDriver:
         return self._addresses.setdefault(key, tuple(known_addresses[node] for node in gang))
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
-        """The part asks its pod nothing: it is told which GPUs it has."""
+        """The part asks its pod nothing: its GPUs are given to it."""
         certificate = f"{manifests.HEAD}/{manifests.CERTIFICATE}"
         node = self.nodes.objects.get(("", launch.seat.node))
         types = nodes.gpu_types(node) if node is not None else []

@@ -1,4 +1,5 @@
-"""A transport that reads the kubeconfig again when the API server no longer takes what it said."""
+"""A transport that reads the kubeconfig again when the API server no longer accepts its
+credentials."""
 
 from collections.abc import Callable
 from typing import Final

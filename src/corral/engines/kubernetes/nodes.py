@@ -119,7 +119,7 @@ def _account(settings: KubernetesSettings) -> str:
 
 
 def is_lent(node: Node, settings: KubernetesSettings) -> bool:
-    """Whether the node is one of those that Corral was told to use."""
+    """Whether the node is one of those that Corral is configured to use."""
     labels = _labels(node)
     wanted = all(labels.get(label) == value for label, value in settings.node_labels)
     return wanted and is_name(_name(node))

@@ -28,7 +28,7 @@ class QueueNamespaces:
         own_name: the cluster's own namespace. Without it nothing begins anywhere.
         by_queue: the namespace of each queue that has one.
         queues: a job's queue and those above it, the nearest first.
-        changed: called when Kubernetes has told something new.
+        changed: called when Kubernetes has reported something new.
         placed_in: the namespace that was chosen for an attempt, which never changes. It is empty
             when the head begins: then an attempt is where its objects are.
         by_name: all namespaces that are watched, the cluster's own first.

@@ -104,7 +104,7 @@ def lacks_room(pods: Iterable[Pod]) -> str:
 
 
 def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
-    """Return the cause of the pod that was ended first from outside; None if there is none."""
+    """Return the cause of the pod that was ended first from outside; else None."""
     for pod in sorted(pods, key=_ended_at):
         if (blame := _why_pod_ended(pod)) is not None:
             return blame

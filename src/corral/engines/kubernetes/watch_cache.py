@@ -19,7 +19,7 @@ from corral.domain.errors import Trouble
 from corral.engines.kubernetes.kubeconfig_reload import CONFIG_FAULTS
 
 WATCH_SECONDS: Final = 60  # the server ends a watch then, and it is resumed where it was
-QUIET_SECONDS: Final = 90.0  # nothing was heard for this long: list again, the line may be dead
+QUIET_SECONDS: Final = 90.0  # no message for this long: list again, the connection may be dead
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 5.0
@@ -32,7 +32,7 @@ Place = tuple[str, str]  # namespace, name
 
 @dataclass(slots=True, kw_only=True)
 class Mirror(Generic[T]):
-    """`objects` is what the server has, as of the newest change that was told.
+    """`objects` is what the server has, as of the newest reported change.
 
     `changed` is called after each. While the server cannot be asked, `trouble` says why. `answered`
     once the one or the other is known.
@@ -47,16 +47,16 @@ class Mirror(Generic[T]):
     objects: dict[Place, T] = field(default_factory=dict)
     trouble: str = ""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    newest: int = 0  # version, of all that was listed or told
+    newest: int = 0  # version, of all that was listed or reported
     lists: int = 0
 
     def put(self, object: T) -> None:
         """Record an object as the server has just returned it."""
-        if _version(object) > self.newest:  # else the watch has told what became of it
+        if _version(object) > self.newest:  # else the watch has reported its later state
             self.objects[place_of(object)] = object
 
     async def run(self) -> None:
-        """List, then follow; list again when the version is gone, or nothing was heard for long."""
+        """List, then follow; list again when the version is gone, or no message came for long."""
         wait_seconds = AGAIN_SECONDS
         while True:
             try:
@@ -90,7 +90,7 @@ class Mirror(Generic[T]):
         return list_async_iterable.resourceVersion
 
     async def _follow(self, version: str) -> None:
-        """Raises: TimeoutError when nothing was heard for long; ApiError, HTTPError."""
+        """Raises: TimeoutError when no message came for long; ApiError, HTTPError."""
         watch: Any = self.client.watch(
             self.kind, server_timeout=WATCH_SECONDS, resource_version=version, **self._which()
         )

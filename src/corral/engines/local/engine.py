@@ -117,7 +117,7 @@ class LocalEngine:
         return ""
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
-        """The labels that the node was started with; None for a node that is none of its own."""
+        """The labels that the node was started with; None for a node that is not its own."""
         return self.labels.get(node)
 
     def is_empty(self) -> bool:

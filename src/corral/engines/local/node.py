@@ -81,8 +81,8 @@ class LocalNode:
 
     def begin(self) -> None:
         """Adopt the living agent, or start one. What of the node died unseen starts again, but for
-        one that keeps ends nobody has recorded yet: its next agent tells them, and what was lost.
-        """
+        one that keeps ends which are not recorded yet: its next agent reports them, and what
+        was lost."""
         self.kept_down = False
         self._agent = LocalProcess.recorded(self.dir / "agent.pid")
         if self._agent is None:
@@ -103,7 +103,7 @@ class LocalNode:
         if self._agent is not None or now < self._not_before:
             return  # it was started by another, such as a head that died before this one
         has_ends = not self.proof and self._failures < MOST_QUICK_ENDS and self._keeps_ends()
-        if self.others() or has_ends:  # an end that is on the disk is told before it counts as lost
+        if self.others() or has_ends:  # a recorded end is reported first
             self.proof = ""
             self._start()
         elif not self.proof:
@@ -206,7 +206,7 @@ class LocalNode:
         (self.dir / "boot").unlink(missing_ok=True)
 
     def _watch_all(self) -> None:
-        """Be told by the kernel when the agent or anything else of the node ends."""
+        """Get a notification of the kernel when the agent or anything else of the node ends."""
         for process in (*([self._agent] if self._agent else []), *self.others()):
             if process not in self._watched:
                 self._watch(process)

@@ -17,7 +17,8 @@ class LocalProcess:
 
     @classmethod
     def find(cls, pid: int) -> "LocalProcess | None":
-        """The living process with this id; one that has ended and is not yet reaped is none."""
+        """The living process with this id; one that has ended and is not yet reaped is not
+        returned."""
         stat = stat_of(pid)
         return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
 
@@ -46,7 +47,7 @@ class LocalProcess:
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(self.pid)
             try:
-                if self.lives:  # the descriptor stays with whom it was opened for
+                if self.lives:  # the descriptor stays with the process that it was opened for
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)

@@ -18,7 +18,7 @@ _GROUP: Final = "node-group"  # Ray's label of a node that its autoscaler has ma
 
 
 def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...]:
-    """The kinds of workers that say what they have. `gpu_type`: of GPUs whose type is not told.
+    """The kinds of workers that say what they have. `gpu_type`: of GPUs whose type is not given.
 
     Raises: ValueError, TypeError, AttributeError for what is no such file.
     """

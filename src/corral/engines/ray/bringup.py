@@ -67,7 +67,7 @@ class RayHere:
         return self.address or f"{self._host}:{self._port}"
 
     def _check_port(self) -> None:
-        """Raises: Conflict where somebody else has the port that the nodes know."""
+        """Raises: Conflict where another program has the port that the nodes know."""
         give_up_at = time.monotonic() + PORT_SECONDS
         while LocalProcess.recorded(self.pid_file) is None and not is_free(self._host, self._port):
             if time.monotonic() > give_up_at:
@@ -164,7 +164,7 @@ def own_address(other: str = "198.51.100.1") -> str:
 
 
 def free_port(host: str) -> int:
-    """One that nobody listens on, and that Ray does not give to its workers."""
+    """A port without a listener, and that Ray does not give to its workers."""
     while True:
         with socket.socket() as probe:
             probe.bind((host, 0))

@@ -149,7 +149,7 @@ class RayEngine:
         return word if self._holds is None else self._holds.amend(word)
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
-        """The labels that Ray tells of the node; None for a node that Ray does not know now."""
+        """The labels that Ray reports of the node; None for a node that Ray does not know now."""
         ray_node_state = self.nodes.get(node)
         return None if ray_node_state is None else ray_node_state.row.labels
 
@@ -247,7 +247,7 @@ class RayEngine:
         return self._sleepers is not None and self._sleepers.sleeps(row)
 
     def _is_known(self, row: RayNode) -> bool:
-        """Whether the head has heard of the node; until then it is one that could come."""
+        """Whether the head has a report of the node; until then it is one that could come."""
         return self._sleeps(row) or self.links.hears(row.id)
 
     async def _scale(self, rows: Mapping[NodeId, RayNode]) -> None:
@@ -355,7 +355,8 @@ class RayEngine:
         return self._folder_here(node) / "token"
 
     async def _revoke(self, node: NodeId) -> None:
-        """Its machine is somebody else's: should it come, it has a new token. Raises: Trouble."""
+        """Its machine belongs to another node: should it come, it has a new token. Raises:
+        Trouble."""
         self._token_file(node).unlink(missing_ok=True)
         await self.links.forget(node)
 

@@ -49,7 +49,8 @@ class Holds:
         return word if inventory is word.inventory else replace(word, inventory=inventory)
 
     def settle(self, row: RayNode, waiting: Sequence[int]) -> None:
-        """Take what is free there, or give up what somebody waits for; one thing after another."""
+        """Take what is free there, or give up what another program waits for; one thing after
+        another."""
         node = self._nodes[row.id]
         if node.settling is None or node.settling.done():
             node.settling = asyncio.create_task(self._settle(node, row, waiting))

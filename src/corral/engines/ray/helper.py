@@ -38,7 +38,7 @@ THREADS: Final = 16
 
 
 class RayCalls:
-    """The calls, by name. Each is bounded in time; what it raises is told as trouble."""
+    """The calls, by name. Each is bounded in time; what it raises is reported as trouble."""
 
     def __init__(self, address: str, namespace: str) -> None:
         self._address = address
@@ -87,7 +87,7 @@ class RayCalls:
         return len(own_names)
 
     def outfit(self, name: str, ray_node: str, node: str, folder: str, files: Any) -> Any:
-        """The actor of this node with these files (base64), made where there is none."""
+        """The actor of this node with these files (base64), created if it does not exist."""
         actor = self._actor(name, ray_node, node, folder)
         read = {file: base64.b64decode(text) for file, text in files.items()}
         return _answer(actor.outfit.remote(read))
@@ -180,7 +180,7 @@ def _obey(helper: RayCalls, line: bytes, tell: Callable[[Mapping[str, Any]], Non
     try:
         result = getattr(helper, call_request["call"])(**call_request["args"])
         tell({"id": call_request["id"], "found": result})
-    except Exception as trouble:  # whatever Ray raises is the world's, and told as such
+    except Exception as trouble:  # whatever Ray raises is a fault of Ray, and reported as such
         words = str(trouble).strip().splitlines() or [""]
         tell({"id": call_request["id"], "trouble": f"{type(trouble).__name__}: {words[0]}"})
 
@@ -205,7 +205,7 @@ def main() -> None:
 
 
 def _listen(lines: "SimpleQueue[bytes]") -> None:
-    """Pass on what is asked; nobody is left who could ask when the input ends."""
+    """Pass on what is asked; the end of the input is the end of the caller."""
     for line in sys.stdin.buffer:
         lines.put(line)
     os._exit(0)  # a call that hangs in Ray would keep an ordinary exit waiting

@@ -1,5 +1,5 @@
 """A machine that has joined a Ray cluster: `python -m corral.engines.ray.member DIR` keeps its Ray
-node running until it is told to end, and starts it again when it ends by itself."""
+node running until it is asked to end, and starts it again when it ends by itself."""
 
 import asyncio
 import json

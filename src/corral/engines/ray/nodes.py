@@ -143,7 +143,7 @@ def _node(name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index
 
 def was_handed_back(row: RayNode, *, scales: bool) -> bool:
     """Whether Ray's autoscaler has taken the node's machine. Without one, a node that was drained
-    is one whose Ray was told to end: what runs there may live."""
+    is one whose Ray was asked to end: what runs there may live."""
     return scales and row.drained
 
 

@@ -1,7 +1,7 @@
 """GPUs of a node between Corral and the other programs of its Ray cluster. Pure.
 
-Corral gives ranks only GPUs that it holds in Ray's books. It holds all that nobody else wants, and
-gives up idle ones when a program of Ray waits that they would serve.
+Corral gives ranks only GPUs that it holds in Ray's books. It holds all that no other program
+wants, and gives up idle ones when a program of Ray waits that they would serve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Final
 from corral.domain.desired_state import DesiredState
 from corral.domain.observed_state import AttemptKey, NodeFacts, Phase
 
-LEAVE_SECONDS: Final = 3.0  # until the head has heard that it may not place there: beats and ticks
+LEAVE_SECONDS: Final = 3.0  # until the head knows that it may not place there: beats and ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def moves(
     GPUs.
 
     `waiting`: how many GPUs each waiting program of Ray wants. What is about to leave goes after
-    LEAVE_SECONDS if it is idle still; it stays if nobody waits any more.
+    LEAVE_SECONDS if it is idle still; it stays if no program waits any more.
     """
     idle = {index for index in held if index not in busy}
     wanted = sum(_served(waiting, free + len(idle))) - free

@@ -18,7 +18,7 @@ from corral.engines.slurm.settings import SlurmSettings
 
 _MIB: Final = 1024**2
 AGENT_MIB: Final = 256  # of an agent and its shim, which Slurm counts with what they run
-AROUND_SECONDS: Final = 120.0  # an attempt's start, and its end: all ranks gone, all logs told
+AROUND_SECONDS: Final = 120.0  # an attempt's start, and its end: all ranks gone, all logs sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

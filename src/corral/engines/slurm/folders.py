@@ -19,7 +19,7 @@ from corral.engines.batch.interfaces import PartFiles
 from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE
 
 SCRIPT: Final = "script"
-NAME: Final = "name"  # of its batch job, where that is not told by the attempt alone
+NAME: Final = "name"  # of its batch job, where that does not follow from the attempt alone
 GO: Final = "go"  # made when all is there that a batch job has waited for
 BEGUN: Final = "begun"  # who makes it begins the attempt: once, whatever Slurm repeats
 _FRESH: Final = ".new"
@@ -55,7 +55,7 @@ class Folders:
         self, key: AttemptKey, parts: Mapping[NodeId, PartFiles], script: str, *, name: str = ""
     ) -> Path:
         """The attempt's folder, whole or not at all; one that is there stays. `name`: of its batch
-        job, where that is not told by the attempt alone. Raises: OSError."""
+        job, where that does not follow from the attempt alone. Raises: OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self.of(key)
         if folder.exists():
@@ -126,7 +126,7 @@ def _make_part(place: Path, files: PartFiles) -> None:
 
 
 def _has_workdir(place: Path, archive: Path | None) -> bool:
-    """Whether it lies there as the head has it, or there is none; where the two folders are of
+    """Whether it lies there as the head has it, or does not exist; where the two folders are of
     different disks the part's agent fetches it, for a copy for each part may be long."""
     if archive is not None:
         try:

@@ -75,7 +75,7 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
 
 
 def whose_doing(state: str, *, restarted: bool) -> str:
-    """SLURM where it, or somebody through it, has ended the job; "": a node, or the job itself."""
+    """SLURM where it, or a user through it, has ended the job; "": a node, or the job itself."""
     return SLURM if restarted or state in _ITS_OWN else ""
 
 

@@ -14,7 +14,7 @@ LEAST_SWEEP = 4  # rows of one source, model and GPU that are ranked against eac
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredColumn:
     """Predicted column and its measured counterpart. `measured` returns the measurement of
-    a row, in the unit of `predicted`; None if there is none."""
+    a row, in the unit of `predicted`; else None."""
 
     name: str
     predicted: str

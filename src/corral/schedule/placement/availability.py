@@ -217,7 +217,7 @@ class Availability:
 
     def earliest(self, gang: Waiting) -> Promise | None:
         """The first moment from which on some form of the gang has room for all of its time, all
-        promises kept; None: nobody knows one."""
+        promises kept; None: unknown."""
         promis = (
             self._earliest(gang, form)
             for shape in gang.shapes

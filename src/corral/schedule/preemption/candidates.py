@@ -67,7 +67,7 @@ class Roster:
         return [running_gang for job in jobs if (running_gang := self.get(job)) is not None]
 
     def first(self, group: Sequence[Listed]) -> RunningGang:
-        """One that tells of the right to all of its group."""
+        """Return a candidate that shows the right to all of its group."""
         running_gang = self.get(group[0].job)
         assert running_gang is not None
         return running_gang

@@ -125,7 +125,7 @@ class Search:
 
     def _could(self, room: NodeRoom) -> bool:
         """Whether the node would have as many whole GPUs as are asked for if everybody there who
-        may gave way; of a share it is not told."""
+        may yield; a share does not record it."""
         resources = self.shape.resources
         return resources.is_share or room.whole + self._freed.get(room.id, 0) >= resources.gpus
 
@@ -170,7 +170,7 @@ class Search:
         return nodes if len(nodes) == self.shape.nodes else []
 
     def _with_freed(self, nodes: list[NodeRoom], group: Sequence[NodeRoom]) -> list[NodeRoom]:
-        """And those that others leave besides: there the gang may need fewer to give way."""
+        """And those that others leave besides: there the gang may need fewer to yield."""
         node_ids = {room.id for room in nodes}
         freed = {
             seat.node

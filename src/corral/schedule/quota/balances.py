@@ -227,7 +227,7 @@ class Standing:
         *,
         preemptible: bool = False,
     ) -> LimitRefusal | None:
-        """Return the limit that refuses more to the user in this queue; None: there is none."""
+        """Return the limit that refuses more to the user in this queue; else None."""
         column = self._column(gpu_millis)
         millis = sum(column)
         if not millis:

@@ -57,7 +57,7 @@ class Seating:
             self._books.breach("I7", text)
 
     def _whole_gang_silent(self, key: AttemptKey, node: NodeId, before: Job | None) -> None:
-        """I7: a gang that is heard to step on is alive, also where one of its nodes is silent."""
+        """I7: a gang that reports steps is alive, also where one of its nodes is silent."""
         lost = self._books.jobs[key[0]].reason_code == "NodeLost"
         if not lost or before is None or before.state != JobState.RUNNING:
             return

@@ -14,7 +14,7 @@ BY_HEALTH: Final = "health"
 
 class Barring:
     """I16: of all nodes health cordons by itself a tenth within five minutes, or one; and only
-    nodes that have told of something. By the head's wall clock, as its rows are."""
+    nodes that have reported a fault. By the head's wall clock, as its rows are."""
 
     def __init__(self, books: Books) -> None:
         self._books = books

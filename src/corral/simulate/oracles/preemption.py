@@ -39,7 +39,7 @@ class Giving:
         self.moving = Moving(books)
         self._held: dict[AllocationKey, _Held] = {}
         self._kept: dict[JobId, Reservation] = {}
-        self._taken: dict[JobId, set[JobId]] = {}  # victims that have their receipt, by whom for
+        self._taken: dict[JobId, set[JobId]] = {}  # victims with a receipt, by taker
         self._named: dict[JobId, set[JobId]] = {}  # in the other half of receipts, by whose
         self._entitled: dict[JobId, float] = {}  # since when, in a world without faults
         self._waits_since: dict[JobId, float] = {}
@@ -163,7 +163,7 @@ class Giving:
             self._kept.pop(one.job, None)
             if one.ended:  # who had gone for it before is named in its receipt still
                 self._ended(one, changes)
-            return  # a promise takes from nobody: simulate.promised looks at those
+            return  # a promise takes from no job: simulate.promised looks at those
         if reservation is None or reservation.since != one.since:
             self._rights(one, jobs, new)
         if one.ended:
@@ -173,7 +173,7 @@ class Giving:
             self._kept[one.job] = one
 
     def _rights(self, one: Reservation, jobs: dict[JobId, Job], new: Counter[QueueName]) -> None:
-        """Only those give way from whom it may take; one after the other, as long as it may. `new`:
+        """Only those yield from which it may take; one after the other, as long as it may. `new`:
         what queues were given in the same commit."""
         by = jobs[one.job]
         held_millis = self._millis(jobs, staying=True, by=one.job)
@@ -195,7 +195,8 @@ class Giving:
                 held_millis[job.spec.queue] -= victim.gpu_millis
 
     def _was_told(self, one: Reservation, victim: Victim) -> bool:
-        """Whether it was told to stop for this job already before the commit that is looked at."""
+        """Whether it got the order to stop for this job already before the commit that is
+        looked at."""
         attempt = self._books.attempts.get((victim.job, victim.attempt))
         return attempt is not None and attempt.gave_way_to == one.job
 
@@ -259,7 +260,7 @@ class Giving:
             self._gave_way(before, job, attempt, changes)
 
     def _told(self, job: Job, before: Job) -> None:
-        """Nobody is told but for somebody who waits, and not within the guard."""
+        """Check that a job is stopped only for a waiting one, and not within its guard."""
         by = [k for k in self._kept.values() if any(v.job == job.id for v in k.victims)]
         if not by:
             self._books.breach("right", f"{job.id} got the order to yield, and nothing is kept")

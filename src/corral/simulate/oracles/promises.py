@@ -28,11 +28,11 @@ TICK_SECONDS = 5.0  # a head that serves looks again within this
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A promise that stands, and how the world was when it was told."""
+    """A promise that stands, and how the world was when it was given."""
 
     row: Reservation
     latest: float
-    wall_zero: float  # what the clock of the head that told it said at the world's begin
+    wall_zero: float  # the clock of the head that gave it, at the start of the world
     trees: int
     at: float  # virtual
     given: Counter[QueueName]  # how often each queue had been given something
@@ -119,10 +119,11 @@ class Promised:
 
     def _counts_from(self, attempt: Attempt, wall_zero: float) -> float | None:
         """The earliest moment from which its limit may count, by the clock of the head that writes
-        now; None: what is written is of another clock, and this head has not heard all its nodes.
+        now; None: what is written is of another clock, and this head has no heartbeat of all
+        its nodes.
 
         A limit counts from when the gang was up, which a head may come to hear much later: that it
-        is RUNNING since then says no more than when it was heard (0022)."""
+        is RUNNING since then is only the time of that report (0022)."""
         up = self.books.evidence.up_since.get((attempt.job, attempt.number))
         truly = inf if up is None else wall_zero + up
         if _is_near(*self._zeros):
@@ -150,8 +151,8 @@ class Promised:
                 self.books.breach("promise", text)
 
     def _in_order(self, jobs: dict[JobId, Job]) -> None:
-        """Check that of two equal requests the one that is first in line and was told first starts
-        first."""
+        """Check that of two equal requests the one that is first in line and got its promise
+        first starts first."""
         tolds = sorted(self.told.values(), key=lambda one: one.row.since)
         for place, later in enumerate(tolds):
             job = jobs[later.row.job]
@@ -163,7 +164,7 @@ class Promised:
                     self.books.breach("promise", text)
 
     def _begins_in_order(self, begun: _Told, before: dict[JobId, _Told], late: _Late) -> None:
-        """Check that the seats were as good for one that is first in line and was told first
+        """Check that the seats were as good for one that is first in line and got its promise first
         (0050)."""
         job, wall = late.jobs[begun.row.job], late.wall
         for sooner in before.values():
@@ -240,7 +241,7 @@ class _Late:
         return same and takes_work and self._books.all_heard(nodes)
 
     def _causes(self, known: _Told) -> Iterator[bool]:
-        """Whether somebody outlasts what was known of it; has a right; was told before it."""
+        """Whether a job outlasts its known limit, has a right, or got its promise earlier."""
         node_ids = {seat.node for seat in known.row.seats}
         for attempt in self.holding(node_ids, known.row.after):
             until = self._until(attempt)

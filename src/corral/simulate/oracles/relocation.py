@@ -61,7 +61,7 @@ class Moving:
                 self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
 
     def _on_the_way(self, changes: Changes) -> list[JobId]:
-        """Return the jobs that were told to move before this commit, and are not gone by it."""
+        """Return the jobs that got the order to move before this commit, and are not gone by it."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         leaving = (JobState.STOPPING, JobState.RECOVERING)
         return [

@@ -156,7 +156,7 @@ def test_a_queue_that_is_not_there_keeps_no_other_from_being_taken_away(
         ("--gpus h100:8,H100:4", "h100 is named twice"),
         ("--max-duration 24", "max_duration: 24 of what? ! write the unit: --max-duration 24m"),
         ("--parent odd", "run: corral queue set odd --parent none"),
-        ("--weight 1e308", "beside which 1 is nothing"),
+        ("--weight 1e308", "a weight is above 0 and at most"),
         ("--weight -1", "weight: -1 is out of bounds"),
         ("--max-duration -5m", 'max_duration: "-5m" is no duration'),
         ("--gpu-hours 5 --until 2020-01-01", "budget: DATE AND TIME is over"),

@@ -94,7 +94,7 @@ def test_a_kind_of_one_source_quotes_its_largest_errors() -> None:
     lone = [replace(made(name, 0.1), sources=1) for name in ("a", "a.h100")]
     read = bands_of(by_subject(read_facts(written(lone).splitlines())))
     assert (read["a"].quoted, read["a.h100"].quoted) == (0.125, 0.125)
-    assert "nine in ten of 812 measured rows from 1 source" in read["a"].told("the step")
+    assert "nine in ten of 812 measured rows from 1 source" in read["a"].sentence("the step")
     with_others = [made("a", 0.1), replace(made("a.h100", 0.1), sources=1)]
     read = bands_of(by_subject(read_facts(written(with_others).splitlines())))
     assert (read["a"].quoted, read["a.h100"].quoted) == (0.1, 0.1)

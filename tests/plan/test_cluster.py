@@ -71,7 +71,7 @@ def test_a_year_of_electricity() -> None:
     assert told.high == pytest.approx(1.25 * 53_611 * 0.066, rel=1e-4)
     french = plan(8, region="fr")
     assert french.kwh.value == 0.1
-    assert any("0.1 USD: --kwh" in line for line in french.told)
+    assert any("0.1 USD: --kwh" in line for line in french.remarks)
 
 
 def test_what_was_said_is_not_taken_to_be_off() -> None:
@@ -89,7 +89,7 @@ def test_what_was_said_is_not_taken_to_be_off() -> None:
 def test_the_carbon_of_a_region_is_its_electricity() -> None:
     assert plan(8, region="at").carbon_kg_per_kwh == pytest.approx(0.111)
     assert plan(8, region="at", carbon=0.3).carbon_kg_per_kwh == 0.3
-    assert any("as in the world" in line for line in plan(8).told)
+    assert any("as in the world" in line for line in plan(8).remarks)
 
 
 def test_other_networks_are_shown_beside_the_planned_one() -> None:
@@ -149,7 +149,7 @@ def test_what_is_needed_keeps_gpus_waiting_no_longer_than_asked() -> None:
 def test_gpus_come_in_whole_servers_and_this_is_told() -> None:
     found = plan(10)
     assert (found.gpus, found.nodes) == (16, 2)
-    assert any("16 GPUs are built" in line for line in found.told)
+    assert any("16 GPUs are built" in line for line in found.remarks)
 
 
 @pytest.mark.parametrize(

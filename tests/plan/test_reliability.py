@@ -56,7 +56,7 @@ def test_checkpoints_of_known_models_are_about_13_bytes_a_parameter() -> None:
     # BLOOM: 176e9 x 13 = 2,288 GB (2,300 printed), by 384 GPUs at 0.15 GB/s each: 39.7 s (40)
     found = reliability(ReliabilityRequest(gpus=384, days=110, gpu="a100-sxm-80", parameters=176e9))
     assert found.saving.save_seconds == pytest.approx(40.0, rel=0.01)
-    assert any("2,288 GB" in line for line in found.told)
+    assert any("2,288 GB" in line for line in found.remarks)
 
 
 @st.composite

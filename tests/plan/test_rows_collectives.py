@@ -77,7 +77,7 @@ def test_what_names_no_link_is_none() -> None:
 def test_an_empty_cell_takes_what_is_usual_and_tells_it() -> None:
     place = place_of({**NODE, "n_gpus": "16", "nodes": ""})
     assert (place.group.size, place.group.per_domain) == (16, 8)
-    assert [told.split(":")[0] for told in place.told] == ["nodes", "intra_link", "inter_link"]
+    assert [told.split(":")[0] for told in place.remarks] == ["nodes", "intra_link", "inter_link"]
 
 
 def test_the_rate_of_an_adapter_goes_before_the_text() -> None:
@@ -147,12 +147,12 @@ def test_tokens_that_go_to_experts_tell_the_size() -> None:
         ):
             found = predict({**row, "notes": notes})
             assert found.values == predict({**row, "size_bytes": size}).values
-            assert "128 tokens of 7168 numbers, each to 8 experts" in found.told
+            assert "128 tokens of 7168 numbers, each to 8 experts" in found.remarks
 
 
 def test_a_size_that_nobody_says_is_a_large_one_and_told() -> None:
     found = predict({**NODE, "size_bytes": ""})
-    assert "a buffer of 1 GiB" in found.told
+    assert "a buffer of 1 GiB" in found.remarks
     assert found.values == predict({**NODE, "size_bytes": str(2**30)}).values
 
 

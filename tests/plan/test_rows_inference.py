@@ -67,7 +67,7 @@ def row_of(**cells: str) -> dict[str, str]:
 
 
 def test_what_is_missing_is_told() -> None:
-    told = " ".join(predict(row_of(batch_or_concurrency="8")).told)
+    told = " ".join(predict(row_of(batch_or_concurrency="8")).remarks)
     assert "prompts of 512 tokens" in told
     assert "256 tokens out" in told
 

@@ -83,7 +83,7 @@ def test_a_gpu_that_nobody_knows_has_memory_and_no_step_time() -> None:
     found = predict({**ROWS[0], "gpu": "Z9000"})
     assert "pred_memory_gb_per_gpu" in found.values
     assert "pred_step_time_s" not in found.values
-    assert any("no step time" in told for told in found.told)
+    assert any("no step time" in told for told in found.remarks)
 
 
 def test_what_was_measured_is_not_looked_at() -> None:
@@ -119,7 +119,7 @@ def test_a_row_without_its_dimensions_is_refused_with_the_cell() -> None:
 
 def test_what_was_assumed_is_told() -> None:
     row = next(row for row in rows() if row["family"] == "gpt" and not row["dp"])
-    assert "data-parallel" in " ".join(predict(row).told)
+    assert "data-parallel" in " ".join(predict(row).remarks)
 
 
 def test_a_model_with_parts_that_the_row_does_not_describe_is_refused() -> None:

@@ -58,7 +58,7 @@ def test_a_run_of_llama_70b_takes_what_it_took() -> None:
 
 
 def test_what_is_not_said_is_told() -> None:
-    told = read(LLAMA | {"vp": "", "micro_batch": "", "vocab": ""}).told
+    told = read(LLAMA | {"vp": "", "micro_batch": "", "vocab": ""}).remarks
     assert len(told) == 4  # and sequence parallelism
 
 
@@ -88,7 +88,7 @@ def test_what_mlperf_does_not_say_is_as_submissions_have_it() -> None:
     silent |= {"precision": "not stated in log", "fsdp_zero_stage": ""}
     run = read(silent)
     assert (run.step.precision, run.layout.shard) == (Precision.FP8, Shard.OPTIMIZER)
-    assert {"products in fp8", "the optimizer is sharded (ZeRO-1)"} < set(run.told)
+    assert {"products in fp8", "the optimizer is sharded (ZeRO-1)"} < set(run.remarks)
     old = read(silent | {"gpu": "A100 SXM 80GB"})
     assert old.step.precision is Precision.BF16
     assert read(silent | {"source": "our own"}).step.precision is Precision.BF16

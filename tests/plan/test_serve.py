@@ -166,10 +166,10 @@ def test_a_gpu_without_a_price_is_told_to_have_none() -> None:
     free = replace(EIGHT, gpu="rtx-4090", qps=0.5)
     assert plan_serve(free).best.usd_per_hour is None
     assert any(
-        "no cloud of the list rents it out on demand" in told for told in plan_serve(free).told
+        "no cloud of the list rents it out on demand" in told for told in plan_serve(free).remarks
     )
     priced = plan_serve(replace(free, usd_per_gpu_hour=0.4))
-    assert not any("no cloud" in told for told in priced.told)
+    assert not any("no cloud" in told for told in priced.remarks)
 
 
 def test_a_table_of_what_does_not_serve_is_left_out_where_all_do() -> None:

@@ -270,7 +270,7 @@ def test_a_gpu_without_measured_runs_has_the_wider_band_of_its_kind_and_says_so(
     kind = bands()["training.step_time.nodes"]
     assert found.step is not None
     assert found.step.quoted >= kind.quoted
-    assert "on other GPUs than this" in next(found.told())
+    assert "on other GPUs than this" in next(found.sentences())
 
 
 def test_days_by_hand() -> None:

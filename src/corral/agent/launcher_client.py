@@ -31,10 +31,10 @@ class LauncherClient:
     shims would otherwise run the code from before an upgrade.
     """
 
-    def __init__(self, node_dir: Path, beside: Callable[[], int | None]) -> None:
-        """`beside` returns the pid of a living shim of the node, if one exists."""
+    def __init__(self, node_dir: Path, find_shim: Callable[[], int | None]) -> None:
+        """`find_shim` returns the pid of a living shim of the node, if one exists."""
         self._node_dir = node_dir
-        self._beside = beside
+        self._find_shim = find_shim
         self._connection: socket.socket | None = None
         self._is_outdated = version_of(node_dir) not in ("", __version__)
         self._starting = asyncio.Lock()
@@ -48,7 +48,7 @@ class LauncherClient:
     async def start(self) -> None:
         """Connect to the living launcher, else to a new one. Raises: NoLauncher."""
         async with self._starting:
-            if self._is_outdated and self._beside() is None:
+            if self._is_outdated and self._find_shim() is None:
                 await self._end_outdated()
             if self._connection is None:
                 self._connection = self._connect() or await self._connect_anew()
@@ -115,9 +115,9 @@ class LauncherClient:
 
     async def _connect_anew(self) -> socket.socket:
         words = [sys.executable, "-P", "-m", "corral.agent.launcher", str(self._node_dir)]
-        beside = self._beside()
+        shim = self._find_shim()
         helper = await asyncio.create_subprocess_exec(
-            *words, *([str(beside)] if beside else []), stdin=asyncio.subprocess.DEVNULL
+            *words, *([str(shim)] if shim else []), stdin=asyncio.subprocess.DEVNULL
         )
         try:
             async with asyncio.timeout(START_SECONDS):

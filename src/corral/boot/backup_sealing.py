@@ -58,10 +58,10 @@ def generate(file: Path) -> str:
     return recipient
 
 
-def recipient_of(said: str) -> X25519PublicKey:
+def recipient_of(given_text: str) -> X25519PublicKey:
     """Return the key that is meant by itself, or by a file that holds it. Raises: SpecInvalid."""
-    text = said if said.startswith(RECIPIENT) else _line(Path(said), RECIPIENT)
-    return X25519PublicKey.from_public_bytes(_bytes(text, RECIPIENT, said))
+    text = given_text if given_text.startswith(RECIPIENT) else _line(Path(given_text), RECIPIENT)
+    return X25519PublicKey.from_public_bytes(_bytes(text, RECIPIENT, given_text))
 
 
 def identity_of(file: Path) -> X25519PrivateKey:
@@ -171,7 +171,7 @@ def _line(file: Path, begins: str) -> str:
     return lines_found[0]
 
 
-def _bytes(text: str, begins: str, said: str) -> bytes:
+def _bytes(text: str, begins: str, given_text: str) -> bytes:
     encoded = text.removeprefix(begins)
     try:
         raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
@@ -179,7 +179,7 @@ def _bytes(text: str, begins: str, said: str) -> bytes:
         raw = b""
     if len(raw) != KEY_BYTES:
         raise SpecInvalid(
-            f"{said[:80]} holds no whole key of {KEY_BYTES} bytes",
+            f"{given_text[:80]} holds no whole key of {KEY_BYTES} bytes",
             hint="copy it whole, or make a pair: corral key generate FILE",
         )
     return raw

@@ -61,7 +61,7 @@ class SshAccess:
     user: str | None = None
     key: Path | None = None
     python: str | None = None
-    beside: tuple[str, ...] = ()
+    extra_packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ async def _one(
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await _connect(target, way)
         async with connection, asyncio.timeout(RUN_SECONDS):
-            python = way.python or await _installed(connection, wheel, way.beside)
+            python = way.python or await _installed(connection, wheel, way.extra_packages)
             node = await _join(connection, target, python, invitation)
         return HostOutcome(target=target, node=node)
     except CorralError as error:
@@ -199,7 +199,7 @@ async def _run(
 
 
 async def _installed(
-    connection: "asyncssh.SSHClientConnection", wheel: Path | None, beside: Sequence[str]
+    connection: "asyncssh.SSHClientConnection", wheel: Path | None, extra_packages: Sequence[str]
 ) -> str:
     """Return the Python of a venv there with this exact code and the additional packages.
 
@@ -207,7 +207,7 @@ async def _installed(
     """
     assert wheel is not None
     python, mark = f"$HOME/{VENV}/bin/python", f"$HOME/{VENV}/corral.sha256"
-    installed = " ".join((sha256(wheel.read_bytes()).hexdigest(), *beside))
+    installed = " ".join((sha256(wheel.read_bytes()).hexdigest(), *extra_packages))
     code, out, _ = await _run(connection, f'cat "{mark}"')
     if code == 0 and out.strip() == installed:
         return python
@@ -223,7 +223,7 @@ async def _installed(
         f'{out.strip()} -m venv --clear "$HOME/{VENV}"',
         f'{pip} --require-hashes -r "$HOME/{WHEELS}/{REQUIREMENTS.name}"',
         f'{pip} --no-deps "$HOME/{WHEELS}/{wheel.name}"',
-        *([f"{pip} {shlex.join(beside)}"] if beside else []),
+        *([f"{pip} {shlex.join(extra_packages)}"] if extra_packages else []),
         f'echo "{installed}" > "{mark}"',
     )
     for step in steps:

@@ -55,7 +55,7 @@ class ErrorBand:
         )
         return f"{rows} from {sources} that the model was not fitted to"
 
-    def told(self, what: str) -> str:
+    def sentence(self, what: str) -> str:
         """Return the meaning of a plus-minus alongside `what`."""
         if self.is_lone:
             return (

@@ -24,7 +24,7 @@ class Device:
     `flops`: multiply and add, 2 a MAC, by precision; one it lacks is not named.
     `domain_gpus`: how many share one scale-up domain at the most; `node_gpus`: in its usual node.
     `fabric`: what usually connects its nodes. `architecture`: whose kernels it runs.
-    `bridge`: what may join `bridge_gpus` of them alongside `scale_up`, where somebody has put
+    `bridge`: what may join `bridge_gpus` of them alongside `scale_up`, where one has been put
     it in."""
 
     name: str

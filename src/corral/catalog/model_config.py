@@ -148,7 +148,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _towers(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each part that sees or hears, with about how many parameters where its sizes are said."""
+    """Map each encoder of images or sound to its parameters, where its sizes are given."""
     towers: dict[str, str] = {}
     for key, word in TOWERS.items():
         if not (tower := config.get(key)) or word in towers:

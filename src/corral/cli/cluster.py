@@ -215,10 +215,13 @@ def say_prometheus(place: "ClusterDir") -> None:
     from corral.boot.settings import ClusterSettings
 
     settings = ClusterSettings.load(place)
-    beside = prometheus_of(place, settings) if settings is not None else None
-    if beside is not None:
-        say(f"Prometheus: {beside.url} on this machine; dashboards for Grafana: deploy/README.md")
-        say(f"it asks for the user {USER} and the password in {beside.password_file}")
+    prometheus = prometheus_of(place, settings) if settings is not None else None
+    if prometheus is not None:
+        say(
+            f"Prometheus: {prometheus.url} on this machine; dashboards for Grafana: "
+            "deploy/README.md"
+        )
+        say(f"it asks for the user {USER} and the password in {prometheus.password_file}")
 
 
 def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:

@@ -84,10 +84,10 @@ Of an empty cell the answer says what was assumed.
 For example: corral plan predict runs.csv --kind training --out predicted.csv
 """
 
-CAPACITY: Final = """How many GPUs will be needed.
+CAPACITY: Final = """Compute how many GPUs will be needed.
 
-Of runs that are known, or of a history: then a forecast of the demand with its intervals, and with
---wait the fewest GPUs on which so many jobs wait no longer, found by replaying the history.
+From runs that are known, or from a history. With a history: a forecast of the demand with its
+intervals, and with --wait the fewest GPUs on which a share of the jobs waits no longer than that.
 
 For example: corral plan capacity --run-hours 20 --runs 30 --run-gpus 16
 Or: corral plan capacity --history jobs.csv --wait 30m

@@ -103,14 +103,14 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
     Args:
         queue: Its name.
     """
-    from corral.wire.queue_forms import said
+    from corral.wire.queue_forms import form_text
 
     with common.client() as client:
         queue_detail = client.queue(queue)
     if common.json:
         print_json(queue_detail)
         return
-    form = [(key, said(value)) for key, value in queue_detail.form.items() if key != "name"]
+    form = [(key, form_text(value)) for key, value in queue_detail.form.items() if key != "name"]
     show_pairs(
         [
             ("queue", queue_detail.name),

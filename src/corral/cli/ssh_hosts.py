@@ -62,7 +62,7 @@ def bring(common: Common, others: SshOptions, targets: "list[SshHost]") -> "list
         user=others.ssh_user,
         key=others.ssh_key,
         python=others.python,
-        beside=needed_to_join(settings),
+        extra_packages=needed_to_join(settings),
     )
     with tempfile.TemporaryDirectory(prefix="corral-wheel-") as folder:
         wheel = own_wheel(Path(folder)) if way.python is None else None

@@ -24,7 +24,7 @@ DEEPEST: Final = 16  # levels of a tree
 HALF_LIFE_SECONDS: Final = 7 * 86400.0
 GUARD_SECONDS: Final = 120.0
 MOST_WEIGHT: Final = 10**6  # then weight 1 is due 0.001 of 1,000 GPUs, the smallest part
-WEIGHT_RULE: Final = f"a weight is above 0 and at most {MOST_WEIGHT:,}, beside which 1 is nothing"
+WEIGHT_RULE: Final = f"a weight is above 0 and at most {MOST_WEIGHT:,}"
 
 Gpus = tuple[tuple[str, int], ...]  # (type or "any", thousandths of a GPU), sorted by type
 DEFAULT_CURRENCY: Final = "USD"

@@ -56,7 +56,7 @@ def check(request: Any) -> None:
     for name, bound in bounds_of(kind).items():
         value = getattr(request, name)
         if value is not None and not bound.holds(value):
-            raise SpecInvalid(f"{option(name)} is {told(value)}", hint=bound.said)
+            raise SpecInvalid(f"{option(name)} is {number_text(value)}", hint=bound.said)
 
 
 @cache
@@ -83,7 +83,7 @@ def as_fields(text: str, request: type) -> str:
     return _OPTION.sub(lambda found: named.get(found[0], found[0]), text)
 
 
-def told(value: float) -> str:
+def number_text(value: float) -> str:
     """Return a number for a message. Words stand for NaN, infinity and numbers above 1e300."""
     if value != value:
         return "no number"

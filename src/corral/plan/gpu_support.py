@@ -28,7 +28,7 @@ def half(used: Device) -> Precision:
     return Precision.BF16 if Precision.BF16 in used.flops else Precision.FP16
 
 
-def half_told(said: str, used: Device) -> tuple[str, ...]:
+def half_remarks(said: str, used: Device) -> tuple[str, ...]:
     """Return a note that it is not bf16, if nothing was requested."""
     if said or half(used) is Precision.BF16:
         return ()
@@ -64,7 +64,7 @@ def kept_in(said: str, used: Device, published: str = "") -> Precision:
     )
 
 
-def published_told(said: str, model: Model) -> tuple[str, ...]:
+def published_remarks(said: str, model: Model) -> tuple[str, ...]:
     """Return a note that weights keep their published precision, unless the request names
     another."""
     if said or not model.published:

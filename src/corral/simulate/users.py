@@ -45,7 +45,7 @@ Run = Callable[[SimulatedHead, ClientCall], Coroutine[Any, Any, None]]
 
 
 class SimulatedUsers:
-    """Clients with retries. `told` are the jobs whose submission was acknowledged, by key."""
+    """Clients with retries. `acknowledged` are the jobs whose submission was acknowledged, by key."""
 
     def __init__(
         self, stage: Stage, nodes: Collection[NodeId], heads: SimulatedHeads, auditor: Auditor
@@ -63,7 +63,7 @@ class SimulatedUsers:
         self._moves = stage.stream("relocation")
         self._rule: RelocationRule | None = None
         self._queues: tuple[Queue, ...] = ()
-        self.told: dict[str, tuple[JobId, ...]] = {}
+        self.acknowledged: dict[str, tuple[JobId, ...]] = {}
         self.waiting = 0  # calls that will still be tried again
         self._number = 0
 
@@ -95,7 +95,7 @@ class SimulatedUsers:
         name = f"job{self._number}"
         spec = self._draw_spec(name)
         if self._stage.wishful:
-            spec = draw_wishes(self._wishes, spec, sorted(self.told))
+            spec = draw_wishes(self._wishes, spec, sorted(self.acknowledged))
         if self._promises and spec.max_duration_seconds is None:
             spec = replace(spec, max_duration_seconds=self._lines.choice([None, 15.0, 40.0, 90.0]))
         if self._rule is not None:
@@ -120,7 +120,7 @@ class SimulatedUsers:
         gpus = chance.randint(0, stage.gpus)
         millis = 500 if stage.shares and chance.random() < 0.15 else gpus * 1000
         saves = chance.random() < 0.5
-        job_ids = [job for jobs in self.told.values() for job in jobs]
+        job_ids = [job for jobs in self.acknowledged.values() for job in jobs]
         waits = bool(job_ids) and chance.random() < 0.2
         return JobSpec(
             name=name,
@@ -147,7 +147,7 @@ class SimulatedUsers:
         return {"queue": queue.name, "preemptible": self._shares.random() < 0.15}
 
     def _interfere(self) -> None:
-        job_ids = [job for jobs in self.told.values() for job in jobs]
+        job_ids = [job for jobs in self.acknowledged.values() for job in jobs]
         if not job_ids:
             return
         job = self.chance.choice(job_ids)
@@ -210,7 +210,7 @@ class SimulatedUsers:
         ids = tuple(job.id for job in jobs)
         self._stage.tell(f"{key} is acknowledged as {', '.join(ids)}")
         self._auditor.acknowledged(key, specs, ids)
-        self.told[key] = ids
+        self.acknowledged[key] = ids
 
     async def _asking(self, head: SimulatedHead, call: ClientCall, asked: Asked) -> None:
         try:

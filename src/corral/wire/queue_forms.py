@@ -74,7 +74,7 @@ def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
     old_rules, new_rules = _rules(before), _rules(after)
     for word in old_rules:
         if old_rules[word] != new_rules[word]:
-            lines.append(f"~ {word}: {said(old_rules[word])} -> {said(new_rules[word])}")
+            lines.append(f"~ {word}: {form_text(old_rules[word])} -> {form_text(new_rules[word])}")
     for queue in before.queues:
         if queue.name not in after.by_name:
             lines.append(f"- {queue.name}")
@@ -82,14 +82,14 @@ def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
         new_form = form_of(queue)
         if queue.name not in before.by_name:
             rest = ", ".join(
-                f"{key}: {said(form_value)}" for key, form_value in list(new_form.items())[1:]
+                f"{key}: {form_text(form_value)}" for key, form_value in list(new_form.items())[1:]
             )
             lines.append(f"+ {queue.name}{': ' if rest else ''}{rest}")
             continue
         old_form = form_of(before.queue(queue.name))
         for key in {**old_form, **new_form}:
             if old_form.get(key) != new_form.get(key):
-                old, new = said(old_form.get(key)), said(new_form.get(key))
+                old, new = form_text(old_form.get(key)), form_text(new_form.get(key))
                 lines.append(f"~ {queue.name}: {key}: {old} -> {new}")
     return lines
 
@@ -119,14 +119,16 @@ def patience_form(tree: domain.QueueTree) -> dict[str, Any] | None:
     return {level: _written(seconds) for level, seconds in form.items() if seconds} or None
 
 
-def said(value: Any) -> str:
+def form_text(value: Any) -> str:
     """A value of a form on one line."""
     if isinstance(value, Mapping):
         return (
-            "{" + ", ".join(f"{key}: {said(form_value)}" for key, form_value in value.items()) + "}"
+            "{"
+            + ", ".join(f"{key}: {form_text(form_value)}" for key, form_value in value.items())
+            + "}"
         )
     if isinstance(value, list):
-        return f"[{', '.join(map(said, value))}]"
+        return f"[{', '.join(map(form_text, value))}]"
     if isinstance(value, float):
         return f"{value:g}"
     return "none" if value is None else str(value)

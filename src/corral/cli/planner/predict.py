@@ -85,4 +85,4 @@ def _answered(row: "Row", predict: "Predict") -> dict[str, Any]:
         reason = "; ".join(filter(None, (error.message, error.hint)))
         return {**row, "refused": reason, "assumed": ""}
     values = {name: f"{value:.6g}" for name, value in predicted.values.items()}
-    return {**row, **values, "refused": "", "assumed": "; ".join(predicted.told)}
+    return {**row, **values, "refused": "", "assumed": "; ".join(predicted.remarks)}

@@ -45,9 +45,9 @@ JOB: Final = (
 )
 
 
-def footer(keys: tuple[Key, ...], said: str) -> Line:
+def footer(keys: tuple[Key, ...], message: str) -> Line:
     """Return the selection, then the keys."""
-    parts = [TextPart(f"{said}  ", "dim")] if said else []
+    parts = [TextPart(f"{message}  ", "dim")] if message else []
     for key in sorted(keys, key=lambda key: key.shown not in ("?", "q")):
         if key.brief:
             parts += [TextPart(key.shown, "title"), TextPart(f" {key.brief}  ", "dim")]

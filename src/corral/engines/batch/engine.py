@@ -147,8 +147,8 @@ class LendingEngine:
         reason = self.desk.says(key)
         return self._with_way(reason) if self.desk.is_unheard(key) else reason
 
-    def _with_way(self, said: str) -> str:
-        return f"{said}; {way}" if (way := self.way()) else said
+    def _with_way(self, message: str) -> str:
+        return f"{message}; {way}" if (way := self.way()) else message
 
     def hear_part(self, word: NodeFacts) -> None:
         """Take the word of a part's agent."""

@@ -70,7 +70,7 @@ class Mirror(Generic[T]):
                 if _code(wrong) == GONE:
                     log.info("%s are listed again: %s", self.kind.__name__, wrong)
                     continue
-                why = told(wrong)
+                why = error_text(wrong)
                 if why != self.trouble:  # it may last for days
                     log.warning("%s cannot be watched: %s", self.kind.__name__, why)
                 self.trouble = why
@@ -127,7 +127,7 @@ def _code(wrong: Exception) -> int:
     return wrong.status.code or 0 if isinstance(wrong, ApiError) else 0
 
 
-def told(wrong: Exception) -> str:
+def error_text(wrong: Exception) -> str:
     """Return the error of the server, or of the connection to it."""
     if isinstance(wrong, ApiError):
         return wrong.status.message or wrong.status.reason or str(wrong)
@@ -137,4 +137,4 @@ def told(wrong: Exception) -> str:
 
 
 def trouble_of(wrong: Exception) -> Trouble:
-    return Trouble(f"the API server of Kubernetes: {told(wrong)}")
+    return Trouble(f"the API server of Kubernetes: {error_text(wrong)}")

@@ -177,7 +177,7 @@ class _Played:
         losses: list[float] = []
         within_band: list[bool] = []
         for ahead in range(horizon):
-            error_by_step = self._told(ahead)
+            error_by_step = self._errors_by_step(ahead)
             for at in (at for at in tested if at in error_by_step):
                 forecast_errors, actual = error_by_step[at], self._history[at + ahead]
                 within_band.append(forecast_errors.low <= actual <= forecast_errors.high)
@@ -196,7 +196,7 @@ class _Played:
             held=sum(within_band) / len(within_band) if within_band else None,
         )
 
-    def _told(self, ahead: int) -> dict[int, ForecastErrors]:
+    def _errors_by_step(self, ahead: int) -> dict[int, ForecastErrors]:
         """Return the forecast at each moment that had enough known errors, and the present one.
 
         The miss that is aimed at follows the record (Gibbs and Candes 2021): after intervals that
@@ -226,7 +226,7 @@ class _Played:
     def ahead(self, step_hours: float, tried: tuple[MethodBacktest, ...]) -> DemandForecast:
         history, horizon = self._history, self._horizon
         made = self._made[len(history)]
-        steps = tuple(self._told(ahead)[len(history)] for ahead in range(horizon))
+        steps = tuple(self._errors_by_step(ahead)[len(history)] for ahead in range(horizon))
         whole = sorted(
             fsum(self._off(old, at) for at in range(horizon))
             for old in self._origins
@@ -258,7 +258,9 @@ def _interval(value: float, ranked: Sequence[float], miss: float = MISS) -> Fore
     return ForecastErrors(value=value, low=low, high=max(value, value + ranked[rank - 1]))
 
 
-def _pinball(actual: float, told: float, share: float) -> float:
+def _pinball(actual: float, predicted: float, share: float) -> float:
     """Return the pinball loss of a quantile: `share` of what lies above it, and the rest of what
     lies below."""
-    return share * (actual - told) if actual >= told else (1 - share) * (told - actual)
+    return (
+        share * (actual - predicted) if actual >= predicted else (1 - share) * (predicted - actual)
+    )

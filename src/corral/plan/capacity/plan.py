@@ -82,7 +82,7 @@ class Capacity:
     why_none: str
     sized: Sized | None
     demand: Demand
-    told: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
@@ -134,11 +134,11 @@ def capacity(request: CapacityRequest) -> Capacity:
         why_none=why,
         sized=sized,
         demand=duration_curve([float(ceil(load)) for load in loads(work, HOUR)]),
-        told=tuple(remarks),
+        remarks=tuple(remarks),
     )
 
 
-def _forecast(request: CapacityRequest, told: list[str]) -> tuple[DemandForecast | None, str]:
+def _forecast(request: CapacityRequest, remarks: list[str]) -> tuple[DemandForecast | None, str]:
     """Forecast by days if there are weeks of them, else by hours."""
     horizon_days = request.horizon_days
     for hours, season in STEPS:
@@ -149,7 +149,7 @@ def _forecast(request: CapacityRequest, told: list[str]) -> tuple[DemandForecast
         )
         if horizon < 1 or len(series) < least_steps(season, horizon):
             continue
-        told.append(
+        remarks.append(
             f"demand is counted from each submission on, whether the job waited or not; "
             f"steps of {hours:g} h"
         )

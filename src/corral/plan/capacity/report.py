@@ -60,7 +60,7 @@ def report(found: Capacity) -> PlannerReport:
         answers=tuple(_answers(found)),
         tables=tuple(tables),
         figures=tuple(figures),
-        assumed=found.told,
+        assumed=found.remarks,
         warnings=(found.why_none,) if found.why_none else (),
         data=_data(found),
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.domain.units import share_text
-from corral.plan.bounds import NumberBound, check, told
+from corral.plan.bounds import NumberBound, check, number_text
 from corral.replay.array_replay import ReplayOutcome
 from corral.replay.quantile import quantile
 from corral.replay.workload import Workload
@@ -30,7 +30,7 @@ class WaitTarget:
         check(self)
         if not (isfinite(self.seconds) and self.seconds >= 0):
             hint = "give a time from 0 on, for example 30m"
-            raise SpecInvalid(f"a wait of {told(self.seconds)} s", hint=hint)
+            raise SpecInvalid(f"a wait of {number_text(self.seconds)} s", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,11 +59,11 @@ class Racks:
         return self.servers + self.others
 
 
-def usual(said: float | None, value: float, told: list[str], words: str) -> float:
+def usual(said: float | None, value: float, remarks: list[str], words: str) -> float:
     """Return the given value, or the usual one with a note in `words`."""
     if said is not None:
         return said
-    told.append(words.format(value))
+    remarks.append(words.format(value))
     return value
 
 
@@ -200,7 +200,7 @@ def racks_of(
     built: ServerKit,
     servers: int,
     bought: tuple[MaterialLine, ...],
-    told: list[str],
+    remarks: list[str],
 ) -> Racks:
     units, empty = round(rule("rack", "units")), rule("rack", "weight")
     others = bought[1:]
@@ -208,7 +208,7 @@ def racks_of(
         watts, each, heaviest = built.watts, 1, built.weight_kg
     else:
         words = "a rack may draw {:g} kW: --rack-kw says another power"
-        watts = usual(request.rack_kw, rule("rack", "power") / 1e3, told, words) * 1e3
+        watts = usual(request.rack_kw, rule("rack", "power") / 1e3, remarks, words) * 1e3
         each = min(units // built.units, int(watts // built.watts))
         heaviest = each * built.weight_kg + empty
     if each < 1:

@@ -115,7 +115,7 @@ class ClusterPlan:
     pue: float
     carbon_kg_per_kwh: float
     kwh: Assumption
-    told: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     @property
     def compute(self) -> Net:
@@ -206,7 +206,7 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
         pue=usual(request.pue, known_assumptions["pue"].value, remarks, _pue()),
         carbon_kg_per_kwh=_carbon(request, remarks),
         kwh=_electricity(request, remarks),
-        told=tuple(remarks),
+        remarks=tuple(remarks),
     )
 
 
@@ -215,28 +215,28 @@ def _pue() -> str:
     return f"the site draws {{:g}} times what its machines do: --pue says another ({kinds})"
 
 
-def _electricity(request: ClusterRequest, told: list[str]) -> Assumption:
+def _electricity(request: ClusterRequest, remarks: list[str]) -> Assumption:
     """Return the price of a kWh: the requested one, else the region's, else the usual one."""
     if request.kwh is not None:
         return assume({"kwh": request.kwh})["kwh"]
     if request.region and region(request.region).electricity_usd_per_kwh is not None:
         return electricity(request.region)
     usual_one = assumptions()["kwh"]
-    told.append(f"a kWh costs {usual_one.value:g} USD: --kwh says what yours does")
+    remarks.append(f"a kWh costs {usual_one.value:g} USD: --kwh says what yours does")
     return usual_one
 
 
-def _carbon(request: ClusterRequest, told: list[str]) -> float:
+def _carbon(request: ClusterRequest, remarks: list[str]) -> float:
     if request.carbon is not None:
         return request.carbon
     carbon_region = region(request.region or WORLD)
     if not request.region:
         words = f"a kWh emits {carbon_region.carbon_g_per_kwh:g} g of CO2, as in the world"
-        told.append(f"{words}: --region says where, --carbon how many kg")
+        remarks.append(f"{words}: --region says where, --carbon how many kg")
     return carbon_region.carbon_g_per_kwh / 1e3
 
 
-def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> NetworkKit:
+def _network(request: ClusterRequest, gpu: Device, remarks: list[str]) -> NetworkKit:
     link_kind = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
     name = link_kind.name
     if link_kind.bytes_per_s != link(name).bytes_per_s:
@@ -245,7 +245,7 @@ def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> NetworkKi
     if not request.fabric and name.startswith(RENTED):
         name = "roce-100"
     if not request.fabric:
-        told.append(f"nodes are joined by {name}: --fabric says another")
+        remarks.append(f"nodes are joined by {name}: --fabric says another")
     try:
         network_kit = network(name)
     except NotFound as unknown:

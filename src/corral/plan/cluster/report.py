@@ -48,7 +48,7 @@ def report(plan: ClusterPlan) -> PlannerReport:
         answers=_answers(plan),
         tables=(_bill(plan), _networks(plan), *_others(plan), _storage(plan), _site(plan)),
         figures=(_waiting(plan),) if plan.nodes > 1 else (),
-        assumed=plan.told,
+        assumed=plan.remarks,
         sources=(
             "switches, servers and racks: catalog/data/equipment.csv",
             "counts of switches: NVIDIA DGX SuperPOD reference architectures for H100 and B200",

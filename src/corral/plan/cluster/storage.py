@@ -84,17 +84,19 @@ def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> 
 
 
 def plan_storage(
-    asked: StorageRequest, gpu: Device, gpus: int, nodes: int, told: list[str]
+    asked: StorageRequest, gpu: Device, gpus: int, nodes: int, remarks: list[str]
 ) -> Storage:
     """Return the given storage, or one that keeps GPUs waiting at most as long as requested."""
     parameters = asked.parameters
     if parameters is None:
         parameters = min(USUAL_PARAMETERS, gpus * gpu.memory_bytes / TRAINED_BYTES)
-        told.append(f"checkpoints are of {parameters / 1e9:.3g} billion parameters: --parameters")
+        remarks.append(
+            f"checkpoints are of {parameters / 1e9:.3g} billion parameters: --parameters"
+        )
     each = asked.data_mb_per_gpu_s
     if each is None:
         each = rule("storage-need", "read") * 1e3
-        told.append(f"a GPU reads {each:g} MB/s of data: --data-mb-per-gpu-s says another rate")
+        remarks.append(f"a GPU reads {each:g} MB/s of data: --data-mb-per-gpu-s says another rate")
     interval = asked.save_minutes * 60
     saved = parameters * rule("checkpoint", "bytes")
     longest = interval if asked.async_saves else interval * asked.idle / (1 - asked.idle)

@@ -8,7 +8,7 @@ from corral.plan.cost.budget import AffordableGpus
 from corral.plan.cost.hybrid import Hybrid
 from corral.plan.cost.market import rented_only
 from corral.plan.cost.plan import OWN, Costs, OwnOrRent
-from corral.plan.cost.terms_report import told as term_words
+from corral.plan.cost.terms_report import assumption_lines as term_words
 from corral.plan.report import counted
 
 SURE: Final = 0.8  # of the draws agree: below, the prices decide

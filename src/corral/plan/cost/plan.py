@@ -83,7 +83,7 @@ class Costs:
     bought: AffordableGpus | None
     hybrid: Hybrid | None
     by_use: tuple[tuple[float, tuple[float, ...]], ...]
-    told: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     def way(self, name: str) -> OwnOrRent:
         return next(way for way in self.ways if way.name == name)
@@ -128,7 +128,7 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         bought=bought(prices, request.budget_usd, used, gpus) if request.budget_usd else None,
         hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
         by_use=_by_use(prices, gpus),
-        told=tuple(_told(known_terms)),
+        remarks=tuple(_remarks(known_terms)),
     )
 
 
@@ -168,7 +168,7 @@ def _by_use(prices: PriceAssumptions, gpus: int) -> tuple[tuple[float, tuple[flo
     )
 
 
-def _told(known: Mapping[str, Assumption]) -> list[str]:
+def _remarks(known: Mapping[str, Assumption]) -> list[str]:
     def numbers(one: Assumption) -> str:
         usual = f"{one.name} = {brief(one.value)} {one.unit}"
         return usual if one.is_known else f"{usual} ({brief(one.low)} to {brief(one.high)})"
@@ -192,7 +192,7 @@ def _cautions(
         if name not in request.assume:
             assumption = known[name]
             yield (
-                f"No source tells {TELLS[name].format(about.title)}: taken are "
+                f"No source gives {TELLS[name].format(about.title)}: taken are "
                 f"{brief(assumption.value)} "
                 f"{assumption.unit}, {assumption.source} ({brief(assumption.low)} to "
                 f"{brief(assumption.high)}). Say your own: "

@@ -49,7 +49,7 @@ def report(found: Costs) -> PlannerReport:
         figures=tuple(figures),
         assumed=(
             f"the GPUs are used for {share_text(request.utilisation)} of all hours: --utilisation",
-            *found.told,
+            *found.remarks,
         ),
         sources=tuple(dict.fromkeys(assumption.source for assumption in found.known.values())),
         warnings=(*found.cautions, OFFERS),

@@ -82,7 +82,7 @@ def year_table(lines: Sequence[YearLine]) -> ReportTable:
     )
 
 
-def told(terms: Sequence[CostTerm]) -> Iterator[str]:
+def assumption_lines(terms: Sequence[CostTerm]) -> Iterator[str]:
     """Say where the term decides between owning and renting."""
     short, long = terms[0], terms[-1]
     if short.cheapest != long.cheapest:

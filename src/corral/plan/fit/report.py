@@ -60,7 +60,7 @@ def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> PlannerReport:
         tables=(_by_purpose(found), _by_part(found), _tried(found)),
         figures=_figures(found),
         assumed=(*assumed, *_assumed(ask)),
-        sources=(*SOURCES, *_bands_told()),
+        sources=(*SOURCES, *_band_sentences()),
         warnings=tuple(f"{caution}." for caution in cautions(ask.model, ask.context)),
         data=_data(found),
     )
@@ -154,12 +154,12 @@ def _memory_band(purpose: Purpose) -> float | None:
     return quoted_band(PRETRAINED if purpose is Purpose.PRETRAINING else TUNED)
 
 
-def _bands_told() -> Iterator[str]:
+def _band_sentences() -> Iterator[str]:
     rows = f"the mean absolute error over {SERVED_ROWS} rows"
     yield f"\u00b1 of serving: {rows}: docs/reference/plan-memory.md"
     for name, what in ((TUNED, "fine-tuning"), (PRETRAINED, "pre-training")):
         if (error_band := band(name)) is not None:
-            yield error_band.told(what)
+            yield error_band.sentence(what)
 
 
 def _by_purpose(found: Fitting) -> ReportTable:

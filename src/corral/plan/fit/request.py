@@ -7,7 +7,7 @@ from corral.catalog.devices import device
 from corral.plan.bounds import COUNT, GPUS, Length, check
 from corral.plan.fit.plan import FitUse, fitting
 from corral.plan.fit.report import report
-from corral.plan.gpu_support import half, half_told, kept_in, published_told
+from corral.plan.gpu_support import half, half_remarks, kept_in, published_remarks
 from corral.plan.parse.models import model_said, precision_said
 from corral.plan.report import PlannerReport
 
@@ -56,5 +56,5 @@ def answer(request: FitRequest) -> PlannerReport:
         gpus=request.gpus,
         rank=request.rank,
     )
-    remarks = (*published_told(request.precision, model), *half_told(request.precision, used))
+    remarks = (*published_remarks(request.precision, model), *half_remarks(request.precision, used))
     return report(fitting(ask), assumed=remarks)

@@ -18,12 +18,12 @@ _FOUR_BITS: Final = re.compile(r"4[- ]?bit|int4|awq|gptq|w4a16|q4f16|nf4|bnb")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPrecision:
     """Precisions of a server. `precision` is that of the matrix products. `weight_bytes`
-    and `kv_bytes` are the bytes of one stored number. `told` lists the assumptions."""
+    and `kv_bytes` are the bytes of one stored number. `remarks` lists the assumptions."""
 
     precision: Precision
     weight_bytes: float
     kv_bytes: float
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPrecision:
@@ -47,7 +47,7 @@ def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPr
         precision=stored_precision.precision,
         weight_bytes=stored_precision.weight_bytes,
         kv_bytes=1.0 if narrow else 2.0,
-        told=stored_precision.told,
+        remarks=stored_precision.remarks,
     )
 
 
@@ -67,7 +67,7 @@ def _named(low: str) -> StoredPrecision:
     if re.search(r"fp32|f32", low):
         return StoredPrecision(precision=Precision.FP32, weight_bytes=4.0, kv_bytes=4.0)
     remarks = () if re.search(r"16|half", low) else ("16 bits a number",)
-    return StoredPrecision(precision=half, weight_bytes=2.0, kv_bytes=2.0, told=remarks)
+    return StoredPrecision(precision=half, weight_bytes=2.0, kv_bytes=2.0, remarks=remarks)
 
 
 def _narrowest(device: Device) -> StoredPrecision:
@@ -78,7 +78,9 @@ def _narrowest(device: Device) -> StoredPrecision:
             size = precision.bytes
             remarks = (f"weights in {precision}, cache in fp8",)
             return StoredPrecision(
-                precision=precision, weight_bytes=size, kv_bytes=1.0, told=remarks
+                precision=precision, weight_bytes=size, kv_bytes=1.0, remarks=remarks
             )
     remarks = ("16 bits a number",)
-    return StoredPrecision(precision=Precision.FP16, weight_bytes=2.0, kv_bytes=2.0, told=remarks)
+    return StoredPrecision(
+        precision=Precision.FP16, weight_bytes=2.0, kv_bytes=2.0, remarks=remarks
+    )

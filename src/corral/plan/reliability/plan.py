@@ -64,7 +64,7 @@ class Reliability:
     `saving` is for the usual rate. `best`, `worst` and `finest` are for the usual, the high
     and the low rate, each at its own best interval. `spares`, `spares_few` and
     `spares_many` are for the usual, low and high rate. Each is None if even as many spares
-    as the run has nodes do not suffice. `told` lists the assumptions for values not given.
+    as the run has nodes do not suffice. `remarks` lists the assumptions for values not given.
     `by_part` has the expected failures of the run by failing part.
     """
 
@@ -85,7 +85,7 @@ class Reliability:
     spares_many: int | None
     spared: tuple[Spared, ...]
     by_part: tuple[tuple[str, float], ...]
-    told: tuple[str, ...]
+    remarks: tuple[str, ...]
     sources: tuple[str, ...]
 
     @property
@@ -137,12 +137,12 @@ def reliability(run: ReliabilityRequest) -> Reliability:
         spares_many=many,
         spared=_spared(run, spares, NODE_HOURS / rate, repair),
         by_part=tuple((name, share * failures) for name, share in part_shares(run.each)),
-        told=tuple(remarks),
+        remarks=tuple(remarks),
         sources=tuple(sources),
     )
 
 
-def _sized(run: ReliabilityRequest, told: list[str]) -> ReliabilityRequest:
+def _sized(run: ReliabilityRequest, remarks: list[str]) -> ReliabilityRequest:
     """With the parameters of what a save holds, where the size of a save is to be known.
 
     Raises: NotFound, ModelRefused.
@@ -150,7 +150,7 @@ def _sized(run: ReliabilityRequest, told: list[str]) -> ReliabilityRequest:
     if run.parameters is not None or not run.model and run.stall_seconds is not None:
         return run
     if not run.model:
-        told.append(f"saves are those of {USUAL}: name another model")
+        remarks.append(f"saves are those of {USUAL}: name another model")
     return replace(run, parameters=float(model_said(run.model or USUAL).parameters))
 
 
@@ -181,17 +181,19 @@ def mtbf_seconds(nodes: int, rate: float) -> float:
 
 
 def _rates(
-    run: ReliabilityRequest, told: list[str], sources: list[str]
+    run: ReliabilityRequest, remarks: list[str], sources: list[str]
 ) -> tuple[float, float, float]:
     if run.rate is not None:
         if run.counted is None:
-            told.append("the given rate holds to a tenth: say of how many failures it was counted")
+            remarks.append(
+                "the given rate holds to a tenth: say of how many failures it was counted"
+            )
             return run.rate, run.rate * 0.9, run.rate * 1.1
         low, high = count_band(run.counted)
         return run.rate, run.rate * low / run.counted, run.rate * high / run.counted
     usual = rate_of(run.architecture)
     factor = size_factor(run.each)
-    told.append(
+    remarks.append(
         f"{usual.usual * factor:.2f} failures per 1,000 node-days ({usual.source}); clusters have "
         f"seen {usual.low:g} to {usual.high:g}"
     )
@@ -200,21 +202,23 @@ def _rates(
 
 
 def _saving(
-    run: ReliabilityRequest, rate: float, unsaved_seconds: float, told: list[str]
+    run: ReliabilityRequest, rate: float, unsaved_seconds: float, remarks: list[str]
 ) -> Saving:
     """Return the checkpoint costs. Steps after a checkpoint that was not fully written are lost
     too, and repeated."""
     stall = run.stall_seconds
     if stall is None:
-        stall = _write_seconds(run, told)
+        stall = _write_seconds(run, remarks)
         if run.async_saves:
             stall /= recovery("async")
-            told.append(f"a save in the background stalls {recovery('async'):g} times less")
+            remarks.append(f"a save in the background stalls {recovery('async'):g} times less")
     restart = run.restart_minutes
     if restart is None:
         detect, restore = recovery("detect"), recovery("restore")
         restart = detect + restore
-        told.append(f"a restart takes {detect:g} min to find the fault and {restore:g} min to load")
+        remarks.append(
+            f"a restart takes {detect:g} min to find the fault and {restore:g} min to load"
+        )
     return Saving(
         mtbf_seconds=mtbf_seconds(run.nodes, rate),
         save_seconds=stall,
@@ -222,30 +226,32 @@ def _saving(
     )
 
 
-def _write_seconds(run: ReliabilityRequest, told: list[str]) -> float:
+def _write_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
     """Return the time to write one whole checkpoint, by its size and the storage's speed."""
     speed = run.write_gb_per_s
     if speed is None:
         speed = recovery("write") * run.held_gpus
-        told.append(f"saves are written at {recovery('write'):g} GB/s a GPU, {brief(speed)} in all")
+        remarks.append(
+            f"saves are written at {recovery('write'):g} GB/s a GPU, {brief(speed)} in all"
+        )
     size = recovery("checkpoint") * (run.parameters or 0.0)
-    told.append(f"a save has {recovery('checkpoint'):g} bytes a parameter: {size / 1e9:,.0f} GB")
+    remarks.append(f"a save has {recovery('checkpoint'):g} bytes a parameter: {size / 1e9:,.0f} GB")
     return size / (speed * 1e9)
 
 
-def _unsaved_seconds(run: ReliabilityRequest, told: list[str]) -> float:
+def _unsaved_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
     """For how long a save in the background is not whole: no other is begun until it is."""
     if run.parameters is None:
-        told.append("how long a save in the background takes is not known: counted as nothing")
+        remarks.append("how long a save in the background takes is not known: counted as nothing")
         return 0.0
     return _write_seconds(run, [])
 
 
-def _or(given: float | None, name: str, told: list[str], words: str) -> float:
+def _or(given: float | None, name: str, remarks: list[str], words: str) -> float:
     if given is not None:
         return given
     usual = recovery(name)
-    told.append(words.format(usual))
+    remarks.append(words.format(usual))
     return usual
 
 

@@ -37,7 +37,7 @@ def report(found: Reliability) -> PlannerReport:
         answers=tuple(_answers(found)),
         tables=(_intervals(found), _faster(found), _spares(found), _parts(found), _seen(found)),
         figures=(_by_interval(found), _by_nodes(found)),
-        assumed=found.told,
+        assumed=found.remarks,
         sources=(*found.sources, "times to recover: catalog/data/recovery.csv"),
         warnings=(CLUMPS,),
         data=_data(found),

@@ -38,11 +38,11 @@ NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTopology:
-    """Placement of the GPUs of a row. `told` lists the assumptions for empty cells."""
+    """Placement of the GPUs of a row. `remarks` lists the assumptions for empty cells."""
 
     group: GpuGroup
     wires: Wires
-    told: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 def predict(row: Row) -> Predicted:
@@ -54,22 +54,22 @@ def predict(row: Row) -> Predicted:
     remarks: list[str] = []
     size = _size(row, remarks)
     place = place_of(row)
-    remarks += place.told
+    remarks += place.remarks
     if collective is Collective.ALL_GATHER and row.get("library", "").startswith("HCCL"):
         size *= place.group.size  # which counts what one rank puts in
     algorithm = row.get("algo", "").lower()
     if "custom" in algorithm:
         seconds = small_all_reduce_seconds(size, place.group, place.wires)
-        return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(remarks))
+        return Predicted(values={"pred_time_us": seconds * 1e6}, remarks=tuple(remarks))
     ways = collective_ways(collective, size, place.group, place.wires)
     collective_choices = [way for way in ways if way.algorithm == _asked(algorithm)]
     seconds = min(way.seconds for way in collective_choices or ways)
     if "torch" in row.get("library", "") and collective is not Collective.SEND_RECV:
         seconds = max(seconds, transport(place.wires.scale_up.name).host_call_s)
-    return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(remarks))
+    return Predicted(values={"pred_time_us": seconds * 1e6}, remarks=tuple(remarks))
 
 
-def _size(row: Row, told: list[str]) -> float:
+def _size(row: Row, remarks: list[str]) -> float:
     """Return the bytes of the collective.
 
     Without a size in the row, an exchange of tokens takes it from the notes. Tokens are
@@ -83,7 +83,7 @@ def _size(row: Row, told: list[str]) -> float:
         return size_bytes
     name, notes = row.get("collective", ""), row.get("notes", "")
     if "moe" not in name:
-        told.append("a buffer of 1 GiB")
+        remarks.append("a buffer of 1 GiB")
         return LARGE_BYTES
     matches = [
         re.search(words, notes, re.I)
@@ -94,7 +94,7 @@ def _size(row: Row, told: list[str]) -> float:
     )
     if not tokens * width * experts:
         raise RowRefused("its size in bytes is not given", hint="fill the column size_bytes")
-    told.append(f"{tokens} tokens of {width} numbers, each to {experts} experts")
+    remarks.append(f"{tokens} tokens of {width} numbers, each to {experts} experts")
     return tokens * width * experts * (2 if "combine" in name else 1)
 
 
@@ -131,7 +131,7 @@ def place_of(row: Row) -> RowTopology:
         per_domain = largest_share(round(gpus), each, known_device.domain_gpus)
         remarks.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
     group = GpuGroup(size=round(gpus), per_domain=per_domain)
-    return RowTopology(group=group, wires=wires, told=tuple(remarks))
+    return RowTopology(group=group, wires=wires, remarks=tuple(remarks))
 
 
 def is_in_rack(row: Row, known: Device) -> bool:
@@ -151,20 +151,20 @@ def largest_share(gpus: int, each: int, domain_gpus: int) -> int:
 
 
 def _measured_between(
-    bytes_per_s: float, inside: LinkKind, each: int, known: Device | None, told: list[str]
+    bytes_per_s: float, inside: LinkKind, each: int, known: Device | None, remarks: list[str]
 ) -> Wires:
     """A rate that one pair had. Near to that of the adapter that each such GPU usually has, it is
     taken to be that of each; far below, to be shared by the node."""
     usual = _usual(known, "fabric")
     is_own = bytes_per_s > usual.bytes_per_s / 2
-    told.append(
+    remarks.append(
         f"inter_link: the rate measured between two nodes, {'for each GPU' if is_own else 'shared'}"
     )
     fabric = replace(usual, bytes_per_s=bytes_per_s if is_own else bytes_per_s / each)
     return Wires(scale_up=inside, domain_gpus=each, fabric=fabric)
 
 
-def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> RowTopology:
+def _bridged(gpus: int, known: Device | None, text: str, remarks: list[str]) -> RowTopology:
     """Bridges join a few GPUs, and the host's PCIe these pairs."""
     if known is None or known.bridge is None:
         raise RowRefused(f"no GPU is given that has a bridge ({text})", hint="fill the column gpu")
@@ -173,18 +173,18 @@ def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> Row
         raise RowRefused(f"{gpus} GPUs do not lie evenly under bridges of {known.bridge_gpus}")
     wires = Wires(scale_up=known.bridge, domain_gpus=known.bridge_gpus, fabric=known.scale_up)
     group = GpuGroup(size=gpus, per_domain=inside)
-    return RowTopology(group=group, wires=wires, told=tuple(told))
+    return RowTopology(group=group, wires=wires, remarks=tuple(remarks))
 
 
 def _fabric(
-    row: Row, nodes: int, known: Device | None, node_gpus: int, told: list[str]
+    row: Row, nodes: int, known: Device | None, node_gpus: int, remarks: list[str]
 ) -> LinkKind | None:
     if nodes == 1:
         return known.fabric if known else None
     fabric = said_across(row.get("inter_link", ""), node_gpus=node_gpus)
     if fabric is None:
         fabric = _usual(known, "fabric")
-        told.append(f"inter_link: {fabric.title}, as is usual for this GPU")
+        remarks.append(f"inter_link: {fabric.title}, as is usual for this GPU")
     rate = _number(row, "nic_GBps_per_gpu")
     return fabric if rate is None else replace(fabric, bytes_per_s=rate * 1e9)
 
@@ -199,12 +199,12 @@ def _usual(known: Device | None, which: str) -> LinkKind:
     return link_kind
 
 
-def _nodes(row: Row, gpus: int, known: Device | None, told: list[str]) -> int:
+def _nodes(row: Row, gpus: int, known: Device | None, remarks: list[str]) -> int:
     nodes = _number(row, "nodes")
     if nodes is not None and nodes >= 1:
         return round(nodes)
     each = _number(row, "gpus_per_node") or (known.node_gpus if known else 8)
-    told.append(f"nodes: {each:.0f} GPUs in each")
+    remarks.append(f"nodes: {each:.0f} GPUs in each")
     return ceil(gpus / each)
 
 

@@ -39,27 +39,27 @@ def predict(row: Row) -> Predicted:
         values = _values(row, server, remarks)
     except ValueError as wrong:
         raise RowRefused(str(wrong)) from wrong
-    return Predicted(values=values, told=tuple(remarks))
+    return Predicted(values=values, remarks=tuple(remarks))
 
 
-def _values(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
+def _values(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
     scenario = row["scenario"].lower()
     if (benchmark := said_benchmark(row)) is not None:
-        return _benchmark(server, benchmark, told)
+        return _benchmark(server, benchmark, remarks)
     _refuse_what_does_not_fit(server)
     if "production" in scenario:
         raise RowRefused("averages over days of production say nothing of their load")
     if "in-flight" in scenario or "max throughput" in scenario:
-        return _full(row, server, told)
+        return _full(row, server, remarks)
     if scenario.startswith("online") or row["requests_per_s"].strip():
-        return _online(row, server, told)
+        return _online(row, server, remarks)
     if number(row, "batch_or_concurrency") is None:
         if not any(word in scenario for word in ("batch", "latency", "single")):
-            return _full(row, server, told)
-        told.append("a batch of 1")
+            return _full(row, server, remarks)
+        remarks.append("a batch of 1")
     if "concurren" in scenario or "closed" in scenario:
-        return _together(row, server, told)
-    return _static(row, server, told)
+        return _together(row, server, remarks)
+    return _static(row, server, remarks)
 
 
 def _refuse_what_does_not_fit(server: BenchmarkServer) -> None:
@@ -72,21 +72,21 @@ def _refuse_what_does_not_fit(server: BenchmarkServer) -> None:
         )
 
 
-def _lengths(row: Row, told: list[str]) -> tuple[int, int]:
+def _lengths(row: Row, remarks: list[str]) -> tuple[int, int]:
     prompt, output = number(row, "input_len"), number(row, "output_len")
     if prompt is None:
         prompt = 1 if row["scenario"] == "batch 1 decode" else PROMPTED
-        told.append(f"prompts of {prompt} tokens")
+        remarks.append(f"prompts of {prompt} tokens")
     if output is None:
         output = 1 if "prefill" in row["scenario"] else DECODED
-        told.append(f"{output} tokens out")
+        remarks.append(f"{output} tokens out")
     if min(prompt, output) < 1:
         raise RowRefused(f"{prompt:g} tokens in and {output:g} out: need 1 or more of each")
     return round(prompt), round(output)
 
 
-def _static(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
-    prompt, output = _lengths(row, told)
+def _static(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
+    prompt, output = _lengths(row, remarks)
     replica, copies = server.replica, server.copies
     batch = max(1, round((number(row, "batch_or_concurrency") or 1) / copies))
     first = prefill_seconds(replica, batch=batch, tokens=prompt)
@@ -107,9 +107,9 @@ def _static(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, flo
     }
 
 
-def _full(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
+def _full(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
     """Requests enough for the largest batch that memory allows, all the time."""
-    prompt, output = _lengths(row, told)
+    prompt, output = _lengths(row, remarks)
     replica = server.replica
     most = most_sequences(replica, prompt + output)
     if most < 1:
@@ -118,7 +118,7 @@ def _full(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float
             hint="take more GPUs, or fewer bits a number",
         )
     limits = BatchLimits(sequences=min(most, IN_FLIGHT * replica.data))
-    told.append(f"{limits.sequences} sequences in flight, as many as memory allows")
+    remarks.append(f"{limits.sequences} sequences in flight, as many as memory allows")
     rate = capacity(replica, Load(rate=1.0, prompt=prompt, output=output), limits)
     return {"pred_output_tokens_per_s_total": server.copies * rate * output}
 
@@ -152,8 +152,8 @@ def _rates(row: Row) -> list[float]:
     )
 
 
-def _online(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
-    prompt, output = _lengths(row, told)
+def _online(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
+    prompt, output = _lengths(row, remarks)
     shared = min(_after(r"shared system prompt of (\d+)", row["notes"]) or 0.0, prompt - 1.0)
     limits = _limits(row, server, prompt, output)
     stages = [
@@ -186,21 +186,23 @@ def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
     }
 
 
-def _together(row: Row, server: BenchmarkServer, told: list[str]) -> dict[str, float]:
-    prompt, output = _lengths(row, told)
+def _together(row: Row, server: BenchmarkServer, remarks: list[str]) -> dict[str, float]:
+    prompt, output = _lengths(row, remarks)
     many = max(1, round((number(row, "batch_or_concurrency") or 1) / server.copies))
     load = Load(rate=0.0, prompt=prompt, output=output)
     limits = _limits(row, server, prompt, output)
     return _of_stages([served_together(server.replica, load, many, limits)], server.copies)
 
 
-def _benchmark(server: BenchmarkServer, benchmark: Benchmark, told: list[str]) -> dict[str, float]:
+def _benchmark(
+    server: BenchmarkServer, benchmark: Benchmark, remarks: list[str]
+) -> dict[str, float]:
     load = Load(rate=1.0, prompt=benchmark.prompt, output=benchmark.output)
-    told.append(f"{benchmark.prompt} tokens in and {benchmark.output} out: the benchmark's data")
+    remarks.append(f"{benchmark.prompt} tokens in and {benchmark.output} out: the benchmark's data")
     server_layout = best_replica(server, load)
     if server_layout is None:
         raise RowRefused("the weights do not fit the GPUs", hint="take more of them")
-    told.append(
+    remarks.append(
         f"{server_layout.server.copies} copies on {server_layout.server.replica.gpus} GPUs each"
     )
     if not benchmark.ttft_seconds:

@@ -55,25 +55,25 @@ def predict(row: Row) -> Predicted:
         "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
         "pred_memory_steady_gb_per_gpu": memory.allocated_steady / 1e9,
     }
-    return Predicted(values=values | rates, told=tuple(remarks))
+    return Predicted(values=values | rates, remarks=tuple(remarks))
 
 
-def _decoder(row: Row, told: list[str]) -> tuple[TrainMemory, TimedRun]:
-    layout = layout_of(row, told)
-    step = step_of(row, told)
+def _decoder(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
+    layout = layout_of(row, remarks)
+    step = step_of(row, remarks)
     memory = memory_of_training(step, layout, gpu=row["gpu"], stage=layout.pipeline - 1)
     return memory, TimedRun(steps=(step,), layout=layout)
 
 
-def _t5(row: Row, told: list[str]) -> tuple[TrainMemory, TimedRun]:
+def _t5(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
     flags = flags_of(row)
     halves = [flags.get(f"{half}-num-layers", "") for half in ("encoder", "decoder")]
     if not all(half.isdigit() for half in halves):
         raise RowRefused("the row does not say the layers of encoder and decoder")
     encoder, decoder = map(int, halves)
-    told.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
+    remarks.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
     known_row = defaultdict(str, row, layers=str(encoder + decoder), seq_len=str(DECODED))
-    step, layout = step_of(known_row, told), layout_of(known_row, told)
+    step, layout = step_of(known_row, remarks), layout_of(known_row, remarks)
     model = replace(step.model, positions=ENCODED, has_bias=True)
     whole = replace(step, model=model)
     memory = t5_memory(model, decoder, whole, layout, architecture=architecture(row["gpu"]))
@@ -133,13 +133,13 @@ def number(row: Row, name: str, default: int | None = None) -> int:
         raise RowRefused(f"{name} is {cell or 'not given'}: need a whole number") from None
 
 
-def model_of(row: Row, told: list[str]) -> Model:
+def model_of(row: Row, remarks: list[str]) -> Model:
     flags = flags_of(row)
     hidden, heads = number(row, "hidden"), number(row, "heads")
     ffn = number(row, "ffn", 4 * hidden)
     latent = DEEPSEEK if "multi-latent-attention" in flags else None
     if latent:
-        told.append("the ranks and widths of DeepSeek-V3's latent attention")
+        remarks.append("the ranks and widths of DeepSeek-V3's latent attention")
     rotates = "rope" in row["test"] or latent or row["family"] not in ("gpt", "moe", "bert")
     return Model(
         name=row["test"],
@@ -151,7 +151,7 @@ def model_of(row: Row, told: list[str]) -> Model:
         ffn=ffn,
         vocab=BERT_VOCAB
         if row["family"] in ("bert", "t5")
-        else vocabulary(row["vocab_note"], told),
+        else vocabulary(row["vocab_note"], remarks),
         is_gated=row["gated_mlp"] == "True",
         is_tied=row["untied_embeddings"] != "True",
         has_bias=not latent and "disable-bias-linear" not in flags,
@@ -176,21 +176,21 @@ def _experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | None:
     )
 
 
-def vocabulary(note: str, told: list[str]) -> int:
+def vocabulary(note: str, remarks: list[str]) -> int:
     words = note.replace(",", "").split()
     for word in words:
         if word.isdigit() and int(word) > 1000:
             return int(word)
         if word in VOCABULARIES:
             return VOCABULARIES[word]
-    told.append(f"a vocabulary of {GPT2_VOCAB} tokens (GPT-2)")
+    remarks.append(f"a vocabulary of {GPT2_VOCAB} tokens (GPT-2)")
     return GPT2_VOCAB
 
 
-def step_of(row: Row, told: list[str]) -> TrainStep:
+def step_of(row: Row, remarks: list[str]) -> TrainStep:
     flags = flags_of(row)
     return TrainStep(
-        model=model_of(row, told),
+        model=model_of(row, remarks),
         sequence=number(row, "seq_len"),
         global_batch=batch_of(row),
         precision=Precision.FP8 if "fp8" in row["precision"] else Precision.BF16,
@@ -219,7 +219,7 @@ def batch_of(row: Row) -> int:
     return batches[-1]
 
 
-def layout_of(row: Row, told: list[str]) -> TrainLayout:
+def layout_of(row: Row, remarks: list[str]) -> TrainLayout:
     pipeline = number(row, "pp", 1)
     data = number(row, "dp", 0)
     if not data:
@@ -227,7 +227,7 @@ def layout_of(row: Row, told: list[str]) -> TrainLayout:
         model_parallel = number(row, "tp", 1) * pipeline * number(row, "cp", 1)
         whole = batch_of(row) // number(row, "micro_batch")
         data = gcd(max(gpus // model_parallel, 1), whole)
-        told.append(f"{data} data-parallel GPUs, of {gpus} GPUs")
+        remarks.append(f"{data} data-parallel GPUs, of {gpus} GPUs")
     flags = flags_of(row)
     layers, (first, last, interleave) = number(row, "layers"), _split(flags, pipeline)
     pieces = number(row, "vp_layers", 0) * pipeline

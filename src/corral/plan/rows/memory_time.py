@@ -26,7 +26,7 @@ class TimedRun:
     steps: tuple[TrainStep, ...]
     layout: TrainLayout
 
-    def rates(self, row: Row, told: list[str]) -> dict[str, float]:
+    def rates(self, row: Row, remarks: list[str]) -> dict[str, float]:
         """Seconds of a step, and tokens that go through its last part; nothing where the catalog
         does not know the GPU, or the batch does not come out even."""
         batch = first_batch(row, self.steps[-1].global_batch)
@@ -34,10 +34,10 @@ class TimedRun:
             used = device(row["gpu"])
             seconds = self._seconds(row, used, batch)
         except (NotFound, ValueError) as wrong:
-            told.append(f"no step time: {wrong}")
+            remarks.append(f"no step time: {wrong}")
             return {}
         if batch != self.steps[-1].global_batch:
-            told.append(f"a batch of {batch}, with which the test begins and ends")
+            remarks.append(f"a batch of {batch}, with which the test begins and ends")
         tokens = batch * self.steps[-1].sequence
         return {
             "pred_step_time_s": seconds,

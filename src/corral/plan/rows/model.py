@@ -25,7 +25,7 @@ def whole(row: Row, column: str) -> int | None:
     return None if value is None or value < 1 else round(value)
 
 
-def model_of_row(row: Row, told: list[str]) -> Model:
+def model_of_row(row: Row, remarks: list[str]) -> Model:
     """Return the model of the row. Models with experts or latent attention, which no column
     describes, and models without dimensions are the catalog's, with the row's layers.
 
@@ -39,10 +39,10 @@ def model_of_row(row: Row, told: list[str]) -> Model:
     if known_model is not None and (
         known_model.experts or known_model.latent or not has_dimensions
     ):
-        told.append(f"{known_model.name} as the catalog has it")
+        remarks.append(f"{known_model.name} as the catalog has it")
         return _with_layers(known_model, layers or known_model.layers)
     if layers is None or hidden is None or heads is None:
-        layers, hidden, heads = _by_size(row, vocab or VOCABULARY, told)
+        layers, hidden, heads = _by_size(row, vocab or VOCABULARY, remarks)
     if (whole(row, "ep") or 1) > 1:
         raise RowRefused(
             f"{name or 'the model'} has experts, and no column says how many",
@@ -50,7 +50,7 @@ def model_of_row(row: Row, told: list[str]) -> Model:
         )
     if vocab is None:
         vocab = VOCABULARY
-        told.append(f"a vocabulary of {VOCABULARY} tokens")
+        remarks.append(f"a vocabulary of {VOCABULARY} tokens")
     kv_heads = whole(row, "kv_heads") or heads
     plain = Model(
         name=name,
@@ -63,10 +63,10 @@ def model_of_row(row: Row, told: list[str]) -> Model:
         vocab=vocab,
         is_gated=False,
     )
-    return _gated(plain, number(row, "params"), told)
+    return _gated(plain, number(row, "params"), remarks)
 
 
-def sequence_of(row: Row, told: list[str]) -> int:
+def sequence_of(row: Row, remarks: list[str]) -> int:
     """Return the sequence length of the row, or the usual one.
 
     The usual length is the context of the catalog's model, at most that of Llama 3,
@@ -85,11 +85,11 @@ def sequence_of(row: Row, told: list[str]) -> int:
     made_for = known_model.context if known_model else 0
     is_short = "short sequence" in row.get("notes", "")
     usual = OLD_SEQUENCE if is_short else min(made_for or OLD_SEQUENCE, SEQUENCE)
-    told.append(f"sequences of {usual:,} tokens")
+    remarks.append(f"sequences of {usual:,} tokens")
     return usual
 
 
-def _by_size(row: Row, vocab: int, told: list[str]) -> tuple[int, int, int]:
+def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
     """Return layers, width and heads of a plain model with the row's number of parameters.
 
     Each layer has 12 times the square of the width. The width is 128 times the number of
@@ -108,7 +108,7 @@ def _by_size(row: Row, vocab: int, told: list[str]) -> tuple[int, int, int]:
     inside = max(parameters - vocab * width, parameters / 2)
     layers = whole(row, "layers") or max(round(inside / (12 * width**2)), 1)
     heads = whole(row, "heads") or _heads(width, whole(row, "tp") or 1)
-    told.append(
+    remarks.append(
         f"{layers} layers, {width} wide, with {heads} heads, for {parameters:.3g} parameters"
     )
     return layers, width, heads
@@ -151,11 +151,11 @@ def _with_layers(known: Model, layers: int) -> Model:
     return replace(known, layers=layers, experts=replace(known.experts, dense_layers=dense))
 
 
-def _gated(plain: Model, parameters: float | None, told: list[str]) -> Model:
+def _gated(plain: Model, parameters: float | None, remarks: list[str]) -> Model:
     """With the form of MLP and output layer that comes nearest to what the model weighs."""
     forms = [replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES]
     if parameters:
         return min(forms, key=lambda one: abs(one.parameters - parameters))
     is_plain = bool(_PLAIN.search(plain.name))
-    told.append("an MLP of two matrices" if is_plain else "an MLP of three matrices (SwiGLU)")
+    remarks.append("an MLP of two matrices" if is_plain else "an MLP of three matrices (SwiGLU)")
     return replace(plain, is_gated=not is_plain, is_tied=is_plain)

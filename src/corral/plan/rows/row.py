@@ -10,10 +10,10 @@ Row = Mapping[str, str]  # an empty cell is ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Prediction of a row by column. `told` lists the assumptions for empty cells."""
+    """Prediction of a row by column. `remarks` lists the assumptions for empty cells."""
 
     values: Mapping[str, float]
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 Predict = Callable[[Row], Predicted]  # raises RowRefused

@@ -36,24 +36,24 @@ def number(row: Row, column: str) -> float | None:
         raise RowRefused(f"{column} is {cell}: need a number") from None
 
 
-def server_of(row: Row, told: list[str]) -> BenchmarkServer:
+def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
     """Raises: RowRefused."""
     try:
         gpu = device(row["gpu"])
     except NotFound as unknown:
         raise RowRefused(unknown.message, hint=unknown.hint) from unknown
-    gpus = _whole(row, "n_gpus", 1, told)
+    gpus = _whole(row, "n_gpus", 1, remarks)
     runs = engine(row["engine"])
     if runs.name == "default":
-        told.append("an engine like those that are measured")
+        remarks.append("an engine like those that are measured")
     tensor, pipeline = _whole(row, "tp", 1, []), _whole(row, "pp", 1, [])
     data, expert = _whole(row, "dp", 1, []), _whole(row, "ep", 1, [])
     if runs.name == LAYER_SPLIT:
         tensor, pipeline = 1, max(tensor * pipeline, gpus)
     attends_apart = data > 1 and expert > 1
     stored_precision = said_precision(row["precision"], gpu, narrow_cache=runs.name in NARROW_CACHE)
-    told.extend(stored_precision.told)
-    shape = model_of(row, told)
+    remarks.extend(stored_precision.remarks)
+    shape = model_of(row, remarks)
     try:
         replica = Replica(
             model=shape,
@@ -73,17 +73,17 @@ def server_of(row: Row, told: list[str]) -> BenchmarkServer:
     return BenchmarkServer(replica=replica, copies=max(1, gpus // replica.gpus), gpus=gpus)
 
 
-def _whole(row: Row, column: str, default: int, told: list[str]) -> int:
+def _whole(row: Row, column: str, default: int, remarks: list[str]) -> int:
     value = number(row, column)
     if value is None:
-        told.append(f"{column} of {default}")
+        remarks.append(f"{column} of {default}")
         return default
     if value < 1 or value != int(value):
         raise RowRefused(f"{column} is {row[column]}: need a whole number, at least 1")
     return int(value)
 
 
-def model_of(row: Row, told: list[str]) -> Model:
+def model_of(row: Row, remarks: list[str]) -> Model:
     """Return the catalog's model of that name if it has the row's dimensions, else one of these
     dimensions.
 
@@ -110,7 +110,7 @@ def model_of(row: Row, told: list[str]) -> Model:
             f"the catalog does not know the model {row['model'] or '(none)'}",
             hint="fill layers, hidden, heads and vocab",
         )
-    told.append("a dense model of the row's dimensions")
+    remarks.append("a dense model of the row's dimensions")
     try:
         return model_of_dimensions(
             layers=sizes["layers"],

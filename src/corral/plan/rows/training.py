@@ -62,8 +62,8 @@ class TrainingRow:
     wires: Wires
     by: Software
     batch: float  # sequences that the row says; the step's may be a little more, to come out even
-    batch_is_told: bool
-    told: tuple[str, ...]
+    batch_is_given: bool
+    remarks: tuple[str, ...]
 
 
 def predict(row: Row) -> Predicted:
@@ -78,9 +78,9 @@ def predict(row: Row) -> Predicted:
         "pred_tokens_per_s_per_gpu": rate,
         "pred_memory_gb_per_gpu": memory_gb,
     }
-    if run.batch_is_told:
+    if run.batch_is_given:
         values["pred_step_time_s"] = seconds * run.batch / run.step.global_batch
-    return Predicted(values=values, told=run.told)
+    return Predicted(values=values, remarks=run.remarks)
 
 
 def read(row: Row) -> TrainingRow:
@@ -123,19 +123,19 @@ def read(row: Row) -> TrainingRow:
         wires=_wires(row, used, gpus),
         by=by,
         batch=float(asked_batch),
-        batch_is_told=batch is not None,
-        told=tuple(remarks),
+        batch_is_given=batch is not None,
+        remarks=tuple(remarks),
     )
     return _to_fit(row, run)
 
 
-def _with_batch(row: Row, sequence: int, told: list[str]) -> Row:
+def _with_batch(row: Row, sequence: int, remarks: list[str]) -> Row:
     """Some logs tell the tokens of a step, and no batch."""
     tokens = re.search(r"tokens per step ([\d,]+)", row.get("notes", ""))
     if whole(row, "global_batch") or not tokens:
         return row
     batch = max(round(int(tokens[1].replace(",", "")) / sequence), 1)
-    told.append(f"{batch} sequences, for the tokens of a step")
+    remarks.append(f"{batch} sequences, for the tokens of a step")
     return {**row, "global_batch": str(batch)}
 
 
@@ -158,11 +158,11 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
     ):
         needed = training_memory(step, layout, architecture=run.device.architecture)
         if needed.device <= run.device.memory_bytes:
-            return replace(run, step=step, layout=layout, told=(*run.told, what))
+            return replace(run, step=step, layout=layout, remarks=(*run.remarks, what))
     if run.layout.shard is not Shard.PARAMETERS:
-        return replace(run, told=(*run.told, "nothing is recomputed, though it does not fit"))
-    remarks = (*run.told, "each layer is recomputed, and even so it hardly fits")
-    return replace(run, layout=full, told=remarks)
+        return replace(run, remarks=(*run.remarks, "nothing is recomputed, though it does not fit"))
+    remarks = (*run.remarks, "each layer is recomputed, and even so it hardly fits")
+    return replace(run, layout=full, remarks=remarks)
 
 
 def library(row: Row) -> str:
@@ -187,11 +187,11 @@ def _gpus_of_parts(row: Row) -> int:
     return parts[0] * parts[1] * parts[2] * parts[3]
 
 
-def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) -> TrainLayout:
+def _layout(row: Row, gpus: int, by: Software, model: Model, remarks: list[str]) -> TrainLayout:
     tensor, pipeline, context, expert = (whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep"))
     if model.experts and not any(whole(row, name) for name in ("dp", "tp", "pp", "ep")):
         expert = gcd(model.experts.count, gpus)
-        told.append(f"experts are spread over {expert} GPUs")
+        remarks.append(f"experts are spread over {expert} GPUs")
     apart = tensor * pipeline * context
     if gpus % apart:
         raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
@@ -199,33 +199,33 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
     in_sequence = "sequence parallel" in recompute_text
     if by.interleaves and tensor > 1 and not in_sequence:
         in_sequence = True
-        told.append("sequence parallelism with tensor parallelism")
+        remarks.append("sequence parallelism with tensor parallelism")
     return TrainLayout(
         data=gpus // apart,
         tensor=tensor,
         pipeline=pipeline,
         context=context,
         expert=expert,
-        interleave=_pieces(row, pipeline, by, model, told),
-        micro_batch=_micro_batch(row, gpus // apart, by, told),
-        shard=_sharding(row, by, told),
+        interleave=_pieces(row, pipeline, by, model, remarks),
+        micro_batch=_micro_batch(row, gpus // apart, by, remarks),
+        shard=_sharding(row, by, remarks),
         sequence_parallel=in_sequence,
         recompute=_recompute(recompute_text),
     )
 
 
-def _micro_batch(row: Row, data: int, by: Software, told: list[str]) -> int:
+def _micro_batch(row: Row, data: int, by: Software, remarks: list[str]) -> int:
     if (micro_batch := whole(row, "micro_batch")) is not None:
         return micro_batch
     batch = whole(row, "global_batch")
     if by.name == "maxtext" and batch is not None:  # it adds up no gradients unless it is asked to
-        told.append("all sequences of a GPU in one pass")
+        remarks.append("all sequences of a GPU in one pass")
         return max(batch // data, 1)
-    told.append("a micro batch of one sequence")
+    remarks.append("a micro batch of one sequence")
     return 1
 
 
-def _by_slices(row: Row, layout: TrainLayout, used: Device, told: list[str]) -> TrainLayout:
+def _by_slices(row: Row, layout: TrainLayout, used: Device, remarks: list[str]) -> TrainLayout:
     """Return the layout of TPUs in several slices, where that is not stated: each slice has the
     whole model.
 
@@ -236,11 +236,11 @@ def _by_slices(row: Row, layout: TrainLayout, used: Device, told: list[str]) -> 
         return layout
     if layout.shard is not Shard.PARAMETERS or layout.data % slices:
         return layout
-    told.append(f"shared out within each of {slices} slices")
+    remarks.append(f"shared out within each of {slices} slices")
     return replace(layout, replicas=slices)
 
 
-def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]) -> int:
+def _pieces(row: Row, pipeline: int, by: Software, model: Model, remarks: list[str]) -> int:
     if pipeline == 1:
         return 1
     pieces = whole(row, "vp")
@@ -248,17 +248,17 @@ def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]
         return pieces
     if not by.interleaves or model.layers % pipeline:
         return 1
-    told.append("a pipeline in pieces of one layer")
+    remarks.append("a pipeline in pieces of one layer")
     return model.layers // pipeline
 
 
-def _sharding(row: Row, by: Software, told: list[str]) -> Shard:
+def _sharding(row: Row, by: Software, remarks: list[str]) -> Shard:
     sharding_text = row.get("fsdp_zero_stage", "").lower()
     if not sharding_text and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
-        told.append("everything is sharded (FSDP)")
+        remarks.append("everything is sharded (FSDP)")
         return Shard.PARAMETERS
     if not sharding_text and by.interleaves:  # as recipes of the library do
-        told.append("the optimizer is sharded (ZeRO-1)")
+        remarks.append("the optimizer is sharded (ZeRO-1)")
         return Shard.OPTIMIZER
     return _shard(sharding_text)
 
@@ -279,13 +279,13 @@ def _recompute(said: str) -> Recompute:
     return Recompute.SELECTIVE if "selective" in said else Recompute.NONE
 
 
-def _precision(row: Row, used: Device, told: list[str]) -> Precision:
+def _precision(row: Row, used: Device, remarks: list[str]) -> Precision:
     """Return the stated precision. MLPerf submissions without a statement count as fp8 if the GPU
     has it: all that state one use it."""
     precision_text = row.get("precision", "").lower()
     if "not stated" in precision_text and "mlperf" in row.get("source", "").lower():
         narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16
-        told.append(f"products in {narrow}")
+        remarks.append(f"products in {narrow}")
         return narrow
     if "fp4" in precision_text:
         return Precision.FP4
@@ -300,9 +300,9 @@ def _precision(row: Row, used: Device, told: list[str]) -> Precision:
     )
 
 
-def _has_flash(by: Software, told: list[str]) -> bool:
+def _has_flash(by: Software, remarks: list[str]) -> bool:
     if by.name in OLD:
-        told.append("attention without a flash kernel, as libraries had it before 2023")
+        remarks.append("attention without a flash kernel, as libraries had it before 2023")
         return False
     return True
 

@@ -17,7 +17,7 @@ from corral.perf.inference import Replica
 from corral.perf.replicas import most_sequences
 from corral.perf.serving import BatchLimits, Load, Served, capacity, served
 from corral.perf.topology import Wires
-from corral.plan.bounds import Above, Length, NumberBound, Usd, check, told
+from corral.plan.bounds import Above, Length, NumberBound, Usd, check, number_text
 from corral.plan.gpu_support import USUAL, Unsuited, half, kept_in, served_by
 from corral.plan.parse.models import model_said, precision_said
 from corral.plan.report import counted
@@ -133,7 +133,7 @@ class ServePlan:
     model: Model
     fleets: tuple[ReplicaSet, ...]
     unfit: tuple[Unfit, ...]
-    told: tuple[str, ...]
+    remarks: tuple[str, ...]
     cautions: tuple[str, ...]
 
     @property
@@ -176,7 +176,7 @@ def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> Ser
         model=model,
         fleets=tuple(fleets),
         unfit=tuple(unfit),
-        told=tuple(_told(request, model, offers)),
+        remarks=tuple(_remarks(request, model, offers)),
         cautions=cautions,
     )
 
@@ -185,7 +185,8 @@ def _check(request: ServeRequest) -> None:
     check(request)
     if not 0 <= request.shared < request.input:
         raise SpecInvalid(
-            f"--shared is {told(request.shared)} where a prompt has {request.input:,} tokens",
+            f"--shared is {number_text(request.shared)} where a prompt has "
+            f"{request.input:,} tokens",
             hint=f"give a number from 0 to {request.input - 1:,}",
         )
     if request.price not in KINDS:
@@ -365,7 +366,7 @@ def _holds(replica: Replica, request: ServeRequest) -> bool:
     return most_sequences(replica, request.input + request.output) >= 1
 
 
-def _told(request: ServeRequest, model: Model, offers: PriceList) -> Iterator[str]:
+def _remarks(request: ServeRequest, model: Model, offers: PriceList) -> Iterator[str]:
     yield (
         "requests come independently of each other (Poisson), each with "
         f"{counted(request.input, 'token')} in and {request.output:,} out"

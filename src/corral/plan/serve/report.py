@@ -51,11 +51,11 @@ def report(plan: ServePlan) -> PlannerReport:
         answers=tuple(_answers(best)),
         tables=(_fleets(plan), *_unfit(plan), _times(best)),
         figures=(_by_load(best),),
-        assumed=plan.told,
+        assumed=plan.remarks,
         sources=(
             "steps: catalog/data/kernels.csv, engines.csv and transports.csv",
             "prices: catalog/data/prices.csv",
-            *_bands_told(best),
+            *_band_sentences(best),
         ),
         warnings=(*plan.cautions, OPEN, *_unmeasured(best)),
         data=_data(plan),
@@ -66,10 +66,10 @@ def _band(best: ReplicaSet, name: str) -> ErrorBand | None:
     return gpu_band(name, best.replica.device.chip)
 
 
-def _bands_told(best: ReplicaSet) -> Iterator[str]:
+def _band_sentences(best: ReplicaSet) -> Iterator[str]:
     for name, what in MEASURED_TIMES.items():
         if (error_band := _band(best, name)) is not None:
-            yield error_band.told(what)
+            yield error_band.sentence(what)
 
 
 def _unmeasured(best: ReplicaSet) -> Iterator[str]:

@@ -35,11 +35,11 @@ class Bands:
             memory=band(MEGATRON if in_megatron else LIBRARIES),
         )
 
-    def told(self) -> Iterator[str]:
+    def sentences(self) -> Iterator[str]:
         what = f"the step, and of what follows, of {self.like}"
         for error_band, named in ((self.step, what), (self.memory, "memory")):
             if error_band is not None:
-                yield error_band.told(named)
+                yield error_band.sentence(named)
 
     def cautions(self) -> Iterator[str]:
         """One sentence each."""

@@ -79,7 +79,7 @@ def report(
         ),
         figures=(_parts_figure(found),),
         assumed=(*assumed, *_assumed(found)),
-        sources=(*SOURCES, *bands.told()),
+        sources=(*SOURCES, *bands.sentences()),
         warnings=tuple(
             f"{caution}."
             for caution in (*_cautions(found), *published_cautions(found, published_fits))

@@ -8,7 +8,14 @@ from corral.catalog.prices import PriceList, prices
 from corral.domain.errors import NotFound
 from corral.perf.software import DEFAULT, software
 from corral.plan.bounds import COUNT, TOKENS, Gpus, Length, NumberBound, Usd, check
-from corral.plan.gpu_support import INTEGERS, half, half_told, kept_in, published_told, trained_in
+from corral.plan.gpu_support import (
+    INTEGERS,
+    half,
+    half_remarks,
+    kept_in,
+    published_remarks,
+    trained_in,
+)
 from corral.plan.parse.fabrics import fabric_said
 from corral.plan.parse.models import model_said
 from corral.plan.report import PlannerReport
@@ -73,8 +80,8 @@ def answer(request: TrainRequest, *, listed: PriceList | None = None) -> Planner
     trained = search(_ask(request))
     price, price_remarks = _price(request, trained.ask.device, listed or prices())
     if request.lora:
-        price_remarks = (*published_told(request.precision, trained.ask.model), *price_remarks)
-    price_remarks = (*half_told(request.precision, trained.ask.device), *price_remarks)
+        price_remarks = (*published_remarks(request.precision, trained.ask.model), *price_remarks)
+    price_remarks = (*half_remarks(request.precision, trained.ask.device), *price_remarks)
     return report(
         trained, price_gpu_hour=price, others=tuple(_others(trained)), assumed=price_remarks
     )

@@ -91,31 +91,24 @@ def decide(
     lent: Callable[[], float] = float,
     tells: bool = True,
 ) -> Decision:
-    """Place whole gangs in the order of Line, within the queues' limits; fullest nodes
-    first.
+    """Place whole gangs in the order of Line, within the queues' limits; fullest nodes first.
 
-    A gang that by `now` (wall clock) has waited longer than PATIENCE_SECONDS reserves the
-    nodes that it is nearest to getting. Smaller gangs therefore cannot starve it. Jobs
-    behind it may use the other nodes.
+    A gang that by `now` (wall clock) has waited longer than PATIENCE_SECONDS reserves the nodes
+    that it is nearest to getting, so that smaller gangs cannot starve it.
 
     Args:
-        rooms: the nodes that take work now, changed as gangs are placed (copies, of a
-            Floor's).
+        rooms: nodes that take work now, changed as gangs are placed (copies, of a Floor's).
         fleet: all known nodes, which separate "not now" from "never".
         learned: orders gangs by attained service (None: by age).
-        standing: holdings of queues, changed as gangs are placed (None: one queue without a
-            limit).
-        running: returns the possible victims and all stopping gangs; called only when a
-            gang would have to wait.
+        standing: holdings of queues, changed as gangs are placed (None: one without a limit).
+        running: returns the possible victims; called only when a gang would have to wait.
         reserved: capacity that earlier passes kept for waiting gangs.
-        ends: returns the seats with a known end; called only when a start is to be
-            promised.
+        ends: returns the seats with a known end; called only for a promise of a start.
         known: promises of earlier passes.
         shares: the usual GPU shares, if known.
-        movable: returns the gangs that may be relocated; called only when a gang would wait
-            although the free GPUs suffice by count.
+        movable: returns the gangs that may be relocated; called when only places are missing.
         lent: GPUs that elders hold in their turn; called only when an old gang waits.
-        reports: whether to spend time on the reasons for a lack of room.
+        tells: whether to spend time on the reasons for a lack of room.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     floor = rooms if isinstance(rooms, Floor) else Floor.of(rooms)

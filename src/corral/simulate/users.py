@@ -45,7 +45,7 @@ Run = Callable[[SimulatedHead, ClientCall], Coroutine[Any, Any, None]]
 
 
 class SimulatedUsers:
-    """Clients with retries. `acknowledged` are the jobs whose submission was acknowledged, by key."""
+    """Clients with retries. `acknowledged`: jobs of each acknowledged submission, by its key."""
 
     def __init__(
         self, stage: Stage, nodes: Collection[NodeId], heads: SimulatedHeads, auditor: Auditor

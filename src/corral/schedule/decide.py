@@ -93,8 +93,7 @@ def decide(
 ) -> Decision:
     """Place whole gangs in the order of Line, within the queues' limits; fullest nodes first.
 
-    A gang that by `now` (wall clock) has waited longer than PATIENCE_SECONDS reserves the nodes
-    that it is nearest to getting, so that smaller gangs cannot starve it.
+    A gang that waited longer than PATIENCE_SECONDS by `now` (wall clock) reserves its best nodes.
 
     Args:
         rooms: nodes that take work now, changed as gangs are placed (copies, of a Floor's).
@@ -104,8 +103,7 @@ def decide(
         running: returns the possible victims; called only when a gang would have to wait.
         reserved: capacity that earlier passes kept for waiting gangs.
         ends: returns the seats with a known end; called only for a promise of a start.
-        known: promises of earlier passes.
-        shares: the usual GPU shares, if known.
+        known: promises of earlier passes; shares: the usual GPU shares, if known.
         movable: returns the gangs that may be relocated; called when only places are missing.
         lent: GPUs that elders hold in their turn; called only when an old gang waits.
         tells: whether to spend time on the reasons for a lack of room.

@@ -124,7 +124,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "who was told later keeps who was told before it waiting",
             "schedule.backfill.promises:Promising._put_off",
-            "_told(one) > mine",
+            "_told(pair) > own_turn",
             "False",
             "",
         ),
@@ -324,7 +324,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "what is borrowed stays borrowed",
             "schedule.preemption.rights:PreemptionRights._borrows",
-            "standing.gives_back(theirs[parts])",
+            "standing.gives_back(their_path[parts])",
             "False",
             "",
         ),

@@ -205,7 +205,7 @@ RECONCILE = [
     Mutant(
         "a failed gang is retried before its ranks are seen gone",
         "reconcile.attempt_end:conclude",
-        "left <= {SeatState.UNREACHABLE}",
+        "seat_states <= {SeatState.UNREACHABLE}",
         "True",
         "I7 I2",
         seed=3,
@@ -213,7 +213,7 @@ RECONCILE = [
     Mutant(
         "a job is called stopped while it may run",
         "reconcile.attempt_end:conclude",
-        "job.state == JobState.STOPPING and not left",
+        "job.state == JobState.STOPPING and not seat_states",
         "job.state == JobState.STOPPING",
         "I7 I8 I2",
         seed=29,
@@ -268,7 +268,7 @@ RECONCILE = [
     Mutant(
         "an end is settled before it is recorded",
         "reconcile.desired_state:wanted_of",
-        "if seen.key in mine or",
+        "if seen.key in attempt_keys or",
         "if",
         "I7 I17 I5 I10 I14",
     ),
@@ -333,8 +333,8 @@ CHARGES = [
     Mutant(
         "the last who failed is to blame",
         "health.gang_failure:failure_of",
-        "min(own",
-        "max(own",
+        "min(\n",
+        "max(\n",
         "I14 I5 I17",
         seed=19,
     ),
@@ -424,8 +424,8 @@ AGENT = [
     Mutant(
         "an agent tells no end",
         "simulate.agent:SimulatedAgent.seen",
-        "for one in journals.values()",
-        "for one in journals.values() if not one.is_over(self.boot)",
+        "for journal in journals.values()",
+        "for journal in journals.values() if not journal.is_over(self.boot)",
         "I7 I17 I10 I14",
     ),
     Mutant(

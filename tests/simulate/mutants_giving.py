@@ -6,7 +6,7 @@ GIVING = [
     Mutant(
         "somebody is stopped within the guard",
         "reconcile.preemption.reservations:_tell_due",
-        "any(left_seconds(draft, one) > 0 for one in untold)",
+        "any(left_seconds(draft, victim) > 0 for victim in untold)",
         "False",
         "guard",
         seed=3,
@@ -14,7 +14,7 @@ GIVING = [
     Mutant(
         "a queue takes from one that is within its own",
         "schedule.preemption.rights:PreemptionRights._borrows",
-        "return standing.gives_back(theirs[parts])",
+        "return standing.gives_back(their_path[parts])",
         "return True",
         "right",
         seed=15,
@@ -22,7 +22,7 @@ GIVING = [
     Mutant(
         "a queue beyond its own takes from others",
         "schedule.preemption.rights:PreemptionRights._borrows",
-        "not self._is_within(gang, asked, mine[parts])",
+        "not self._is_within(gang, asked, branch)",
         "False",
         "right",
         seed=52,

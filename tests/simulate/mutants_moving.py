@@ -14,7 +14,7 @@ MOVING = [
     Mutant(
         "relocations cost more than an operator allows",
         "schedule.defragment:Relocating._bought",
-        "if cost > told.left_gpu_seconds:",
+        "if cost > movables.left_gpu_seconds:",
         "if False:",
         "spent",
         seed=174,
@@ -22,7 +22,7 @@ MOVING = [
     Mutant(
         "a job is moved again and again",
         "reconcile.defragmentation:movables_of",
-        "if one.seen_at > after",
+        "if receipt.seen_at > after",
         "if False",
         "pause",
         seed=92,
@@ -38,7 +38,7 @@ MOVING = [
     Mutant(
         "the place that one is moved to is given to another in the same pass",
         "schedule.decide:_make_way",
-        "if isinstance(one, Relocated):",
+        "if isinstance(preempted, Relocated):",
         "if False:",
         "kept",
         seed=38,

@@ -46,8 +46,8 @@ PROMISES = [
     Mutant(
         "one that is put off loses its place among the promised",
         "schedule.backfill.promises:Promising._put_off",
-        "self._tell(gang, found, before.since)",
-        "self._tell(gang, found, self._now)",
+        "self._tell(gang, next_promise, before.since)",
+        "self._tell(gang, next_promise, self._now)",
         "promise",
         seed=164,
     ),

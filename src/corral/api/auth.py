@@ -285,7 +285,7 @@ async def identify(
 ) -> Caller:
     """Return the identity of a token.
 
-    `jobs` holds the tokens of jobs; a standby has none. `renews`: a node requests another
+    `jobs` holds the stored_identity of jobs; a standby has none. `renews`: a node requests another
     token.
 
     The store looks up a hash, so the response time reveals nothing about any token.
@@ -295,23 +295,23 @@ async def identify(
     attempt = None if jobs is None else jobs.attempt_of(secret)
     digest = token_digest(secret)
     if jobs is None or attempt is None:
-        tokens = await store.identity(digest)
+        stored_identity = await store.identity(digest)
     else:
-        tokens = await jobs.identity(attempt, digest)
-    if tokens is None and attempt is not None:
+        stored_identity = await jobs.identity(attempt, digest)
+    if stored_identity is None and attempt is not None:
         raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
-    if tokens is None:
+    if stored_identity is None:
         raise Unauthorised(
             "this cluster does not know the token",
             hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
             "corral token create NAME",
         )
     if jobs is None or attempt is None:
-        return caller_by(tokens, now, renews=renews)
+        return caller_by(stored_identity, now, renews=renews)
     own_job = jobs.job_of(attempt)
     if own_job is None:  # it has ended while the store looked
         raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
-    return replace(caller_by(tokens, now), job=own_job)
+    return replace(caller_by(stored_identity, now), job=own_job)
 
 
 def check_kind(caller: Caller, *, in_cookie: bool) -> None:

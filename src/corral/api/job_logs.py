@@ -65,10 +65,10 @@ async def log_range(
 ) -> LogRange:
     """At most `size` bytes of one rank's log, from the beginning of a line: those before a place,
     those from a place on, or the newest. With `times` when each line reached the head."""
-    jobs = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
+    kept_range = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
     if before is not None and after is not None:
         raise RequestInvalid("`before` and `after` exclude each other", hint="send one of them")
-    key, keeper = (jobs.job.id, jobs.attempt, rank), house.keeper
+    key, keeper = (kept_range.job.id, kept_range.attempt, rank), house.keeper
     oldest, newest = keeper.oldest(key), keeper.end(key)
     end = newest if before is None else min(before, newest)
     begin = end - size if after is None else after
@@ -77,7 +77,7 @@ async def log_range(
     part = await range_of(keeper, key, begin, end)
     return LogRange(
         rank=rank,
-        attempt=jobs.attempt,
+        attempt=kept_range.attempt,
         begin=part.begin,
         end=part.begin + len(part.data),
         oldest=oldest,
@@ -100,16 +100,16 @@ async def log_search(
 ) -> LogMatches:
     """Lines of an attempt that hold the text, in any case of its letters, of all ranks or of one.
     A search reads 64 MiB at most: `after` with the answer's `next` goes on behind it."""
-    jobs = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
+    kept_range = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
     if not text:
         raise RequestInvalid("there is no text to search for", hint="send `text`")
     begin = _begin(after)
-    ranks = jobs.ranks if rank is None else sorted({rank} & set(jobs.ranks))
+    ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
     matches: list[LogMatch] = []
     searched, resume = 0, ""
     async with house.searches.turn(caller_of(request).name):
         for shown_rank, place in ranks_from(ranks, begin):
-            key = (jobs.job.id, jobs.attempt, shown_rank)
+            key = (kept_range.job.id, kept_range.attempt, shown_rank)
             room, bytes_left = limit - len(matches), SEARCH_BYTES - searched
             if room < 1 or bytes_left < 1:
                 resume = f"{shown_rank}:{place}"
@@ -125,7 +125,9 @@ async def log_search(
             if result.place < house.keeper.end(key):
                 resume = f"{shown_rank}:{result.place}"
                 break
-    return LogMatches(attempt=jobs.attempt, matches=matches, searched_bytes=searched, next=resume)
+    return LogMatches(
+        attempt=kept_range.attempt, matches=matches, searched_bytes=searched, next=resume
+    )
 
 
 def _begin(after: str) -> tuple[int, int] | None:
@@ -150,12 +152,12 @@ async def log_file(
 ) -> Response:
     """All that is kept of an attempt's log as a file: of one rank, or of every rank, each below a
     line with its number."""
-    jobs = await _kept(request, house, job, attempt)
-    ranks = jobs.ranks if rank is None else sorted({rank} & set(jobs.ranks))
+    kept_range = await _kept(request, house, job, attempt)
+    ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
     part = "" if rank is None else f".rank-{rank}"
-    name = f"{jobs.job.id}.{jobs.attempt}{part}.log"
+    name = f"{kept_range.job.id}.{kept_range.attempt}{part}.log"
     return StreamingResponse(
-        _whole(house, jobs, ranks, headed=rank is None and len(ranks) > 1),
+        _whole(house, kept_range, ranks, headed=rank is None and len(ranks) > 1),
         media_type="text/plain; charset=utf-8",
         headers={
             "Content-Disposition": f'attachment; filename="{name}"',

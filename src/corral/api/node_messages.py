@@ -82,10 +82,10 @@ class Taking:
     def drop(self, node: NodeId, control: Control, dropped: Dropped, count: int = 1) -> None:
         """Count what was not taken. A job is named where the attempt is the node's own."""
         key, at = dropped.key, control.clock.wall()
-        job_ids = key if key is not None and was_on(control.world, node_of(node), key) else None
+        own_key = key if key is not None and was_on(control.world, node_of(node), key) else None
         self.refused["out_of_bounds"] += count
         what, why = dropped.what, dropped.why
-        if control.dropped.note(node_of(node), what, why, at=at, key=job_ids, count=count):
+        if control.dropped.note(node_of(node), what, why, at=at, key=own_key, count=count):
             control.wake()
 
     async def wait(self, talk: Talk, size: int, control: Control) -> None:

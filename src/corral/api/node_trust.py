@@ -57,10 +57,10 @@ def own_signals(world: World, node: NodeId, signals: Iterable[Signal]) -> tuple[
 
 
 def _own_signal(world: World, node: NodeId, signal: Signal) -> Signal:
-    job_ids = tuple(key for key in signal.attempts if was_on(world, node, key))
-    if len(job_ids) == len(signal.attempts) and signal.told_by is None:
+    own_attempts = tuple(key for key in signal.attempts if was_on(world, node, key))
+    if len(own_attempts) == len(signal.attempts) and signal.told_by is None:
         return signal
-    return replace(signal, attempts=job_ids, told_by=None)
+    return replace(signal, attempts=own_attempts, told_by=None)
 
 
 def was_on(world: World, node: NodeId, key: AttemptKey) -> bool:

@@ -70,10 +70,10 @@ class Standby:
     async def _down(self, scope: Scope, receive: Receive) -> Response:
         """Stop this head; jobs are the leader's, and run on."""
         now = self._clock.wall()
-        tokens = await self._store.identity(token_digest(bearer(scope["headers"])))
-        if tokens is None:
+        stored_identity = await self._store.identity(token_digest(bearer(scope["headers"])))
+        if stored_identity is None:
             raise Unauthorised("this cluster does not know the token")
-        caller = caller_by(tokens, now).asking(DOWN)
+        caller = caller_by(stored_identity, now).asking(DOWN)
         check_kind(caller, in_cookie=False)
         caller.check_route()
         message = await (await read_json(scope, receive))()

@@ -70,10 +70,10 @@ class Diagnoses:
             self._asked.clear()
             while self._lines and self._reader is not None:
                 owner, line = self._lines.popitem(last=False)
-                job_ids = line.popleft()
+                question = line.popleft()
                 if line:
                     self._lines[owner] = line  # behind the other users
-                await self._read(job_ids, self._reader)
+                await self._read(question, self._reader)
 
     async def _read(self, asked: _Asked, reader: LogReader) -> None:
         """Read one attempt. What cannot be read in time is not known yet."""

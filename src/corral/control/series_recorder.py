@@ -126,7 +126,7 @@ def _share(used: int | None, total: int | None) -> float | None:
 def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
     """GPUs there and held, and how busy those held are on average. `newest`: of each node."""
     alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
-    node_ids = {
+    taken_gpus = {
         (allocation.seat.node, at)
         for allocation in world.allocations.values()
         for at in allocation.seat.gpus
@@ -135,7 +135,7 @@ def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
     for id in alive & newest.keys():
         for gpu in newest[id].gpus:
             watts += gpu.power_watts or 0.0
-            if (id, gpu.index) in node_ids and gpu.utilisation is not None:
+            if (id, gpu.index) in taken_gpus and gpu.utilisation is not None:
                 busy.append(gpu.utilisation)
     return {
         "nodes": len(alive),

@@ -43,7 +43,8 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     own_readings = [rank_reading for rank_reading in rank_readings if not rank_reading.of_peers]
     if own_readings:
         first = min(
-            own_readings, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank)
+            own_readings,
+            key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank),
         )
         if first.kind == FailureKind.NETWORK and _TIMED_OUT.search(first.quote):
             first = _waited_for(own_readings, stopped) or first

@@ -180,8 +180,8 @@ def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
 
 def _with(old: Ailment, signal: Signal, now: float) -> tuple[tuple[JobId, AttemptNumber], ...]:
     """While it settles those of its first signal stay on it."""
-    job_ids = old.attempts if not _is_settled(old, now) else ()
-    return tuple(dict.fromkeys((*job_ids, *signal.attempts)))
+    kept_attempts = old.attempts if not _is_settled(old, now) else ()
+    return tuple(dict.fromkeys((*kept_attempts, *signal.attempts)))
 
 
 # -- time ----------------------------------------------------------------------------------------

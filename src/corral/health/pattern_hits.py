@@ -38,8 +38,8 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
     for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
         chain = list(errors)
         hits = [hit for raised_error in chain if (hit := hit_of(raised_error)) is not None]
-        if (patterns := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
-            return patterns
+        if (own_hit := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
+            return own_hit
         if not hits and not peers and chain[0].is_own:
             return None
         peers += hits

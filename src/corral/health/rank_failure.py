@@ -113,31 +113,27 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
     rank, inner = inner_end(log.text, exit, log.newest)
     is_told = inner is not exit  # by who had started it, in the same log
     end, exit = end if rank is None else replace(end, rank=rank), inner
-    by_end, patterns = _by_end(exit), by_words(log, with_chatter=with_chatter)
+    by_end, hit = _by_end(exit), by_words(log, with_chatter=with_chatter)
     read = RankReading(end=end, kind=FailureKind.UNKNOWN, at=exit.at)
     if exit.out_of_memory:
         return replace(read, kind=FailureKind.HOST_MEMORY)
-    if by_end is not None and not _says_more(patterns, exit, log, is_told=is_told):
+    if by_end is not None and not _says_more(hit, exit, log, is_told=is_told):
         quote = quoted(_quote_of_signal(log, exit, is_told=is_told))
         place = log.crashed_at if by_end == FailureKind.CRASH else ""
         step = NextStep.NATIVE_CODE if place else _step_of(log, exit, quote)
         return replace(read, kind=by_end, quote=quote, place=place, step=step)
-    if (
-        exit.code in NOT_STARTED
-        and not log.raised
-        and (patterns is None or patterns[0].kind in _OF_SHELLS)
-    ):
-        step = patterns[0].step if patterns else None
-        quote = patterns[1] if patterns else log.complaint
+    if exit.code in NOT_STARTED and not log.raised and (hit is None or hit[0].kind in _OF_SHELLS):
+        step = hit[0].step if hit else None
+        quote = hit[1] if hit else log.complaint
         return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
     newest = _newest(log.raised)
-    is_outlived = patterns is None or not (patterns[0].of_peers or patterns[0].kind in MACHINE)
+    is_outlived = hit is None or not (hit[0].of_peers or hit[0].kind in MACHINE)
     if newest is None and is_outlived and signal_of(exit) == _PIPE:
         return replace(_of_last_lines(read, log), kind=FailureKind.PROGRAM, step=_CLOSED)
     if newest is not None and not newest.is_wrapper:
-        return _with_earlier(_of_errors(read, log, newest, patterns), log)
-    if patterns is not None:
-        pattern, line = patterns
+        return _with_earlier(_of_errors(read, log, newest, hit), log)
+    if hit is not None:
+        pattern, line = hit
         place = newest.place if newest is not None else ""
         read = replace(_of_pattern(read, pattern), quote=quoted(line), place=place)
         return _with_earlier(read, log)

@@ -28,7 +28,7 @@ def wanted_of(
     notices: list[TimeWarning] = []
     stop: dict[AttemptKey, Stop] = {}
     committed: list[tuple[AttemptKey, tuple[int, ...]]] = []
-    job_ids = {(allocation.job, allocation.attempt) for allocation in held}
+    attempt_keys = {(allocation.job, allocation.attempt) for allocation in held}
     for allocation in held:
         key = (allocation.job, allocation.attempt)
         job, attempt = world.jobs.get(allocation.job), world.attempts.get(allocation.job)
@@ -47,7 +47,7 @@ def wanted_of(
     for seen in heard.seen if heard is not None else ():
         unknown = world.state_of(seen.key[0]) is None
         over = seen.phase in _OVER
-        if seen.key in job_ids or (unknown and not (over and world.forgot(seen.key[0]))):
+        if seen.key in attempt_keys or (unknown and not (over and world.forgot(seen.key[0]))):
             continue  # still counted on, or nothing we know: then it is left alone
         if over:
             if not _is_told_of_still(world, seen.key):
@@ -66,7 +66,7 @@ def wanted_of(
         settled=tuple(settled),
         committed=tuple(committed),
         notices=tuple(notices),
-        checkup=_checkup(world, node, job_ids),
+        checkup=_checkup(world, node, attempt_keys),
     )
 
 

@@ -89,17 +89,17 @@ def _seats(
     """A seat on each of the nodes, taken; None while one of them has no room in the books: its last
     attempt is not seen gone yet."""
     rooms = {id: changed.get(id) or floor.by_id.get(id) for id in nodes}
-    exclusive, node_rooms = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
+    exclusive, room_seats = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
     for room in rooms.values():
         seat = room.seat(job.spec.resources, exclusive=exclusive) if room is not None else None
         if room is None or seat is None:
             return None
-        node_rooms.append((room, seat))
-    for room, seat in node_rooms:
+        room_seats.append((room, seat))
+    for room, seat in room_seats:
         if room.id not in changed:
             changed[room.id] = room.copy()
         changed[room.id].take(seat, kin=job.spec.kin)
-    return tuple(seat for _, seat in node_rooms)
+    return tuple(seat for _, seat in room_seats)
 
 
 def _will_do(node: Node, rule: PlaceRule, pinned_to: NodeId | None) -> bool:

@@ -18,17 +18,17 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
         or not attempt.culprit.startswith("rank ")
     ):
         return attempt
-    nodes = [
+    explained_faults = [
         (node, ailment, rule)
         for id in attempt.nodes
         if (node := draft.node(id)) is not None
         for ailment in node.ailments
         if (rule := _rule(attempt, node, ailment)) is not None
     ]
-    if not nodes:
+    if not explained_faults:
         return attempt
     ended = attempt.ended_at or 0.0
-    node, ailment, rule = min(nodes, key=lambda one: abs(ended - one[1].noticed_at))
+    node, ailment, rule = min(explained_faults, key=lambda one: abs(ended - one[1].noticed_at))
     if not rule.is_machine:
         return replace(attempt, failure=rule.by, next_step=None, evidence=ailment.text)
     return replace(

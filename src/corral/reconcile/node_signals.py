@@ -20,8 +20,8 @@ def take_signals(draft: Draft, heard: NodeFacts) -> None:
         return
     for signal in (node_signal for node_signal in new if not node_signal.checkup):
         text = f"node {node.id}: {signal.text}"
-        job_ids = (key for key in signal.attempts if _was_on(draft, node.id, key))
-        job, attempt = next(job_ids, (None, None))
+        own_attempts = (key for key in signal.attempts if _was_on(draft, node.id, key))
+        job, attempt = next(own_attempts, (None, None))
         draft.tell(f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt)
     node = draft.nodes[node.id] = node.taking(new)
     draft.noticed[node.id] = take_results(draft, node, tuple(new))

@@ -128,20 +128,20 @@ def _corrected(
 ) -> Iterator[tuple[float, Interval]]:
     """Yield the interval by this scale, with more or less of the misses below: its usual width on
     the record, and the result for the present draw."""
-    calibration_records = [
+    weighted_records = [
         (calibration_record, scale.unit(calibration_record.drawn))
         for calibration_record in record.kept
     ]
     below = sorted(
-        (scale.log(k.drawn.low) - scale.log(k.actual)) / unit for k, unit in calibration_records
+        (scale.log(k.drawn.low) - scale.log(k.actual)) / unit for k, unit in weighted_records
     )
     above = sorted(
-        (scale.log(k.actual) - scale.log(k.drawn.high)) / unit for k, unit in calibration_records
+        (scale.log(k.actual) - scale.log(k.drawn.high)) / unit for k, unit in weighted_records
     )
     for part in LOW_SIDES:
         low = _rank(below, record.level * part)
         high = _rank(above, record.level * (1 - part))
-        widths = sorted(_width(scale.moved(k.drawn, low, high)) for k, _ in calibration_records)
+        widths = sorted(_width(scale.moved(k.drawn, low, high)) for k, _ in weighted_records)
         yield quantile(widths, 0.5), scale.moved(drawn, low, high)
 
 

@@ -230,13 +230,15 @@ class Relocating:
         Each try keeps the gangs in place that had no other place before.
         """
         for _ in range(MOST_TRIES):
-            seats = self._search(gang, shape, able, group)
-            if seats is None or not 0 < len(seats.victims) <= MOST_MOVED:
+            found_way = self._search(gang, shape, able, group)
+            if found_way is None or not 0 < len(found_way.victims) <= MOST_MOVED:
                 return None
-            moved = [able[victim_candidate.running.job] for victim_candidate, _ in seats.victims]
-            settled, lost = _settled(gang, seats.seats, moved, rooms)
+            moved = [
+                able[victim_candidate.running.job] for victim_candidate, _ in found_way.victims
+            ]
+            settled, lost = _settled(gang, found_way.seats, moved, rooms)
             if lost is None:
-                return _Move(seats.seats, settled)
+                return _Move(found_way.seats, settled)
             del able[lost]
         return None
 

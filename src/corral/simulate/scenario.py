@@ -173,9 +173,9 @@ class Scene:
             return f"{waiting[0].id} is still {waiting[0].state}: {waiting[0].reason}"
         if self.people.waiting:
             return f"{self.people.waiting} calls have no answer"
-        job_ids = [key for key, state in self.books.seats.items() if state != "RELEASED"]
-        if job_ids:
-            return f"{job_ids[0]} is still held"
+        held_seats = [key for key, state in self.books.seats.items() if state != "RELEASED"]
+        if held_seats:
+            return f"{held_seats[0]} is still held"
         for id, machine in self._machines.items():
             alive = [attempt_alive.key for attempt_alive in self.stage.evidence.on_node(id)]
             if alive or machine.disk.journals:

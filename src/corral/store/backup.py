@@ -124,10 +124,10 @@ def _may_lack(column: Column[Any]) -> bool:
 
 def _move_far_ahead(connection: Connection) -> None:
     """Checked, and moved beyond whatever has happened since."""
-    cluster_ids = read_head(connection)
-    newest = Sequence(((cluster_ids.newest_wish + WISHES) // WISHES + 1) * WISHES)
+    store_head = read_head(connection)
+    newest = Sequence(((store_head.newest_wish + WISHES) // WISHES + 1) * WISHES)
     commits.put_head(
-        connection, cluster_ids._replace(term=cluster_ids.term + TERMS, newest_wish=newest)
+        connection, store_head._replace(term=store_head.term + TERMS, newest_wish=newest)
     )
 
 

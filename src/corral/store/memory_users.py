@@ -147,10 +147,10 @@ class MemoryPeople:
     async def renew_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        tokens = renewed(self._tokens.values(), id, made, at)
-        if tokens is None:
+        renewal = renewed(self._tokens.values(), id, made, at)
+        if renewal is None:
             return None
-        before, forgotten = tokens
+        before, forgotten = renewal
         self._tokens[id] = before
         for token_id in forgotten:
             del self._tokens[token_id]

@@ -100,17 +100,17 @@ _HEAD_AND_TAIL: Final = _HEAD.add_columns(_tail.c.number, _tail.c.link).select_f
 
 def read_head(connection: Connection) -> StoreHead:
     *columns, crc = connection.execute(_HEAD).one()
-    cluster_ids = StoreHead(*columns)
-    row_codec.check("head", row_codec.text_of(cluster_ids), crc)
-    return cluster_ids
+    store_head = StoreHead(*columns)
+    row_codec.check("head", row_codec.text_of(store_head), crc)
+    return store_head
 
 
 def read_head_and_tail(connection: Connection) -> tuple[StoreHead, Tail]:
     """The head's row, and the newest entry of the audit log, by one question."""
     *columns, crc, number, link = connection.execute(_HEAD_AND_TAIL).one()
-    cluster_ids = StoreHead(*columns)
-    row_codec.check("head", row_codec.text_of(cluster_ids), crc)
-    return cluster_ids, Tail(number or 0, link)
+    store_head = StoreHead(*columns)
+    row_codec.check("head", row_codec.text_of(store_head), crc)
+    return store_head, Tail(number or 0, link)
 
 
 def _rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> list[Row]:

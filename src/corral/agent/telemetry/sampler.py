@@ -164,13 +164,13 @@ class Senses:
             return signal
         launches = self.attempts.launches
         phases = {attempt.key: attempt.phase for attempt in self.attempts.seen()}
-        job_ids = [
+        present_keys = [
             key
             for key, launch in launches.items()
             if signal.gpu is None or signal.gpu in self._gpus(launch)
         ]
-        running = [key for key in job_ids if phases.get(key) in RUNNING]
-        return replace(signal, attempts=tuple(running or job_ids))
+        running = [key for key in present_keys if phases.get(key) in RUNNING]
+        return replace(signal, attempts=tuple(running or present_keys))
 
     def _gpus(self, launch: Launch) -> tuple[int, ...]:
         """Return the GPUs of the launch by the names that sensors use."""

@@ -378,8 +378,8 @@ def gpu_families(
 ) -> Iterator[str]:
     """The text of one family after the other. `counters`: the format knows counters whose names
     have no `_total`; OpenMetrics does not, and there they are `unknown`."""
-    nodes = _labelled(world, samples, seen)
-    labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in nodes]
+    labelled_gpus = _labelled(world, samples, seen)
+    labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in labelled_gpus]
     for series in GPUS:
         of, name = series.of, series.name
         lines = [
@@ -390,7 +390,7 @@ def gpu_families(
         if lines:
             kind = series.kind if counters or series.kind != "counter" else "unknown"
             yield f"# HELP {name} {series.help}\n# TYPE {name} {kind}\n{''.join(lines)}"
-    lines = [_xid_line(node, labels, gpu) for node, labels, gpu in nodes if _has_xids(gpu)]
+    lines = [_xid_line(node, labels, gpu) for node, labels, gpu in labelled_gpus if _has_xids(gpu)]
     if lines:
         about = "Value of the last XID error encountered, since it was last mended or booted."
         yield f"# HELP {XIDS} {about}\n# TYPE {XIDS} gauge\n{''.join(lines)}"

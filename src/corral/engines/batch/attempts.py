@@ -252,7 +252,9 @@ class Desk:
             run=tuple(launch for launch in word.run if launch.key == key),
             stop=tuple(stop for stop in word.stop if stop.key == key),
             settled=(key,) if over else (),  # for good: a later word of the node's is silent of it
-            committed=tuple(job_ids for job_ids in word.committed if job_ids[0] == key),
+            committed=tuple(
+                committed_step for committed_step in word.committed if committed_step[0] == key
+            ),
             notices=tuple(notice for notice in word.notices if notice.key == key),
         )
 
@@ -280,8 +282,8 @@ class Desk:
 
     def unheard(self) -> list[str]:
         """A sentence for each attempt that runs and whose agents do not reach the head."""
-        job_id_lists = ((key, self._unheard(handed)) for key, handed in self.attempts.items())
-        return [f"{key[0]}: {why}" for key, why in job_id_lists if why]
+        silent_attempts = ((key, self._unheard(handed)) for key, handed in self.attempts.items())
+        return [f"{key[0]}: {why}" for key, why in silent_attempts if why]
 
     def _unheard(self, handed: Handed) -> str:
         if handed.running_since is None or handed.stop_since is not None or handed.settled:
@@ -301,11 +303,11 @@ class Desk:
     def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
         """Gangs to be handed over, or equipped: each of their nodes has its order, and none is to
         stop."""
-        launches_by_job_ids: dict[AttemptKey, list[Launch]] = {}
+        launches_by_attempt: dict[AttemptKey, list[Launch]] = {}
         for word in self._wanted.values():
             for launch in word.run:
-                launches_by_job_ids.setdefault(launch.key, []).append(launch)
-        for key, launches in launches_by_job_ids.items():
+                launches_by_attempt.setdefault(launch.key, []).append(launch)
+        for key, launches in launches_by_attempt.items():
             handed = self._handed(key)
             is_there = handed.is_equipped if self._places else handed.submitted
             is_known = is_there or handed.handing or handed.refusal or handed.is_gone

@@ -180,11 +180,11 @@ class LendingEngine:
         """With `kill` every attempt is ended; without, they run on and are found again."""
         await self._stop()
         if kill:
-            job_ids = [key for key, handed in self.desk.attempts.items() if handed.is_left]
-            job_ids += [
+            left_keys = [key for key, handed in self.desk.attempts.items() if handed.is_left]
+            left_keys += [
                 key for key, queued_attempt in self.asking.asked.items() if queued_attempt.is_left
             ]
-            for key in job_ids:
+            for key in left_keys:
                 await self._try(self.driver.cancel, "cancel", key)
         await self.driver.close()
 
@@ -257,8 +257,8 @@ class LendingEngine:
             begun = self.desk.attempts.keys()
             self.asking.look(look, begun)
             tickets = tuple(ticket for ticket in look.tickets if ticket.key in begun)
-            job_ids = tuple(key for key in look.kept if key in begun)
-            look = replace(look, tickets=tickets, kept=job_ids)
+            kept_keys = tuple(key for key in look.kept if key in begun)
+            look = replace(look, tickets=tickets, kept=kept_keys)
         self.desk.look(look, _now())
         for part in list(self._unfitted):
             if word := self.part_word(part):

@@ -137,12 +137,12 @@ class Asking:
 
     def chosen(self) -> Mapping[AttemptKey, tuple[NodeId, ...]]:
         """Return the nodes that were given to attempts, which may begin there."""
-        node_ids_by_job_ids = {
+        nodes_by_attempt = {
             key: queued_attempt.chosen
             for key, queued_attempt in self.asked.items()
             if not queued_attempt.is_withdrawn
         }
-        return {key: nodes for key, nodes in node_ids_by_job_ids.items() if nodes}
+        return {key: nodes for key, nodes in nodes_by_attempt.items() if nodes}
 
     def says(self) -> Mapping[AttemptKey, str]:
         """Return why the others wait, as far as that is known."""

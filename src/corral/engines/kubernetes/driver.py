@@ -132,21 +132,25 @@ class KubernetesDriver:
         pods = [pod for space in spaces for pod in spaces.counted(space, space.pods)]
         secrets = [secret for space in spaces for secret in spaces.counted(space, space.secrets)]
         seen = attempt_tickets.tickets_of(jobs, pods, events)
-        job_ids = {ticket.key for ticket in seen}
+        ticket_keys = {ticket.key for ticket in seen}
         handed_over = {
             key: is_handed_over(secret) for secret in secrets if (key := key_of(secret)) is not None
         }
         waiting = [
             _waiting(key, pending_submission.why)
             for key, pending_submission in self.held.items()
-            if key not in job_ids
+            if key not in ticket_keys
         ]
         return BatchSnapshot(
             nodes=(*lent_nodes, *gone),
             tickets=(*seen, *waiting),
-            kept=tuple(key for key, is_sent in handed_over.items() if is_sent or key in job_ids),
+            kept=tuple(
+                key for key, is_sent in handed_over.items() if is_sent or key in ticket_keys
+            ),
             unsent=tuple(
-                key for key, is_sent in handed_over.items() if not is_sent and key not in job_ids
+                key
+                for key, is_sent in handed_over.items()
+                if not is_sent and key not in ticket_keys
             ),
             troubles=tuple(self.spaces.troubles()),
         )

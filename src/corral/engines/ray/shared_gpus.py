@@ -56,14 +56,14 @@ class GpuUsers:
     def busy(self, held: AbstractSet[int]) -> set[int]:
         """Return those of the reserved GPUs that are in use; all, if there is an attempt whose GPUs
         are unknown."""
-        job_ids = self._wanted | self._seen
-        if any(key not in self._seats for key in job_ids):
+        attempt_keys = self._wanted | self._seen
+        if any(key not in self._seats for key in attempt_keys):
             return set(held)
-        return {index for key in job_ids for index in self._seats[key]}
+        return {index for key in attempt_keys for index in self._seats[key]}
 
     def _forget(self) -> None:
-        job_ids = self._wanted | self._seen
-        self._seats = {key: gpus for key, gpus in self._seats.items() if key in job_ids}
+        attempt_keys = self._wanted | self._seen
+        self._seats = {key: gpus for key, gpus in self._seats.items() if key in attempt_keys}
 
 
 def moves(

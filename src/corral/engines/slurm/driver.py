@@ -55,8 +55,8 @@ class SlurmDriver:
             self.folders.tell_head()
             nodes = await self.calls.nodes()
             jobs = await self.calls.queue()
-            job_ids = self.folders.keys()
-            kept_names = dict(zip(job_ids, map(self.name_of, job_ids), strict=True))
+            attempt_keys = self.folders.keys()
+            kept_names = dict(zip(attempt_keys, map(self.name_of, attempt_keys), strict=True))
             jobs, strays = without_strays(jobs, self.short, kept_names)
             jobs = merged(jobs, await self._past(kept_names, jobs))
         except (OSError, ValueError) as wrong:

@@ -79,19 +79,19 @@ def least(ask: TrainAsk) -> Fitting | None:
         return next(layouts(wider, wider.step, RefusedLayouts()), None)
 
     low, high = ask.gpus // each, max(ask.gpus // each, 1)
-    train_layouts = on(high) if high > low else None
-    while train_layouts is None:
+    smallest = on(high) if high > low else None
+    while smallest is None:
         low, high = high, 2 * high
         if high * each > MOST_GPUS:
             return None
-        train_layouts = on(high)
+        smallest = on(high)
     while high - low > 1:
         middle = (low + high) // 2
         if (fewer := on(middle)) is None:
             low = middle
         else:
-            high, train_layouts = middle, fewer
-    return train_layouts
+            high, smallest = middle, fewer
+    return smallest
 
 
 def refused(ask: TrainAsk, tally: RefusedLayouts) -> NoLayout:

@@ -98,10 +98,10 @@ class CapacityCache:
 
 
 def _coming_to(draft: Draft) -> Coming:
-    jobses_by_node: dict[NodeId, list[tuple[Job, Seat]]] = defaultdict(list)
+    coming_by_node: dict[NodeId, list[tuple[Job, Seat]]] = defaultdict(list)
     for job, seat in on_the_way(draft):
-        jobses_by_node[seat.node].append((job, seat))
-    return dict(jobses_by_node)
+        coming_by_node[seat.node].append((job, seat))
+    return dict(coming_by_node)
 
 
 def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:

@@ -127,9 +127,9 @@ def _look_again(
     draft: Draft, live: LiveJobs, job: Job, attempt: Attempt, over: frozenset[QueueName]
 ) -> RunningGang:
     """Return the running gang, from the last pass if that is still valid."""
-    jobs = live.looked.get(job.id)
-    if jobs is not None and jobs.holds(draft, job, attempt, over):
-        return gang_later(draft, job, attempt, jobs.running)
+    last_look = live.looked.get(job.id)
+    if last_look is not None and last_look.holds(draft, job, attempt, over):
+        return gang_later(draft, job, attempt, last_look.running)
     running = running_gang(draft, job, attempt, over, stopping=False)
     seats = tuple((row.key, row) for row in draft.seats_of(attempt))
     if len(seats) == len(attempt.seats):  # of one that is let go no row may be left to compare

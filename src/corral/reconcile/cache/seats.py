@@ -29,16 +29,12 @@ class Seats:
         """Update the seats to the draft. Returns: released seats and current ones; one that has
         changed is in both."""
         rows = {**draft.world.allocations, **draft.allocations}
-        allocations_by_job_ids = self._rows
+        known_rows = self._rows
         allocations = [
-            allocation
-            for key, allocation in allocations_by_job_ids.items()
-            if rows.get(key) is not allocation
+            allocation for key, allocation in known_rows.items() if rows.get(key) is not allocation
         ]
         come = [
-            allocation
-            for key, allocation in rows.items()
-            if allocations_by_job_ids.get(key) is not allocation
+            allocation for key, allocation in rows.items() if known_rows.get(key) is not allocation
         ]
         come = [allocation for allocation in come if allocation.state != SeatState.RELEASED]
         for allocation in allocations:
@@ -49,7 +45,7 @@ class Seats:
         new = {allocation.key for allocation in come}
         turned = {key for id in over ^ self._over for key in self._of.get(id, ())} - new
         self._over = over
-        same = [allocations_by_job_ids[key] for key in turned]
+        same = [known_rows[key] for key in turned]
         return [*allocations, *same], [*come, *same]
 
     def _put(self, one: Allocation) -> None:

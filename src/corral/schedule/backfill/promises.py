@@ -75,8 +75,8 @@ class Promising:
     def promises(self) -> tuple[Promise, ...]:
         """Return all valid promises of jobs that were notified."""
         ahead = self._opened.ahead
-        waitings = ahead.promises if ahead is not None else []
-        return tuple(promise for _, promise in waitings if promise.job in self._told)
+        promise_pairs = ahead.promises if ahead is not None else []
+        return tuple(promise for _, promise in promise_pairs if promise.job in self._told)
 
     # -- updates from the pass
 
@@ -227,10 +227,8 @@ class Promising:
         if unheard and self._now < before.start:
             self._tell(gang, before, before.since)
             return before
-        own_promise = _told((gang, before))
-        others = sorted(
-            (waitings for waitings in ahead.promises if _told(waitings) > own_promise), key=_told
-        )
+        own_turn = _told((gang, before))
+        others = sorted((pair for pair in ahead.promises if _told(pair) > own_turn), key=_told)
         for other, _ in others:
             ahead.take_back(other.job)
         next_promise = ahead.again(gang, before)
@@ -294,9 +292,10 @@ class Promising:
 
     def _count(self, queue: QueueName) -> int:
         ahead = self._opened.ahead
-        waitings = ahead.promises if ahead is not None else []
+        promise_pairs = ahead.promises if ahead is not None else []
         return sum(
-            promise.job in self._told and self._queue(g).name == queue for g, promise in waitings
+            promise.job in self._told and self._queue(g).name == queue
+            for g, promise in promise_pairs
         )
 
     def _queue(self, gang: Waiting) -> Queue:

@@ -47,13 +47,13 @@ class PriorityKeys:
         policy = self.policy(gang.queue)
         if self._learned is None or policy.goes_by_age:
             return 0.0
-        queue_names = class_of(gang)
+        job_class = class_of(gang)
         if policy == Policy.SJF:
             expected = self._learned.expected_seconds(
-                gang.user, gang.stem, queue_names, gang.limit_seconds
+                gang.user, gang.stem, job_class, gang.limit_seconds
             )
             return UNKNOWN_SECONDS if expected is None else expected
-        return self.of_service(queue_names, gang.served_seconds)
+        return self.of_service(job_class, gang.served_seconds)
 
     def of_service(self, asked: Class, served_seconds: float) -> float:
         """The rank of a class at so much attained service, as its size weighs."""

@@ -110,10 +110,10 @@ class Buying:
         """Its key, less what it takes to get it back to where it is."""
         if victim.job not in self._worths:
             millis = victim.gpu_millis
-            queue_names, weight = Class(victim.queue, millis), weight_of(millis)
+            victim_class, weight = Class(victim.queue, millis), weight_of(millis)
             back = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, millis) * weight
             self._worths[victim.job] = (
-                self.keys.of_service(queue_names, victim.served_by(self.now)) - back
+                self.keys.of_service(victim_class, victim.served_by(self.now)) - back
             )
         return self._worths[victim.job]
 

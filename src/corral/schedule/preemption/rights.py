@@ -65,26 +65,18 @@ class PreemptionRights:
         """Whether what the queue holds is the gang's to take back: where their ways up the tree
         part, the gang's side is within its own and owes nothing, and the other one is beyond its
         own, or owes."""
-        standing, queue_names, their_path = (
-            self._standing,
-            self._path(gang.queue),
-            self._path(queue),
-        )
+        standing = self._standing
+        own_path, their_path = self._path(gang.queue), self._path(queue)
         parts = 0
-        while (
-            parts < min(len(queue_names), len(their_path))
-            and queue_names[parts] == their_path[parts]
-        ):
+        while parts < min(len(own_path), len(their_path)) and own_path[parts] == their_path[parts]:
             parts += 1
-        if parts == len(queue_names) or not any(millis for _, millis in asked):
+        if parts == len(own_path) or not any(millis for _, millis in asked):
             return False
-        if queue_names[parts] in standing.owing or not self._is_within(
-            gang, asked, queue_names[parts]
-        ):
+        branch = own_path[parts]
+        if branch in standing.owing or not self._is_within(gang, asked, branch):
             return False
-        if parts == len(
-            their_path
-        ):  # it runs in a queue above the gang's, on what that has to share
+        if parts == len(their_path):
+            # It runs in a queue above the gang's, on the capacity that this one shares.
             return not standing.is_within(gang.queue, asked, their_path[-1])
         return standing.gives_back(their_path[parts])
 

@@ -340,12 +340,14 @@ class Victims:
             by_node=on_nodes(able),
             right=lambda one: right(gang, asked_millis, one.running),
         )
-        seats = search.run(list(rooms.values()))
-        if seats is None or not (seats.victims or self._standing.is_own(gang.queue, asked_millis)):
+        found_way = search.run(list(rooms.values()))
+        if found_way is None or not (
+            found_way.victims or self._standing.is_own(gang.queue, asked_millis)
+        ):
             return None
-        victims = tuple(victim_candidate.running.job for victim_candidate, _ in seats.victims)
+        victims = tuple(victim_candidate.running.job for victim_candidate, _ in found_way.victims)
         return Admission(
-            reserved=Reserved(job=gang.job, shape=shape, seats=seats.seats, victims=victims),
+            reserved=Reserved(job=gang.job, shape=shape, seats=found_way.seats, victims=victims),
             preempted=tuple(
                 Preempted(
                     job=victim_candidate.running.job,
@@ -353,7 +355,7 @@ class Victims:
                     why=why,
                     lost_gpu_seconds=victim_candidate.running.lost_gpu_seconds,
                 )
-                for victim_candidate, why in seats.victims
+                for victim_candidate, why in found_way.victims
             ),
         )
 

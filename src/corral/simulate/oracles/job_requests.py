@@ -42,11 +42,11 @@ class JobRequestsOracle:
             self._overdue(job, decided_wall)
 
     def _hold(self, allocation: Allocation) -> None:
-        job_ids_by_job_ids = self._on_node[allocation.seat.node]
+        jobs_on_node = self._on_node[allocation.seat.node]
         if allocation.state == SeatState.RELEASED:
-            job_ids_by_job_ids.pop(allocation.key, None)
+            jobs_on_node.pop(allocation.key, None)
         else:
-            job_ids_by_job_ids[allocation.key] = allocation.job
+            jobs_on_node[allocation.key] = allocation.job
 
     def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
         """Nobody shares an exclusive node; who wants to be apart is, by either's wish, from jobs

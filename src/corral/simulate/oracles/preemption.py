@@ -305,20 +305,20 @@ class Giving:
 
     def _nobody_slips_in(self, attempt: Attempt) -> None:
         """Whole GPUs that are kept for one gang are given to no other."""
-        node_ids = {(seat.node, index) for seat in attempt.seats for index in seat.gpus}
+        own_gpus = {(seat.node, index) for seat in attempt.seats for index in seat.gpus}
         for reservation in self._kept.values():
             if reservation.job == attempt.job or reservation.shape.resources.is_share:
                 continue
             kept_gpus = {(seat.node, index) for seat in reservation.seats for index in seat.gpus}
-            if node_ids & kept_gpus:
+            if own_gpus & kept_gpus:
                 text = (
-                    f"{attempt.job} is placed on {sorted(node_ids & kept_gpus)}, kept for "
+                    f"{attempt.job} is placed on {sorted(own_gpus & kept_gpus)}, kept for "
                     f"{reservation.job}"
                 )
                 self._books.breach("kept", text)
         for reservation in self._kept.values():
             for job, node, index in awaited(reservation):
-                if job != attempt.job and (node, index) in node_ids:
+                if job != attempt.job and (node, index) in own_gpus:
                     text = f"{attempt.job} is placed on {index} of {node}, where {job} is to go"
                     self._books.breach("kept", text)
 

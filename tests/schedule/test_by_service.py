@@ -307,7 +307,7 @@ MUTANTS = [
         Mutant(
             "who owes takes its own back",
             "schedule.preemption.rights:PreemptionRights._borrows",
-            "mine[parts] in standing.owing or",
+            "branch in standing.owing or",
             "",
             "",
         ),

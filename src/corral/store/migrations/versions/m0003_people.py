@@ -40,13 +40,13 @@ LADDER = ("user", "admin")  # the roles that there were
 def upgrade() -> None:
     """Tokens go on; whoever had one is a user now, with the highest role of their tokens."""
     read = op.get_bind().execute
-    rows = read(text("SELECT sha256, name, role FROM tokens ORDER BY sha256")).all()
+    known = read(text("SELECT sha256, name, role FROM tokens ORDER BY sha256")).all()
     now = float(read(text("SELECT strftime('%s', 'now')")).scalar_one())
     for statement in TABLES.split(";\n"):
         if statement.strip():
             op.execute(statement)
     roles: dict[str, str] = {}
-    for sha256, name, role in rows:
+    for sha256, name, role in known:
         kind, _, node = role.partition(":")
         if kind in LADDER:
             roles[name] = max(role, roles.get(name, role), key=LADDER.index)

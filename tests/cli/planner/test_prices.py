@@ -128,7 +128,7 @@ def test_what_gpus_cost_to_buy_is_listed_too(capsys: pytest.CaptureFixture[str])
 
 def test_a_gpu_without_any_price_is_told_what_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "prices", "h800"]) == 0
-    assert "nobody tells a price of h800-sxm: corral plan cost" in capsys.readouterr().out
+    assert "no source has a price of h800-sxm: corral plan cost" in capsys.readouterr().out
 
 
 def test_the_example_of_a_list_is_in_order() -> None:

@@ -20,7 +20,8 @@ def ray() -> Iterator[RayHouse]:
 def test_a_gang_runs_on_nodes_of_ray_and_sees_nothing_of_ray(ray: RayHouse) -> None:
     job = ray.house.submit(
         "gang",
-        "echo $CORRAL_NODE:$CUDA_VISIBLE_DEVICES; ! env | grep -E '^RAY_'; sleep $((2 * RANK)); exit $((3 * RANK))",
+        "echo $CORRAL_NODE:$CUDA_VISIBLE_DEVICES; ! env | grep -E '^RAY_'; sleep $((2 * RANK));"
+        " exit $((3 * RANK))",  # the first rank has printed when the second one fails
         nodes=2,
         resources={"gpu": 2},
         retry={"user": 0},

@@ -299,7 +299,7 @@ def test_a_head_without_a_provider_says_so(head: Head) -> None:
 
 
 def test_a_rule_that_lets_nobody_in_is_refused() -> None:
-    with pytest.raises(SpecInvalid, match="nobody could log in"):
+    with pytest.raises(SpecInvalid, match="no user could log in"):
         SignOnRule(issuer="https://a.example", client_id="c")
 
 

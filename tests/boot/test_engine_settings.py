@@ -137,7 +137,7 @@ def test_the_folder_that_nodes_read_is_one_that_the_head_can_write(
         "choose another: corral up --engine slurm --set folder=FOLDER --set partition=p"
     )
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
-    with pytest.raises(SpecInvalid, match=f"{tmp_path} cannot be written to") as refused:
+    with pytest.raises(SpecInvalid, match=f"{tmp_path} cannot be written") as refused:
         check_files("slurm", {"folder": str(tmp_path / "x")})
     assert f"mkdir -p {tmp_path}/x; then run: corral up --engine slurm" in refused.value.hint
 

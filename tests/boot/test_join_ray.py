@@ -37,7 +37,7 @@ def test_a_machine_that_ray_would_not_let_in_is_refused_before_it_asks(
 
 
 def test_what_all_nodes_see_is_not_for_one_machine_to_say() -> None:
-    with pytest.raises(SpecInvalid, match="told to its head"):
+    with pytest.raises(SpecInvalid, match="are options of its head"):
         check_machine(ClusterSettings(shared=("/data",)))
 
 

@@ -66,7 +66,7 @@ def test_the_word_that_a_silent_node_is_dead_is_proof_until_it_is_heard() -> Non
         await head.ask(SetNode(node=N1, to="dead"))
         node = head.control.world.nodes[N1]
         assert node.liveness == Liveness.DEAD
-        assert node.why == f"{ALICE} has said that node n1 is dead"
+        assert node.why == f"{ALICE} declared node n1 dead"
         await head.step(1.0)
         await head.step(1.0)
         assert head.control.world.nodes[N1].liveness == Liveness.DEAD

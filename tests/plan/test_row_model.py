@@ -45,9 +45,9 @@ def test_a_row_without_dimensions_has_the_catalogs() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"model": "Our 52B"}, "not said"),  # which may have experts
-        ({"model": "Our own", "params": "nan"}, "not said"),
-        ({}, "not said"),
+        ({"model": "Our 52B"}, "not given"),  # which may have experts
+        ({"model": "Our own", "params": "nan"}, "not given"),
+        ({}, "not given"),
         ({"model": "flan-t5-xxl"}, "encoder"),
         (LLAMA | {"model": "Our 60B", "ep": "8"}, "experts"),
     ],

@@ -345,6 +345,15 @@ def test_what_only_waits_is_ended_at_once_and_what_runs_has_its_grace() -> None:
     assert desk.due(1.0 + 5.0 + LATE_SECONDS + 0.1).cancel == (KEY,)
 
 
+def test_what_its_part_has_told_runs_although_the_last_look_shows_it_waiting() -> None:
+    desk = handed_over()
+    desk.look(look(TicketState.WAITING), 1.0)
+    desk.hear(part_of(A, KEY), [Seen(key=KEY, phase=Phase.UP)])
+    stop_on(desk, 1.2)
+    assert desk.due(1.2).cancel == ()
+    assert desk.due(1.2 + 5.0 + LATE_SECONDS + 0.1).cancel == (KEY,)
+
+
 def test_a_stop_that_came_before_it_was_handed_over_is_answered() -> None:
     desk = Desk()
     desk.look(look(), 0.0)

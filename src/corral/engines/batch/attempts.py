@@ -348,13 +348,14 @@ class Desk:
 
     def _must_be_ended(self, handed: Handed, at: float) -> bool:
         """A stopped attempt that only waits is ended at once; a running one's parts obey by
-        themselves, and are ended when they are late."""
+        themselves, and are ended when they are late. One whose parts have reported runs, even if
+        the last poll still shows it waiting."""
         if handed.ticket is None or handed.is_gone:
             return False
         if handed.displaced:
             return True
         if handed.stop_since is not None:
-            if handed.ticket.state == TicketState.WAITING:
+            if handed.ticket.state == TicketState.WAITING and not handed.parts:
                 return True
             return at - handed.stop_since > self._grace_seconds(handed.key) + LATE_SECONDS
         return handed.settled_at is not None and at - handed.settled_at > LEAVE_SECONDS
